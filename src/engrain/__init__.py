@@ -1,0 +1,1 @@
+"""engrain: a memory for AI agents that stays."""

@@ -1,0 +1,138 @@
+"""Every error that engrain raises, in one tree; each message says what happened and what to do."""
+
+from __future__ import annotations
+
+
+class EngrainError(Exception):
+    """The root: catch this to catch everything that engrain raises on purpose."""
+
+
+# What the caller gave
+
+
+class InvalidInput(EngrainError, ValueError):
+    """A value cannot be used; the message names it and says what is accepted. Nothing was written."""
+
+
+class EmptyText(InvalidInput):
+    """The text is empty or only white space."""
+
+
+class BadText(InvalidInput):
+    """The text is not valid Unicode: a lone surrogate, a NUL, or bytes that are not UTF-8."""
+
+
+class TooLarge(InvalidInput):
+    """A value is over its stated limit."""
+
+
+class UnknownKey(InvalidInput):
+    """A filter or setting names a key that does not exist."""
+
+
+class NotFound(EngrainError, LookupError):
+    """There is no such item, slot, session or task in this scope."""
+
+
+class Conflict(EngrainError):
+    """Somebody else wrote first; read again and decide."""
+
+
+class OnHold(EngrainError):
+    """A legal hold keeps this data from being removed."""
+
+
+# What the caller's surroundings lack
+
+
+class ConfigError(EngrainError):
+    """A URL or a setting cannot be used."""
+
+
+class BackendMissing(EngrainError, ImportError):
+    """An optional package is not installed; the message has the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f'{what} is not installed. Run: pip install "engrain[{extra}]".')
+        self.extra = extra
+
+
+class EmbedderFailed(EngrainError):
+    """The embedder gave no usable vectors. Words still find everything; the vectors are made up for later."""
+
+
+class ModelFailed(EngrainError):
+    """A language model gave no usable answer."""
+
+
+# What the store met
+
+
+class StoreError(EngrainError):
+    """The store cannot do this now."""
+
+
+class StoreClosed(StoreError):
+    """The memory was closed before this call."""
+
+
+class NotADatabase(StoreError):
+    """The path is a folder, or the file is not an engrain store."""
+
+
+class NewerStore(StoreError):
+    """The store was written by a newer engrain. Upgrade: pip install -U engrain."""
+
+
+class ReadOnlyStore(StoreError):
+    """The file or its folder cannot be written."""
+
+
+class DiskFull(StoreError):
+    """The disk is full. Nothing of this write was kept; free some space and repeat it."""
+
+
+class StoreBusy(StoreError):
+    """Another process held the store for too long."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged. Run: engrain doctor."""
+
+
+class StoreUnavailable(StoreError):
+    """The server did not answer."""
+
+
+class OutcomeUnknown(StoreError):
+    """The commit reported an error, so the write may or may not be durable. Repeat it with the same request_id."""
+
+
+# Durable tasks
+
+
+class TaskError(EngrainError):
+    """A durable task cannot go on."""
+
+
+class TaskClaimed(TaskError):
+    """Another worker runs this task."""
+
+
+class InputChanged(TaskError):
+    """A finished step was called again with other arguments."""
+
+
+class VersionChanged(TaskError):
+    """The task was started by another version of the code."""
+
+
+class StepAmbiguous(TaskError):
+    """An effect was begun and its outcome is not known: look, then resolve it."""
+
+
+class LeaseLost(BaseException):
+    """Another worker took this task over: stop at once.
+
+    Not an Exception, so that a broad `except Exception` in a step cannot swallow it and go on writing.
+    """

@@ -1,0 +1,105 @@
+"""The values of a durable task: claims, leases, steps and their outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from engrain.core.scope import Scope
+
+TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelled", "expired"]
+StepStatus = Literal["intent", "done", "failed", "ambiguous", "skipped"]
+ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life."""
+
+    scope: Scope
+    task: str
+    worker: str
+    seconds: float = 30.0
+    goal: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    scope: Scope
+    task: str
+    worker: str
+    epoch: int
+    until: datetime
+    status: TaskStatus = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStart:
+    """A step is named by (name, occurrence); `input` fingerprints its explicit arguments."""
+
+    name: str
+    occurrence: int = 0
+    input: str = ""
+    key: str = ""  # the idempotency key handed to the receiver of an effect
+    version: str = ""
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """`result` is a JSON text in a versioned envelope."""
+
+    name: str
+    occurrence: int = 0
+    status: StepStatus = "done"
+    result: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    name: str
+    occurrence: int
+    status: StepStatus
+    attempt: int
+    epoch: int
+    input: str
+    key: str
+    version: str
+    began_at: datetime
+    ended_at: datetime | None = None
+    result: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    status: TaskStatus
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    scope: Scope
+    task: str
+    goal: str
+    version: str
+    status: TaskStatus
+    epoch: int
+    worker: str | None
+    until: datetime | None
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuery:
+    """`scope=None` looks through all scopes, for recovery; `stale` keeps only those whose lease has run out."""
+
+    scope: Scope | None = None
+    status: tuple[TaskStatus, ...] = ()
+    stale: bool = False
+    limit: int = 100

@@ -1,0 +1,86 @@
+"""What a store is asked to do in one transaction, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engrain.core.items import Draft, Vectors
+from engrain.core.scope import Scope
+
+Status = Literal["added", "repeated", "replaced", "behind", "kept_out", "changed", "forgotten", "missing", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """The old version was never so: the draft takes its slot, place and validity."""
+
+    id: str
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What may change without making a new version. None leaves a value as it is."""
+
+    id: str
+    importance: float | None = None
+    pinned: bool | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remove an item, all that was derived from it, and the spans that it cites.
+
+    With `keep_source` the cited spans stay in the log.
+    """
+
+    id: str
+    keep_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Give an item the vectors of its text; `stale` if the text has changed since (`hash` is the store's own)."""
+
+    id: str
+    hash: str
+    vectors: Vectors
+
+
+Step = Add | Correct | Change | Forget | Embed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps that happen together or not at all. Repeating a request id returns the first answer."""
+
+    scope: Scope
+    steps: tuple[Step, ...]
+    request_id: str | None = None
+    # The position that a session must have, or the plan is refused with Conflict.
+    expect: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one step. `others` are the items it replaced, removed or marked."""
+
+    id: str | None
+    status: Status
+    others: tuple[str, ...] = ()
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    outcomes: tuple[Outcome, ...]
+    seq: int
+    repeated: bool = False

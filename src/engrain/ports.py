@@ -1,0 +1,464 @@
+"""The contracts between engrain and its backends, each stated once and tested in engrain.conformance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from engrain.core.clock import Clock
+from engrain.core.embedding import EmbeddingModel, EmbedKind
+from engrain.core.filters import Filter
+from engrain.core.items import Cite, Draft, Item
+from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.plans import Applied, Plan
+from engrain.core.scope import Scope
+from engrain.core.tokens import CountTokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Matrix = npt.NDArray[np.float32]
+
+
+# Items
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Which items, newest recorded first. `history` shows closed and corrected versions as well."""
+
+    scope: Scope
+    where: Filter | None = None
+    at: datetime | None = None
+    history: bool = False
+    limit: int = 100
+    after: str | None = None  # the id of the last item of the page before
+
+
+@dataclass(frozen=True, slots=True)
+class SketchQuery:
+    scope: Scope
+    ids: Sequence[str]
+    reach: int = 2
+    where: Filter | None = None
+    at: datetime | None = None
+
+
+class Sketch(NamedTuple):
+    """What ranking needs to know of an item, without its text."""
+
+    id: str
+    kind: str
+    session: str | None
+    place: int | None
+    speaker: str | None
+    role: str | None
+    occurred_at: float  # seconds since 1970: when it happened, or else when it was recorded
+    traits: int
+    passages: int
+    importance: float
+    pinned: bool
+    trust: float
+    source: str | None
+
+
+class Outdated(NamedTuple):
+    """A span of a message from which an item was taken that has since been replaced."""
+
+    id: str
+    start: int
+    end: int
+    until: datetime
+    now: str | None  # the text that holds at present
+
+
+class Lineage(NamedTuple):
+    """`item` rests on `cite`."""
+
+    item: str
+    cite: Cite
+
+
+class ItemChange(NamedTuple):
+    seq: int
+    id: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`seq` is what the reader has now seen; pass it as `since` the next time. `complete` is False if more follow."""
+
+    seq: int
+    changes: tuple[ItemChange, ...]
+    complete: bool = True
+
+
+class Unembedded(NamedTuple):
+    scope: Scope
+    id: str
+    text: str
+    kind: str
+    hash: str
+
+
+class OutboxEntry(NamedTuple):
+    """`item` was written or removed, and the index `target` does not know it yet."""
+
+    seq: int
+    scope_id: str
+    item: str
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    backend: str
+    location: str
+    schema: int
+    items: int
+    open_items: int
+    scopes: int
+    bytes: int
+    seq: int
+    unembedded: int
+    purge_pending: bool
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Finding(NamedTuple):
+    """One point of a store's own check: what was looked at, how it stands, why, and what mends it."""
+
+    point: str
+    state: Literal["pass", "warn", "fail"]
+    why: str
+    mend: str = ""
+
+
+class ItemStore(Protocol):
+    """The truth: items, versions, lineage, tombstones. Every method stays inside the scope it is given.
+
+    Safe to use from several threads. A time that is not given is now; now never runs backwards in one store.
+    """
+
+    def apply(self, plan: Plan) -> Applied:
+        """All steps in one transaction, or none and an error.
+
+        When it returns, the write is durable and every reader of the store sees it. The answer has one outcome per
+        step, in order. A plan whose request id was applied before in this scope changes nothing and returns the first
+        answer with `repeated`. Raises OutcomeUnknown if the commit failed in a way that may have kept the write.
+
+        Add: merged, versioned or added as core.reconcile decides: `added`, `repeated` (keeps the higher importance,
+        adds the source), `replaced` (others = the version it closed), `behind` (a later value of the slot stands).
+        A derived draft whose text was forgotten in this scope is `kept_out`. A place without a number takes the
+        session's next one, counting from 0; a taken place with the same text is `repeated`, with another it is a
+        Conflict. Trust is the source's, and no more than that of any item it cites; citing an unknown item is NotFound.
+        Correct: the old version is retracted and points to the new one, which takes its slot, place and validity.
+        Change and Correct of an unknown or retracted item: NotFound.
+        Forget: removes the item, what cites it, and what cites that; cuts the spans that the removed items cite out
+        of the items that stay and puts FORGOTTEN in their place, drops those items' vectors, and leaves a tombstone
+        (keyed hash, no text) of every text and span removed. An unknown id is `missing`.
+        Embed: replaces the item's vectors of that model; `stale` if the hash is no longer the item's.
+        """
+
+    def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
+        """In the order asked, closed and corrected ones too; unknown ones are left out."""
+
+    def page(self, query: ListQuery) -> list[Item]: ...
+
+    def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
+        """The items that hold the slots whose name starts with the prefix, by name."""
+
+    def history(self, scope: Scope, slot: str) -> list[Item]:
+        """Every version of a slot, oldest validity first, corrected ones included."""
+
+    def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
+        """The relations that have this entity on either side, newest first; case does not matter."""
+
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+        """What these items cite, and what cites them, one step each way."""
+
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        """Who has spoken in this scope."""
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        """These items, and their neighbours up to `reach` places away in the same session; those that are visible
+        and match, each once."""
+
+    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+        """The newest visible items that have any of these traits."""
+
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+        """The spans of these items that replaced or corrected items cite."""
+
+    def changes(self, scope: Scope, since: int, limit: int) -> Changes:
+        """What changed after `since`, in order; an item that changed twice may appear once, at its later number.
+
+        A reader that has seen n never later meets an unseen change with a number ≤ n, whatever order writers commit in.
+        """
+
+    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+        """Visible or not, items of any scope without vectors of this model, oldest first."""
+
+    def touch(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Count a use of each. Not durable at once: seen by `get_many` of this store, written with a later commit."""
+
+    def purge(self) -> bool:
+        """Remove the bytes of what was forgotten from every file. False if a reader still holds them: try again."""
+
+    def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
+        """What an outside index has still to take, oldest first. The first call for a target registers it."""
+
+    def settle(self, target: str, seq: int) -> None:
+        """The target has taken everything up to seq."""
+
+    def status(self) -> StoreStatus: ...
+
+    def check(self) -> list[Finding]:
+        """Look at the store itself: engine, schema, integrity, indexes, disk."""
+
+    def rebuild(self) -> int:
+        """Make the word index anew from the texts and drop vectors that no longer fit; the number of items seen."""
+
+    def close(self) -> None:
+        """Write what is buffered. A second call does nothing; every other call then raises StoreClosed."""
+
+
+# Search
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorQuery:
+    """`model` is EmbeddingModel.key; vectors of another model are never compared."""
+
+    vector: Matrix
+    model: str
+    scope: Scope
+    where: Filter | None = None
+    at: datetime | None = None
+    limit: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    ids: list[str]
+    cosines: list[float]
+    exact: bool = True
+
+
+class VectorIndex(Protocol):
+    def nearest(self, query: VectorQuery) -> Nearest:
+        """Best first, cosine in -1..1, ties by newer id first; an item with several vectors counts with its best.
+
+        Filter and validity apply before the limit. Never crosses the scope. Sees every write acknowledged before
+        the call, of this and of other processes.
+        """
+
+    def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
+        """The cosine of each of these items, nan where it has no vector of the model; filter and limit play no part."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordQuery:
+    """`terms` are core.words terms, each once."""
+
+    terms: tuple[int, ...]
+    scope: Scope
+    where: Filter | None = None
+    at: datetime | None = None
+    limit: int = 10
+
+
+class WordHit(NamedTuple):
+    """An item's best passage by BM25: its number, its length in words, how often each term of the query is in it."""
+
+    id: str
+    passage: int
+    length: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Hits, and the scope's own statistics over the passages of its visible items, whatever the filter says."""
+
+    hits: list[WordHit]
+    passages: int
+    average: float
+    frequency: tuple[int, ...]
+
+
+class WordIndex(Protocol):
+    def best(self, query: WordQuery) -> Matches:
+        """Items with at least one of the terms, best BM25 first (core.bm25), ties by newer id first.
+
+        Filter and validity apply before the limit. Nothing outside the scope changes an order or a number.
+        """
+
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+        """The same for these items, in the order asked; one without any of the terms is left out."""
+
+
+class Embedder(Protocol):
+    @property
+    def model(self) -> EmbeddingModel: ...
+
+    def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        """One row per text, float32, unit length. The same text gives the same row whatever its neighbours are. A long
+        text is cut at the model's limit, never refused."""
+
+    def windows(self, text: str) -> list[str]:
+        """The pieces of a text to embed, each a substring within the model's limit, in order; a short text is one."""
+
+
+# Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A session's rolling summary of the messages before number `upto`."""
+
+    text: str
+    upto: int
+    version: int
+
+
+class SessionLog(Protocol):
+    """Append-only messages: items of kind "message" in the same domain, so get_many, search and forget see them."""
+
+    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
+        """Consecutive numbers, all or none. With `expect`, the session must have exactly that many, else Conflict."""
+
+    def length(self, scope: Scope, session: str) -> int:
+        """The next number: messages ever appended, forgotten ones too."""
+
+    def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
+        """From number `start` on, in order."""
+
+    def last(self, scope: Scope, session: str, n: int) -> list[Item]:
+        """The newest n, in order."""
+
+    def sessions(self, scope: Scope, limit: int) -> list[str]:
+        """The sessions last written to, newest first."""
+
+    def summary(self, scope: Scope, session: str) -> Summary | None: ...
+
+    def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
+        """Stores it if its version is one more than the stored one's (1 for the first), else Conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Something that happened in a session: an entry of episodic memory."""
+
+    id: str
+    session: str
+    kind: str
+    text: str
+    importance: float
+    happened_at: datetime
+    expires_at: datetime | None
+    count: int = 1
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Episodes(Protocol):
+    def add(self, scope: Scope, episode: Episode) -> None:
+        """An id that is there already is replaced."""
+
+    def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
+        """Newest first, of one session or of all; never one whose expires_at is not after now."""
+
+    def remove(self, scope: Scope, ids: Sequence[str]) -> int:
+        """How many of them were there."""
+
+    def trim(self, scope: Scope, session: str, keep: int) -> int:
+        """Keep the newest of a session; how many went."""
+
+    def expire(self, now: datetime) -> int:
+        """Remove what has expired, in every scope; how many went. Never early."""
+
+
+# Durable tasks
+
+
+class TaskJournal(Protocol):
+    """Tasks and their steps. Leases are judged by the store's clock; every write carries the lease's epoch, which is
+    checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing."""
+
+    def claim(self, claim: Claim) -> Lease:
+        """A new task, or one whose lease has run out or was released: the epoch rises by one. TaskClaimed names the
+        worker that holds it; a finished task is returned with a lease whose `status` says so and that cannot write."""
+
+    def extend(self, lease: Lease, seconds: float) -> Lease: ...
+
+    def begin(self, lease: Lease, start: StepStart) -> StepRecord:
+        """Records the intent. A step that is already there is returned as it stands, with nothing changed, unless
+        `start.attempt` is one more than its attempt: then it begins again."""
+
+    def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
+        """Records the outcome of a step that was begun; NotFound if it was not."""
+
+    def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
+        """begin and finish in one transaction, for a step whose beginning nobody needs to know."""
+
+    def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
+        """Sets the task's status and gives the lease back."""
+
+    def steps(self, scope: Scope, task: str) -> list[StepRecord]:
+        """In the order they began."""
+
+    def task(self, scope: Scope, task: str) -> TaskRecord | None: ...
+
+    def tasks(self, query: TaskQuery) -> list[TaskRecord]:
+        """Newest first."""
+
+    def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
+        """Settles an ambiguous or intended step by a person's or a probe's word, with no lease; Conflict if it is
+        settled already."""
+
+    def prune(self, before: datetime) -> int:
+        """Remove tasks that ended before then; never one that has not ended."""
+
+
+# Language models
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    text: str
+    system: str = ""
+    max_tokens: int = 1024
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    text: str
+    model: str
+    tokens_in: int
+    tokens_out: int
+
+
+class Model(Protocol):
+    def complete(self, prompt: Prompt) -> Completion:
+        """ModelFailed if there is no answer within the time-out and the retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The ports of one opened memory. What a deployment does not have is None."""
+
+    items: ItemStore
+    vectors: VectorIndex
+    words: WordIndex
+    log: SessionLog
+    embedder: Embedder
+    clock: Clock
+    count_tokens: CountTokens
+    episodes: Episodes | None = None
+    journal: TaskJournal | None = None
+    model: Model | None = None

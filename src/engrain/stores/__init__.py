@@ -1,0 +1,1 @@
+"""Backends: each knows the ports and the core, and no other backend."""
