@@ -75,25 +75,14 @@ create table words (item integer primary key references item (n) on delete casca
 
 create table model (n integer primary key, key text not null unique, dimension integer not null) strict;
 
--- What the scan reads: int8 codes, their scale and the length of what rounding cut off.
-create table code (
-  item integer not null references item (n) on delete cascade,
-  model integer not null references model (n),
-  "window" integer not null,
-  scale real not null,
-  error real not null,
-  codes blob not null,
-  primary key (model, item, "window")
-) strict, without rowid;
+-- The vectors of an item, all windows in one row. key = model << 40 | item: a rowid holds a wide row without overflow
+-- pages, and the rows of a model lie together in the order of the items.
 
--- What the re-scoring reads: the vector itself, float32.
-create table vector (
-  item integer not null references item (n) on delete cascade,
-  model integer not null references model (n),
-  "window" integer not null,
-  exact blob not null,
-  primary key (model, item, "window")
-) strict, without rowid;
+-- What the scan reads: per window its scale and the length of what rounding cut off (float32 each), then int8 codes.
+create table code (key integer primary key, windows blob not null) strict;
+
+-- What the re-scoring reads: per window the vector itself, float32.
+create table vector (key integer primary key, windows blob not null) strict;
 
 -- Items that were removed, so that readers of the change sequence learn of it. No content.
 create table gone (seq integer primary key, scope integer not null, n integer not null, id text not null) strict;
