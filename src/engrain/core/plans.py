@@ -71,11 +71,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one step. `others` are the items it replaced, removed or marked."""
+    """What became of one step. `others` are the items it replaced, or removed besides its own; `marked` are those
+    that stay and had a span cut out."""
 
     id: str | None
     status: Status
     others: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
     place: int | None = None
 
 

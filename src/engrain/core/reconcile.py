@@ -37,7 +37,7 @@ def mergeable(draft: Draft) -> bool:
     return draft.slot is None and draft.occurred_at is None and draft.place is None
 
 
-def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version]) -> Decision:  # noqa: A002
+def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version]) -> Decision:
     """`stored`: for a slot, all its versions; for a mergeable draft, the open item of the same hash."""
     begins = draft.occurred_at or now
     if draft.slot is None:
@@ -48,7 +48,7 @@ def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version])
     return _in_slot(hash, begins, sorted(stored, key=lambda one: (one.valid_from, one.id)))
 
 
-def _in_slot(hash: str, begins: datetime, versions: Sequence[Version]) -> Decision:  # noqa: A002
+def _in_slot(hash: str, begins: datetime, versions: Sequence[Version]) -> Decision:
     # Slots order by when a value began to hold, not by arrival: a late import closes nothing that came after it.
     earlier = [one for one in versions if one.valid_from <= begins]
     later = [one for one in versions if one.valid_from > begins]

@@ -1,0 +1,93 @@
+"""AsyncMemory: the same verbs, awaited; one thread hop per verb, in a bounded pool of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from engrain.core.scope import Scope
+from engrain.memory import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+THREADS = 8
+
+
+def _awaited(
+    verb: Callable[Concatenate[Memory, P], R],
+) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
+    @functools.wraps(verb)
+    async def call(self: AsyncMemory, *args: P.args, **kwargs: P.kwargs) -> R:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: verb(self._opened(), *args, **kwargs))
+
+    return call
+
+
+class AsyncMemory:
+    """Memory for asyncio: same arguments, same verbs, same answers. The store is opened by the first verb.
+
+        async with AsyncMemory("agent.db", user="ana") as memory:
+            await memory.remember("Ana prefers Python over JavaScript.")
+
+    A cancelled verb may still happen: its thread is not stopped half way. Give writes a `request_id` to repeat them.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._open = functools.partial(Memory, *args, **kwargs)
+        self._memory: Memory | None = None
+        self._opening = threading.Lock()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="engrain-async")
+
+    remember = _awaited(Memory.remember)
+    remember_many = _awaited(Memory.remember_many)
+    recall = _awaited(Memory.recall)
+    slot = _awaited(Memory.slot)
+    slots = _awaited(Memory.slots)
+    relate = _awaited(Memory.relate)
+    about = _awaited(Memory.about)
+    get = _awaited(Memory.get)
+    list = _awaited(Memory.list)
+    correct = _awaited(Memory.correct)
+    forget = _awaited(Memory.forget)
+    pin = _awaited(Memory.pin)
+    update_importance = _awaited(Memory.update_importance)
+    why = _awaited(Memory.why)
+    status = _awaited(Memory.status)
+    check = _awaited(Memory.check)
+    rebuild = _awaited(Memory.rebuild)
+
+    @property
+    def scope(self) -> Scope:
+        given = self._open.keywords
+        return Scope(given.get("tenant"), given.get("agent"), given.get("user"))
+
+    async def close(self) -> None:
+        """Wait for the verbs under way, write what is buffered and let go of the file."""
+        await asyncio.to_thread(self._shut)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.get_running_loop().run_in_executor(self._pool, self._opened)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _opened(self) -> Memory:
+        with self._opening:
+            if self._memory is None:
+                self._memory = self._open()
+            return self._memory
+
+    def _shut(self) -> None:
+        self._pool.shutdown(wait=True)
+        if self._memory is not None:
+            self._memory.close()

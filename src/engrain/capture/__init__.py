@@ -1,0 +1,1 @@
+"""The write path: check, cut into words, embed, one transaction."""

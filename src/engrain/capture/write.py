@@ -1,0 +1,103 @@
+"""Turn notes into drafts with their words and vectors, and hand them to the store in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from engrain.core.errors import EmbedderFailed
+from engrain.core.items import Draft, Source, Vectors
+from engrain.core.notes import Note
+from engrain.core.passages import index_words
+from engrain.core.plans import Add, Applied, Embed, Outcome, Plan
+from engrain.core.scope import Scope
+from engrain.core.traits import traits
+from engrain.ports import Embedder, Kit
+
+# A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
+MAX_WINDOWS = 128
+BATCH = 256
+
+_log = logging.getLogger("engrain")
+
+
+def commit(notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None) -> Applied:
+    """One transaction. Nothing is locked while the texts are embedded."""
+    return kit.items.apply(Plan(scope, tuple(Add(draft) for draft in drafts(notes, kit.embedder)), request_id))
+
+
+def commit_many(
+    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None, done: Callable[[int], None]
+) -> list[Outcome]:
+    """In batches, each one transaction; one batch is written while the next is embedded."""
+    outcomes: list[Outcome] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
+        waiting: Future[Applied] | None = None
+        for number, start in enumerate(range(0, len(notes), BATCH)):
+            steps = tuple(Add(draft) for draft in drafts(notes[start : start + BATCH], kit.embedder))
+            part = None if request_id is None else f"{request_id}/{number}"
+            before, waiting = waiting, pool.submit(kit.items.apply, Plan(scope, steps, part))
+            outcomes += _settled(before, done)
+        return outcomes + _settled(waiting, done)
+
+
+def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:
+    vectors = embedded([(note.text, "message" if note.place else "fact") for note in notes], embedder)
+    return [_draft(note, rows) for note, rows in zip(notes, vectors, strict=True)]
+
+
+def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors | None]:
+    """The vectors of each (text, kind). If the embedder fails the texts are kept without: words find them meanwhile."""
+    try:
+        pieces = [windows(text, kind, embedder) for text, kind in texts]
+        rows = embedder.embed([piece for some in pieces for piece in some], "document")
+    except EmbedderFailed as exc:
+        _log.warning("kept %d texts without vectors for now: %s", len(texts), exc)
+        return [None] * len(texts)
+    raw = iter(rows)
+    key = embedder.model.key
+    return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
+
+
+def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
+    """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
+    return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
+
+
+def embed_missing(kit: Kit, limit: int) -> int:
+    """Give vectors to items that have none of the present model; how many were looked at."""
+    missing = kit.items.unembedded(kit.embedder.model.key, limit)
+    vectors = embedded([(one.text, one.kind) for one in missing], kit.embedder)
+    for one, made in zip(missing, vectors, strict=True):
+        if made is None:
+            return 0
+        kit.items.apply(Plan(one.scope, (Embed(one.id, one.hash, made),)))
+    return len(missing)
+
+
+def _draft(note: Note, vectors: Vectors | None) -> Draft:
+    speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
+    return Draft(
+        text=note.text,
+        kind="message" if note.place else "relation" if note.relation else "fact",
+        importance=note.importance,
+        slot=note.slot,
+        metadata=note.metadata or {},
+        source=note.source if isinstance(note.source, Source) else Source(),
+        place=note.place,
+        occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
+        relation=note.relation,
+        words=index_words(note.text, speaker),
+        vectors=vectors,
+        traits=traits(note.text, role),
+        derived=note.derived,
+    )
+
+
+def _settled(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
+    if waiting is None:
+        return ()
+    outcomes = waiting.result().outcomes
+    done(len(outcomes))
+    return outcomes

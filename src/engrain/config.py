@@ -1,0 +1,72 @@
+"""Settings: read once, at the rim, from a URL, a TOML file or the environment."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engrain.core.errors import ConfigError, UnknownKey
+
+DEFAULT_STORE = "engrain.db"
+STORE_VARIABLE = "ENGRAIN_STORE"
+DEFAULT_CACHE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
+    "sentence-transformers:MODEL".
+
+    `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
+    """
+
+    store: str = DEFAULT_STORE
+    embedder: str = "local"
+    embedder_url: str | None = None
+    cache_bytes: int = DEFAULT_CACHE
+    engine: str = "auto"
+
+
+_TABLES: Mapping[str, Mapping[str, str]] = {
+    "stores": {"default": "store", "cache_bytes": "cache_bytes", "engine": "engine"},
+    "embedder": {"model": "embedder", "url": "embedder_url"},
+}
+
+
+def settings(url: str | os.PathLike[str] | None = None) -> Settings:
+    """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here."""
+    if url is not None and not isinstance(url, (str, os.PathLike)):
+        raise ConfigError(f"a store is a path or a URL, not {type(url).__name__}.")
+    where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
+    if not where or "\x00" in where:
+        raise ConfigError(f"{where!r} is not a path or a URL of a store.")
+    return from_toml(Path(where)) if where.endswith(".toml") else Settings(store=where)
+
+
+def from_toml(path: Path) -> Settings:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as exc:
+        raise ConfigError(f"there is no settings file {path}.") from exc
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
+    given: dict[str, Any] = {}
+    for table, values in tables.items():
+        if table not in _TABLES or not isinstance(values, dict):
+            raise UnknownKey(f"{path}: unknown table [{table}]. Known: {', '.join(_TABLES)}.")
+        for key, value in values.items():
+            if key not in _TABLES[table]:
+                raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
+            given[_TABLES[table][key]] = _typed(path, table, key, value)
+    return Settings(**given)
+
+
+def _typed(path: Path, table: str, key: str, value: object) -> object:
+    wanted: type = int if key == "cache_bytes" else str
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
+    return value

@@ -1,0 +1,128 @@
+"""The verbs, given a kit of ports and a scope: a few lines each, no SQL, no prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from engrain.capture import write
+from engrain.core.answers import Forgotten, Status, Why
+from engrain.core.clock import checked_time
+from engrain.core.filters import parse_filter
+from engrain.core.items import Item, Relation
+from engrain.core.notes import Note
+from engrain.core.plans import Change, Outcome
+from engrain.core.recalled import Recall, RecallRequest
+from engrain.core.scope import Scope
+from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
+from engrain.ports import Finding, Kit, ListQuery
+from engrain.recall.search import search
+from engrain.tiers.semantic import SemanticMemory
+
+MAX_HITS = 1_000
+MAX_BUDGET = 10_000_000
+
+
+class Engine:
+    """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
+
+    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = ()) -> None:
+        self.kit = kit
+        self.scope = scope
+        self.reads = tuple(reads)
+        self.semantic = SemanticMemory(kit, scope)
+
+    def remember(self, note: Note, request_id: str | None) -> str:
+        return self.semantic.remember(note, request_id)
+
+    def remember_many(
+        self, notes: Iterable[object], request_id: str | None, progress: Callable[[int], None] | None
+    ) -> list[Outcome]:
+        return self.semantic.remember_many(notes, request_id, progress)
+
+    def recall(self, request: RecallRequest) -> Recall:
+        found = search(self._checked(request), self.kit)
+        if found.hits:
+            self.kit.items.touch(self.scope, [hit.item.id for hit in found.hits])
+        return found
+
+    def relate(self, relation: Relation, note: Note, request_id: str | None) -> str:
+        return self.semantic.relate(relation, note, request_id)
+
+    def about(self, entity: str, as_of: datetime | str | None) -> list[Item]:
+        return self.semantic.about(entity, as_of)
+
+    def slot(self, name: str, as_of: datetime | str | None) -> Item | None:
+        return self.semantic.slot(name, as_of)
+
+    def slots(self, prefix: str, as_of: datetime | str | None) -> list[Item]:
+        return self.semantic.slots(prefix, as_of)
+
+    def get(self, id: str) -> Item | None:
+        return self.semantic.get(id)
+
+    def list(self, where: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
+        return self.semantic.list(where, view)
+
+    def correct(self, id: str, text: str, request_id: str | None) -> str:
+        return self.semantic.correct(id, text, request_id)
+
+    def change(self, change: Change) -> None:
+        self.semantic.change(change)
+
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
+        forgotten = self.semantic.forget(what, keep_source)
+        if forgotten.marked:
+            write.embed_missing(self.kit, len(forgotten.marked))
+        return forgotten
+
+    def why(self, id: str) -> Why:
+        return self.semantic.why(id)
+
+    def status(self) -> Status:
+        store, model = self.kit.items.status(), self.kit.embedder.model
+        return Status(str(self.scope), asdict(store), asdict(model))
+
+    def check(self) -> list[Finding]:
+        return [*self.kit.items.check(), self._embedder_check()]
+
+    def rebuild(self, progress: Callable[[int], None]) -> int:
+        """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
+        seen = self.kit.items.rebuild()
+        while made := self.embed_missing(write.BATCH):
+            progress(made)
+        return seen
+
+    def embed_missing(self, limit: int) -> int:
+        return write.embed_missing(self.kit, limit)
+
+    def _checked(self, request: RecallRequest) -> RecallRequest:
+        checked_text(request.query, "query", MAX_QUERY)
+        checked_count(request.n, "n", 1, MAX_HITS)
+        if request.budget is not None:
+            checked_count(request.budget, "budget", 0, MAX_BUDGET)
+        if request.min_relevance is not None:
+            checked_share(request.min_relevance, "min_relevance")
+        checked_share(request.min_importance, "min_importance")
+        return RecallRequest(
+            query=request.query,
+            scopes=(self.scope, *self.reads),
+            n=request.n,
+            budget=request.budget,
+            at=None if request.at is None else checked_time(request.at, "as_of"),
+            now=self.kit.clock(),
+            min_relevance=request.min_relevance,
+            where=parse_filter(request.where),
+            min_importance=request.min_importance,
+        )
+
+    def _embedder_check(self) -> Finding:
+        model = self.kit.embedder.model
+        row = self.kit.embedder.embed(["engrain"], "query")
+        if row.shape == (1, model.dimension):
+            return Finding("embedder", "pass", f"{model.name} answers with {model.dimension} dimensions.")
+        return Finding(
+            "embedder", "fail", f"{model.name} answers with shape {row.shape}.", "Check the embedder setting."
+        )

@@ -1,0 +1,141 @@
+"""Semantic memory: facts, preferences, knowledge and relations, kept until forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from engrain.capture import write
+from engrain.core.answers import Forgotten, Why
+from engrain.core.clock import checked_time
+from engrain.core.errors import InvalidInput, NotFound, TooLarge
+from engrain.core.filters import parse_filter
+from engrain.core.items import Item, Relation
+from engrain.core.notes import Note, as_note, checked
+from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
+from engrain.core.scope import Scope
+from engrain.core.text import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.ports import Kit, ListQuery
+
+# One transaction of a bulk forget: large enough to be quick, small enough that other writers get their turn.
+FORGET_BATCH = 500
+
+
+class SemanticMemory:
+    """The knowledge of one scope."""
+
+    def __init__(self, kit: Kit, scope: Scope) -> None:
+        self._kit = kit
+        self._scope = scope
+
+    def remember(self, note: Note, request_id: str | None = None) -> str:
+        request = None if request_id is None else checked_key(request_id, "request_id")
+        return _id(write.commit([checked(note)], self._scope, self._kit, request).outcomes[0])
+
+    def remember_many(
+        self, notes: Iterable[object], request_id: str | None, progress: Callable[[int], None] | None
+    ) -> list[Outcome]:
+        proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        if len(proved) > MAX_BATCH:
+            raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
+        request = None if request_id is None else checked_key(request_id, "request_id")
+        return write.commit_many(proved, self._scope, self._kit, request, progress or _silent)
+
+    def relate(self, relation: Relation, note: Note, request_id: str | None = None) -> str:
+        text = f"{relation.subject} {relation.relation} {relation.object}"
+        return self.remember(
+            Note(text, note.importance, metadata=note.metadata, source=note.source, relation=relation), request_id
+        )
+
+    def about(self, entity: str, as_of: datetime | str | None) -> list[Item]:
+        return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
+
+    def slot(self, name: str, as_of: datetime | str | None) -> Item | None:
+        found = self._kit.items.slots(self._scope, checked_key(name, "slot"), _moment(as_of))
+        return next((item for item in found if item.slot == name), None)
+
+    def slots(self, prefix: str, as_of: datetime | str | None) -> list[Item]:
+        return self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+
+    def get(self, id: str) -> Item | None:
+        return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)
+
+    def list(self, query: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
+        checked_count(view.limit, "limit", 1, MAX_BATCH)
+        at, where = _moment(view.at), parse_filter(query)
+        return self._kit.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
+
+    def correct(self, id: str, text: str, request_id: str | None) -> str:
+        """The new version keeps what the old one had; only the words were wrong."""
+        old = self._known(id)
+        note = checked(Note(text, old.importance, metadata=old.metadata))
+        (draft,) = write.drafts([note], self._kit.embedder)
+        applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), request_id))
+        return _id(applied.outcomes[0])
+
+    def change(self, change: Change) -> None:
+        if change.importance is not None:
+            checked_share(change.importance, "importance")
+        self._known(change.id)
+        self._kit.items.apply(Plan(self._scope, (change,)))
+
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
+        if isinstance(what, str):
+            ids: Sequence[str] = [self._known(what).id]
+        else:
+            ids = self._matching(what)
+        outcomes: list[Outcome] = []
+        for start in range(0, len(ids), FORGET_BATCH):
+            steps = tuple(Forget(one, keep_source) for one in ids[start : start + FORGET_BATCH])
+            outcomes += self._kit.items.apply(Plan(self._scope, steps)).outcomes
+        pending = bool(outcomes) and not self._kit.items.purge()
+        return _forgotten(outcomes, pending)
+
+    def why(self, id: str) -> Why:
+        item = self._known(id)
+        links = self._kit.items.lineage(self._scope, [item.id])
+        cites = [link.cite.item for link in links if link.item == item.id]
+        children = [link.item for link in links if link.cite.item == item.id]
+        versions = self._kit.items.history(self._scope, item.slot) if item.slot else []
+        fetch = self._kit.items.get_many
+        return Why(item, tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children)), tuple(versions))
+
+    def _known(self, id: str) -> Item:
+        item = self.get(id)
+        if item is None:
+            raise NotFound(f"there is no item {id!r} in this memory ({self._scope}). `list` shows what there is.")
+        return item
+
+    def _matching(self, what: object) -> list[str]:
+        where = parse_filter(what) if isinstance(what, Mapping) else None
+        if where is None:
+            raise InvalidInput('forget takes an id or a filter such as {"source": "page"}; an empty one is refused.')
+        found: list[str] = []
+        while True:
+            after = found[-1] if found else None
+            page = self._kit.items.page(ListQuery(self._scope, where, history=True, limit=1000, after=after))
+            found += [item.id for item in page]
+            if len(page) < 1000:
+                return found
+
+
+def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> Forgotten:
+    removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
+    marked = [id for one in outcomes for id in one.marked]
+    return Forgotten(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
+
+
+def _id(outcome: Outcome) -> str:
+    if outcome.id is None:
+        raise InvalidInput("this text was forgotten here, and a derived note cannot bring it back.")
+    return outcome.id
+
+
+def _moment(as_of: datetime | str | None) -> datetime | None:
+    return None if as_of is None else checked_time(as_of, "as_of")
+
+
+def _silent(_: int) -> None:
+    return None

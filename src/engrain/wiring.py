@@ -1,0 +1,94 @@
+"""Turn settings into a kit of ports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from engrain.config import Settings, settings
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import ConfigError
+from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.engine import Engine
+from engrain.ports import Embedder, Kit
+
+__all__ = ["Engine", "open_kit"]
+
+PLANNED = ("postgresql", "postgres", "redis", "rediss", "qdrant", "chroma")
+
+
+def open_kit(
+    url: str | os.PathLike[str] | None,
+    *,
+    embedder: Embedder | str | None = None,
+    clock: Clock = system_clock,
+    count_tokens: CountTokens = estimated_tokens,
+    read_only: bool = False,
+) -> Kit:
+    chosen = settings(url)
+    if isinstance(embedder, str):
+        chosen = replace(chosen, embedder=embedder)
+    ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
+    store = _open_store(chosen, clock, read_only)
+    return Kit(store, store, store, store, ready, clock, count_tokens)
+
+
+def open_embedder(chosen: Settings) -> Embedder:
+    kind, _, name = chosen.embedder.partition(":")
+    if kind not in _EMBEDDERS or (kind != "local" and not name):
+        known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
+        raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
+    return _EMBEDDERS[kind](name, chosen.embedder_url)
+
+
+def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    scheme, found, rest = chosen.store.partition("://")
+    if not found or scheme in ("sqlite", "file"):
+        from engrain.stores.sqlite import SqliteStore
+
+        path = rest if found else chosen.store
+        where = path if path == ":memory:" else Path(path).expanduser()
+        return SqliteStore(
+            where, clock=clock, engine=chosen.engine, read_only=read_only, cache_bytes=chosen.cache_bytes
+        )
+    if scheme == "reference":
+        from engrain.stores.reference import ReferenceStore
+
+        return ReferenceStore(clock=clock)
+    if scheme in PLANNED:
+        raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
+    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or sqlite:///path/agent.db.")
+
+
+def _local(_: str, __: str | None) -> Embedder:
+    from engrain.providers.local import local_embedder
+
+    return local_embedder()
+
+
+def _openai(name: str, url: str | None) -> Embedder:
+    from engrain.providers.openai_compatible import OpenAIEmbedder
+
+    return OpenAIEmbedder(name, base_url=url) if url else OpenAIEmbedder(name)
+
+
+def _voyage(name: str, url: str | None) -> Embedder:
+    from engrain.providers.voyage import VoyageEmbedder
+
+    return VoyageEmbedder(name, base_url=url) if url else VoyageEmbedder(name)
+
+
+def _sentence_transformers(name: str, _: str | None) -> Embedder:
+    from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
+
+    return SentenceTransformersEmbedder(name)
+
+
+_EMBEDDERS: Mapping[str, Callable[[str, str | None], Embedder]] = {
+    "local": _local,
+    "openai": _openai,
+    "voyage": _voyage,
+    "sentence-transformers": _sentence_transformers,
+}
