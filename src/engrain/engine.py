@@ -17,6 +17,7 @@ from engrain.core.plans import Change, Outcome
 from engrain.core.recalled import Recall, RecallRequest
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
+from engrain.lifecycle.upkeep import Upkeep
 from engrain.ports import Finding, Kit, ListQuery
 from engrain.recall.search import search
 from engrain.tiers.semantic import SemanticMemory
@@ -28,11 +29,14 @@ MAX_BUDGET = 10_000_000
 class Engine:
     """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
 
-    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = ()) -> None:
+    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
         self.kit = kit
         self.scope = scope
         self.reads = tuple(reads)
         self.semantic = SemanticMemory(kit, scope)
+        self.upkeep = Upkeep(kit)
+        if background:
+            self.upkeep.start()
 
     def remember(self, note: Note, request_id: str | None) -> str:
         return self.semantic.remember(note, request_id)
@@ -83,7 +87,7 @@ class Engine:
 
     def status(self) -> Status:
         store, model = self.kit.items.status(), self.kit.embedder.model
-        return Status(str(self.scope), asdict(store), asdict(model))
+        return Status(str(self.scope), asdict(store), asdict(model), self.upkeep.state())
 
     def check(self) -> list[Finding]:
         return [*self.kit.items.check(), self._embedder_check()]
@@ -91,12 +95,13 @@ class Engine:
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
         seen = self.kit.items.rebuild()
-        while made := self.embed_missing(write.BATCH):
+        while made := write.embed_missing(self.kit, write.BATCH):
             progress(made)
         return seen
 
-    def embed_missing(self, limit: int) -> int:
-        return write.embed_missing(self.kit, limit)
+    def close(self) -> None:
+        self.upkeep.stop()
+        self.kit.items.close()
 
     def _checked(self, request: RecallRequest) -> RecallRequest:
         checked_text(request.query, "query", MAX_QUERY)

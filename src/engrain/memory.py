@@ -56,13 +56,11 @@ class Memory:
         background: bool = True,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
-        from engrain.upkeep import Upkeep
         from engrain.wiring import Engine, open_kit
 
         scope = Scope(tenant, agent, user)
         kit = open_kit(store, embedder=embedder, clock=clock, count_tokens=count_tokens, read_only=read_only)
-        self._engine: Engine | None = Engine(kit, scope, reads)
-        self._upkeep = Upkeep(self._engine, enabled=background and not read_only)
+        self._engine: Engine | None = Engine(kit, scope, reads, background and not read_only)
 
     @property
     def scope(self) -> Scope:
@@ -224,7 +222,7 @@ class Memory:
 
     @traced
     def status(self) -> Status:
-        return self._upkeep.shown(self._open.status())
+        return self._open.status()
 
     @traced
     def check(self) -> builtins.list[Finding]:
@@ -240,8 +238,7 @@ class Memory:
         """Write what is buffered and let go of the file. A second call does nothing."""
         engine, self._engine = self._engine, None
         if engine is not None:
-            self._upkeep.stop()
-            engine.kit.items.close()
+            engine.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
 from typing import Any
 
-from engrain.core.answers import Status
+from engrain.capture import write
 from engrain.core.errors import EngrainError
-from engrain.engine import Engine
+from engrain.ports import Kit
 
 BATCH = 32
 
@@ -19,13 +18,15 @@ _log = logging.getLogger("engrain")
 class Upkeep:
     """One thread, only while there is something to do. It is resumable: what is done is in the store."""
 
-    def __init__(self, engine: Engine, enabled: bool) -> None:
-        self._engine = engine
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
         self._stop = threading.Event()
         self._embedded = 0
         self._error: str | None = None
         self._thread: threading.Thread | None = None
-        if enabled and engine.kit.items.unembedded(engine.kit.embedder.model.key, 1):
+
+    def start(self) -> None:
+        if self._kit.items.unembedded(self._kit.embedder.model.key, 1):
             self._thread = threading.Thread(target=self._work, name="engrain-upkeep", daemon=True)
             self._thread.start()
 
@@ -34,15 +35,14 @@ class Upkeep:
         if self._thread is not None:
             self._thread.join()
 
-    def shown(self, status: Status) -> Status:
-        state: dict[str, Any] = {"embedded": self._embedded, "error": self._error}
-        state["running"] = self._thread is not None and self._thread.is_alive()
-        return replace(status, background=state)
+    def state(self) -> dict[str, Any]:
+        running = self._thread is not None and self._thread.is_alive()
+        return {"running": running, "embedded": self._embedded, "error": self._error}
 
     def _work(self) -> None:
         try:
             while not self._stop.is_set():
-                made = self._engine.embed_missing(BATCH)
+                made = write.embed_missing(self._kit, BATCH)
                 self._embedded += made
                 if not made:
                     return

@@ -1,0 +1,59 @@
+# make demo   see it work          make test    every check and test
+# make bench  measure it           make help    the rest
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+WEIGHTS := packages/engrain-minilm
+
+.PHONY: demo test test-all check format bench install help clean
+
+demo: $(VENV)/.core  ## see an agent's memory work, about ten seconds
+	@$(BIN)/engrain demo
+
+test: check  ## format, types, import contracts and tests, under ten minutes on two cores
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: check  ## the long suites as well: crash matrix, load
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.dev  ## make bench DATA="folder folder": recall on that data, then speed
+ifneq ($(strip $(DATA)),)
+	$(BIN)/engrain bench recall $(DATA)
+endif
+	$(BIN)/engrain bench speed
+
+install: $(VENV)/.core  ## the package in .venv, and nothing for development
+
+help:
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+clean:
+	rm -rf $(VENV) .venv-peers
+
+$(BIN)/python:
+	@echo "Making $(VENV) …"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "engrain needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --upgrade "pip>=25.1"
+
+$(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
+	@echo "Installing engrain into $(VENV) …"
+	@$(PIP) install ./$(WEIGHTS) -e ".[fast]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "Installing the tools for tests and checks …"
+	@$(PIP) install --group dev
+	@touch $@
