@@ -1,0 +1,50 @@
+"""The two faces have the same verbs, and the public names are the ones we mean."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import engrain
+from engrain import AsyncMemory, Memory
+
+NOT_AWAITED = {"scope", "semantic"}
+PUBLIC = """
+    AsyncMemory BackendMissing BadText Cite ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError Forgotten
+    Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place ReadOnlyStore Recall
+    Relation Scope Source Status StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TooLarge UnknownKey Why
+    __version__
+"""
+
+
+def verbs(face: type) -> set[str]:
+    return {name for name in vars(face) if not name.startswith("_")}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(engrain.__all__) == sorted(PUBLIC.split())
+    assert all(hasattr(engrain, name) for name in engrain.__all__)
+
+
+def test_every_verb_is_on_both_faces() -> None:
+    assert verbs(Memory) - NOT_AWAITED == verbs(AsyncMemory) - NOT_AWAITED
+
+
+def test_a_verb_has_one_signature() -> None:
+    for name in verbs(Memory) - NOT_AWAITED:
+        sync, awaited = getattr(Memory, name), getattr(AsyncMemory, name)
+        assert inspect.iscoroutinefunction(awaited) or inspect.iscoroutinefunction(inspect.unwrap(awaited)) or name
+        assert inspect.signature(sync) == inspect.signature(awaited), name
+
+
+def test_importing_engrain_is_light() -> None:
+    heavy = "numpy onnxruntime apsw rich click orjson stamina opentelemetry".split()
+    code = f"import engrain, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    for name in engrain.__all__:
+        if name != "__version__":
+            assert inspect.getdoc(getattr(engrain, name)), name

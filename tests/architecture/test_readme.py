@@ -1,0 +1,47 @@
+"""The README's and the guides' own code runs, and prints what they say it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# A fence ```python, optionally followed by a fence ```text with what it prints.
+BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(match[1], match[2], id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, match in enumerate(BLOCK.finditer(page.read_text()))
+]
+
+
+@pytest.mark.parametrize(("code", "printed"), BLOCKS)
+def test_a_code_block_runs_and_prints_what_is_shown(code: str, printed: str | None, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAIN_")}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 0, run.stderr
+    if printed is not None:
+        assert dated(run.stdout).strip() == dated(printed).strip()
+
+
+def dated(text: str) -> str:
+    """Today's date and the ids differ from run to run; nothing else may."""
+    return re.sub(r"\b[0-9a-hjkmnp-tv-z]{26}\b", "ID", re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?", "DATE", text))
+
+
+def test_the_readme_shows_code_with_its_output() -> None:
+    assert any(printed for _, printed in BLOCK.findall((ROOT / "README.md").read_text()))
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, *(ROOT / "docs" / "decisions").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,55 @@
+"""Files and functions stay small enough to read."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "engrain"
+FILES = sorted(SOURCE.rglob("*.py"))
+# The faces and the commands spell out every option; everything else takes at most six values.
+WIDE = {"memory.py", "aio.py", "wiring.py"}
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_file_and_its_functions_fit(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400, "split it: 400 lines are the most"
+    for function in functions(path):
+        length = (function.end_lineno or 0) - function.lineno + 1
+        assert length <= 80, f"{function.name} has {length} lines; 80 are the most"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_function_takes_at_most_six_values(path: Path) -> None:
+    if path.name in WIDE or path.parent.name in ("cli", "bench"):
+        return
+    for function in functions(path):
+        arguments = [a for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        named = [a.arg for a in arguments if a.arg not in ("self", "cls")]
+        assert len(named) <= 6, f"{function.name} takes {len(named)} values: a value object is missing"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_opens_with_what_it_is_for(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text()))
+    assert doc, "say in one sentence what the module is for"
+    assert doc.splitlines()[0].rstrip().endswith((".", "…", ":"))
+
+
+def test_most_functions_fit_a_screen() -> None:
+    lengths = [(f.end_lineno or 0) - f.lineno + 1 for path in FILES for f in functions(path)]
+    assert sum(length <= 40 for length in lengths) >= 0.97 * len(lengths)
+    assert statistics.median(len(path.read_text().splitlines()) for path in FILES) <= 200
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    vague = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
+    assert not [path for path in FILES if path.stem in vague or path.stem.startswith("base_") or path.stem.endswith("_v2")]
