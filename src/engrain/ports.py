@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which items, newest recorded first. `history` shows closed and corrected versions as well."""
+    """Which items, newest recorded first, which is the order of their ids, last to first.
+
+    Those visible at `at`; with `history` closed, corrected and expired versions as well, and `at` plays no part.
+    """
 
     scope: Scope
     where: Filter | None = None
@@ -148,77 +151,101 @@ class ItemStore(Protocol):
         """All steps in one transaction, or none and an error.
 
         When it returns, the write is durable and every reader of the store sees it. The answer has one outcome per
-        step, in order. A plan whose request id was applied before in this scope changes nothing and returns the first
-        answer with `repeated`. Raises OutcomeUnknown if the commit failed in a way that may have kept the write.
+        step, in order, and the number of its last change. A plan whose request id was applied before in this scope
+        changes nothing and returns the first answer with `repeated`; one that failed was not applied. A session that
+        is not as long as `expect` says: Conflict. Raises OutcomeUnknown if the commit failed in a way that may have
+        kept the write.
 
-        Add: merged, versioned or added as core.reconcile decides: `added`, `repeated` (keeps the higher importance,
-        adds the source), `replaced` (others = the version it closed), `behind` (a later value of the slot stands).
-        A derived draft whose text was forgotten in this scope is `kept_out`. A place without a number takes the
-        session's next one, counting from 0; a taken place with the same text is `repeated`, with another it is a
-        Conflict. Trust is the source's, and no more than that of any item it cites; citing an unknown item is NotFound.
-        Correct: the old version is retracted and points to the new one, which takes its slot, place and validity.
-        Change and Correct of an unknown or retracted item: NotFound.
-        Forget: removes the item, what cites it, and what cites that; cuts the spans that the removed items cite out
-        of the items that stay and puts FORGOTTEN in their place, drops those items' vectors, and leaves a tombstone
-        (keyed hash, no text) of every text and span removed. An unknown id is `missing`.
-        Embed: replaces the item's vectors of that model; `stale` if the hash is no longer the item's.
+        Add: merged, versioned or added as core.reconcile decides, where two texts are the same if text, kind and
+        relation are equal: `added`; `repeated` (keeps the higher importance and trust and the later expiry, adds the
+        source if it is new, and leaves the rest); `replaced` (others = the version it closed); `behind` (a later value
+        of the slot stands; others = the version it closed, if any).
+        A derived draft whose text was forgotten in this scope is `kept_out`: no id, no place. A place without a number
+        takes the session's next one, counting from 0; a place that a standing item holds with the same text is
+        `repeated`, with another it is a Conflict. Trust is the source's, and no more than that of any item it cites;
+        citing an unknown item is NotFound, a span that is not inside its text is InvalidInput.
+        Correct: the old version is retracted and points to the new one, which takes its kind, slot, place, validity,
+        pin and, unless it has its own, `occurred_at`: `replaced`, others = the old version. If the new text would merge
+        with an open item, the old one points to that: `repeated`. A derived draft whose text was forgotten is
+        `kept_out`, and nothing changes.
+        Change: `changed`. Change and Correct of an unknown or retracted item: NotFound.
+        Forget: removes the item, what cites it, and what cites that (others); cuts the spans that the removed items
+        cite out of the items that stay (marked), puts FORGOTTEN in their place, indexes the words of what is left,
+        drops those items' vectors and moves the other cites with their text. A cite without a span cuts the whole text,
+        but only if it is the forgotten item's own. Leaves a tombstone (keyed hash, no text) of every text and span
+        removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing is cut.
+        An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
+        Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
+        `missing` if the item is gone.
         """
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
-        """In the order asked, closed and corrected ones too; unknown ones are left out."""
+        """In the order asked, closed, corrected and expired ones too; unknown ones are left out."""
 
-    def page(self, query: ListQuery) -> list[Item]: ...
+    def page(self, query: ListQuery) -> list[Item]:
+        """At most `limit` of them, from after the item `after` on, even if that one is gone."""
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
-        """The items that hold the slots whose name starts with the prefix, by name."""
+        """The visible items that hold the slots whose name starts with the prefix, case and all, by name in the order of
+        code points."""
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         """Every version of a slot, oldest validity first, corrected ones included."""
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
-        """The relations that have this entity on either side, newest first; case does not matter."""
+        """The visible items with a relation that has this entity on either side (casefold), newest first."""
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
-        """What these items cite, and what cites them, one step each way."""
+        """What these items cite, and what cites them, one step each way, visible or not; each once, in no set order."""
 
     def speakers(self, scope: Scope) -> frozenset[str]:
-        """Who has spoken in this scope."""
+        """Who has spoken in this scope: the speakers of all its items, visible or not."""
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         """These items, and their neighbours up to `reach` places away in the same session; those that are visible
-        and match, each once."""
+        and match, each once, in no set order. An item that is not visible itself still has neighbours."""
 
     def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
-        """The newest visible items that have any of these traits."""
+        """The newest visible items that have any of these traits, newest first."""
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
-        """The spans of these items that replaced or corrected items cite."""
+        """The spans of these items that are cited by items which were replaced or corrected and no longer hold.
+
+        In the order asked, then by span; a cite without a span is all of the text. `now` is the text of the slot's
+        present holder, or else of the last item in the chain of `replaced_by`, None if that is not visible."""
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
         """What changed after `since`, in order; an item that changed twice may appear once, at its later number.
+
+        An item changes when it is added, altered, closed, corrected, cut, embedded or removed, not when it is touched.
 
         A reader that has seen n never later meets an unseen change with a number ≤ n, whatever order writers commit in.
         """
 
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
-        """Visible or not, items of any scope without vectors of this model, oldest first."""
+        """Visible or not, items of any scope without vectors of this model, oldest first. For upkeep, not for callers
+        who are inside a scope."""
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
-        """Count a use of each. Not durable at once: seen by `get_many` of this store, written with a later commit."""
+        """Count a use of each that is known, with its time. Not durable at once: seen by `get_many` of this store,
+        written with a later commit."""
 
     def purge(self) -> bool:
         """Remove the bytes of what was forgotten from every file. False if a reader still holds them: try again."""
 
     def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
-        """What an outside index has still to take, oldest first. The first call for a target registers it."""
+        """What an outside index has still to take, in all scopes, oldest first, an item once at its latest change.
+
+        The first call for a target registers it: everything that is in the store is still to take."""
 
     def settle(self, target: str, seq: int) -> None:
-        """The target has taken everything up to seq."""
+        """The target has taken everything up to seq; a smaller one than before changes nothing."""
 
-    def status(self) -> StoreStatus: ...
+    def status(self) -> StoreStatus:
+        """`unembedded` counts the items that have no vectors of any model."""
 
     def check(self) -> list[Finding]:
-        """Look at the store itself: engine, schema, integrity, indexes, disk."""
+        """Look at the store itself: engine, schema, integrity, indexes, disk. Nothing fails in a healthy store."""
 
     def rebuild(self) -> int:
         """Make the word index anew from the texts and drop vectors that no longer fit; the number of items seen."""
@@ -258,7 +285,8 @@ class VectorIndex(Protocol):
         """
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        """The cosine of each of these items, nan where it has no vector of the model; filter and limit play no part."""
+        """The cosine of each of these items, nan where it is not visible or has no vector of the model; filter and
+        limit play no part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +301,8 @@ class WordQuery:
 
 
 class WordHit(NamedTuple):
-    """An item's best passage by BM25: its number, its length in words, how often each term of the query is in it."""
+    """An item's best passage by BM25, the first of equals: its number, its length (the sum of its counts), how often
+    each term of the query is in it."""
 
     id: str
     passage: int
@@ -299,7 +328,8 @@ class WordIndex(Protocol):
         """
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
-        """The same for these items, in the order asked; one without any of the terms is left out."""
+        """The same for these items, in the order asked; one that is not visible or has none of the terms is left out.
+        Filter and limit play no part."""
 
 
 class Embedder(Protocol):
@@ -327,24 +357,30 @@ class Summary:
 
 
 class SessionLog(Protocol):
-    """Append-only messages: items of kind "message" in the same domain, so get_many, search and forget see them."""
+    """Append-only messages: items of kind "message" in the same domain, so get_many, search and forget see them.
+
+    A session's numbers are the places of its items: a text that is added with a place is appended as well.
+    """
 
     def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
-        """Consecutive numbers, all or none. With `expect`, the session must have exactly that many, else Conflict."""
+        """Consecutive numbers, all or none. With `expect`, the session must have that length, else Conflict.
+
+        A draft of another kind, or whose place names another session or a number, is InvalidInput."""
 
     def length(self, scope: Scope, session: str) -> int:
-        """The next number: messages ever appended, forgotten ones too."""
+        """The next number: one more than the highest ever given, forgotten ones too; 0 for an unknown session."""
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
-        """From number `start` on, in order."""
+        """The messages from number `start` on, in order, as they stand: a corrected one is left out for its correction."""
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
-        """The newest n, in order."""
+        """The newest n of the same, in order."""
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
-        """The sessions last written to, newest first."""
+        """The sessions last added to, newest first, as far as they still hold an item."""
 
-    def summary(self, scope: Scope, session: str) -> Summary | None: ...
+    def summary(self, scope: Scope, session: str) -> Summary | None:
+        """None if there is none. Forgetting or cutting an item before its `upto` drops it."""
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         """Stores it if its version is one more than the stored one's (1 for the first), else Conflict."""
@@ -367,16 +403,17 @@ class Episode:
 
 class Episodes(Protocol):
     def add(self, scope: Scope, episode: Episode) -> None:
-        """An id that is there already is replaced."""
+        """An id that is there already in this scope is replaced, in whatever session it was."""
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
-        """Newest first, of one session or of all; never one whose expires_at is not after now."""
+        """At most n, newest first (happened_at, then id), of one session or of all; never one whose expires_at is not
+        after now."""
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         """How many of them were there."""
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        """Keep the newest of a session; how many went."""
+        """Keep the newest (happened_at, then id) of a session; how many went."""
 
     def expire(self, now: datetime) -> int:
         """Remove what has expired, in every scope; how many went. Never early."""

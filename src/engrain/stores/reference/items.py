@@ -1,0 +1,228 @@
+"""Items in memory: the oracle of the ItemStore port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from engrain.core.filters import matches
+from engrain.core.items import Item
+from engrain.core.passages import index_words
+from engrain.core.plans import Applied, Plan
+from engrain.core.scope import Scope
+from engrain.ports import (
+    Changes,
+    Finding,
+    ItemChange,
+    Lineage,
+    ListQuery,
+    OutboxEntry,
+    Outdated,
+    Sketch,
+    SketchQuery,
+    StoreStatus,
+    Unembedded,
+)
+from engrain.stores.reference.cutting import span
+from engrain.stores.reference.state import Holder, State, Stored
+from engrain.stores.reference.writing import Transaction
+
+
+class Items(Holder):
+    def apply(self, plan: Plan) -> Applied:
+        with self._writing() as state:
+            return Transaction(state, plan.scope, self._now(), self._ids, self._key).run(plan)
+
+    def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
+        with self._reading() as state:
+            found = (state.known(scope, id) for id in ids)
+            return [stored.item for stored in found if stored]
+
+    def page(self, query: ListQuery) -> list[Item]:
+        with self._reading() as state:
+            at = self._now(query.at)
+            shown = [
+                one.item
+                for one in reversed(state.within(query.scope))
+                if (query.history or one.item.visible(at))
+                and matches(query.where, one.item)
+                and (query.after is None or one.item.id < query.after)
+            ]
+            return shown[: query.limit]
+
+    def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
+        with self._reading() as state:
+            moment = self._now(at)
+            held = (one.item for one in state.within(scope) if one.item.slot is not None)
+            named = [item for item in held if item.slot and item.slot.startswith(prefix) and item.visible(moment)]
+            return sorted(named, key=lambda item: item.slot or "")
+
+    def history(self, scope: Scope, slot: str) -> list[Item]:
+        with self._reading() as state:
+            versions = [one.item for one in state.within(scope) if one.item.slot == slot]
+            return sorted(versions, key=lambda item: (item.valid_from, item.id))
+
+    def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
+        with self._reading() as state:
+            moment = self._now(at)
+            name = entity.casefold()
+            visible = (one.item for one in reversed(state.within(scope)) if one.item.visible(moment))
+            return [
+                item
+                for item in visible
+                if item.relation and name in (item.relation.subject.casefold(), item.relation.object.casefold())
+            ]
+
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+        with self._reading() as state:
+            edges = dict.fromkeys(_edges(state, scope))
+            return [edge for edge in edges if edge.item in ids or edge.cite.item in ids]
+
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        with self._reading() as state:
+            return frozenset(one.item.speaker for one in state.within(scope) if one.item.speaker is not None)
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        with self._reading() as state:
+            at = self._now(query.at)
+            seeds = [one.item for one in state.within(query.scope) if one.item.id in query.ids]
+            return [
+                _sketch(one)
+                for one in state.within(query.scope)
+                if any(one.item.id == seed.id or _near(one.item, seed, query.reach) for seed in seeds)
+                and one.item.visible(at)
+                and matches(query.where, one.item)
+            ]
+
+    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+        with self._reading() as state:
+            moment = self._now(at)
+            newest = reversed(state.within(scope))
+            return [one.item.id for one in newest if one.traits & traits and one.item.visible(moment)][:limit]
+
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+        with self._reading() as state:
+            now = self._now()
+            found = []
+            for edge in dict.fromkeys(_edges(state, scope)):
+                until = _until(state.items[edge.item].item, now)
+                if edge.cite.item in ids and until:
+                    start, end = span(edge.cite, state.items[edge.cite.item].item.text)
+                    holds = _holding(state, state.items[edge.item], now)
+                    found.append(Outdated(edge.cite.item, start, end, until, holds))
+            return sorted(found, key=lambda one: (list(ids).index(one.id), one.start, one.end, one.until))
+
+    def changes(self, scope: Scope, since: int, limit: int) -> Changes:
+        with self._reading() as state:
+            later = sorted(one for one in state.changes.values() if one.scope == scope and one.seq > since)
+            complete = len(later) <= limit
+            seen = max(since, state.seq) if complete else later[limit - 1].seq
+            return Changes(seen, tuple(ItemChange(one.seq, one.id, one.gone) for one in later[:limit]), complete)
+
+    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+        with self._reading() as state:
+            missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]
+            return [
+                Unembedded(one.scope, one.item.id, one.item.text, one.item.kind, one.hash) for one in missing[:limit]
+            ]
+
+    def touch(self, scope: Scope, ids: Sequence[str]) -> None:
+        with self._writing() as state:
+            for stored in filter(None, (state.known(scope, id) for id in dict.fromkeys(ids))):
+                used = replace(stored.item, access_count=stored.item.access_count + 1, last_accessed=self._now())
+                state.items[used.id] = replace(stored, item=used)
+
+    def purge(self) -> bool:
+        with self._reading():
+            return True
+
+    def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
+        with self._writing() as state:
+            settled = state.settled.setdefault(target, 0)
+            waiting = sorted(one for one in state.changes.values() if one.seq > settled)
+            return [OutboxEntry(one.seq, one.scope.id, one.id, one.gone) for one in waiting[:limit]]
+
+    def settle(self, target: str, seq: int) -> None:
+        with self._writing() as state:
+            state.settled[target] = max(seq, state.settled.get(target, 0))
+
+    def status(self) -> StoreStatus:
+        with self._reading() as state:
+            items = list(state.items.values())
+            return StoreStatus(
+                backend="reference",
+                location="this process",
+                schema=1,
+                items=len(items),
+                open_items=sum(one.item.open for one in items),
+                scopes=len({one.scope for one in items}),
+                bytes=sum(len(one.item.text.encode()) for one in items),
+                seq=state.seq,
+                unembedded=sum(not one.vectors for one in items),
+                purge_pending=False,
+            )
+
+    def check(self) -> list[Finding]:
+        with self._reading() as state:
+            return [Finding("items", "pass", f"{len(state.items):,} items in this process's memory; none on disk.")]
+
+    def rebuild(self) -> int:
+        with self._writing() as state:
+            for id, one in list(state.items.items()):
+                state.items[id] = replace(one, words=index_words(one.item.text, one.item.speaker))
+            return len(state.items)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+
+def _edges(state: State, scope: Scope) -> Iterator[Lineage]:
+    for stored in state.within(scope):
+        for source in stored.item.sources:
+            for cite in source.cites:
+                yield Lineage(stored.item.id, cite)
+
+
+def _near(item: Item, seed: Item, reach: int) -> bool:
+    if item.session is None or item.session != seed.session or item.place is None or seed.place is None:
+        return False
+    return abs(item.place - seed.place) <= reach
+
+
+def _sketch(stored: Stored) -> Sketch:
+    item = stored.item
+    return Sketch(
+        item.id,
+        item.kind,
+        item.session,
+        item.place,
+        item.speaker,
+        item.role,
+        (item.occurred_at or item.recorded_at).timestamp(),
+        stored.traits,
+        stored.words.passages,
+        item.importance,
+        item.pinned,
+        item.trust,
+        item.source,
+    )
+
+
+def _until(item: Item, now: datetime) -> datetime | None:
+    """When an item ceased to hold, if it was replaced or corrected."""
+    if item.retracted_at is not None:
+        return item.retracted_at
+    return item.valid_to if item.valid_to is not None and item.valid_to <= now else None
+
+
+def _holding(state: State, stored: Stored, now: datetime) -> str | None:
+    """What is said now in the place of an item: by the slot's holder, or by the end of the chain of corrections."""
+    if stored.item.slot is not None:
+        same = (one.item for one in state.within(stored.scope) if one.item.slot == stored.item.slot)
+        return next((item.text for item in same if item.visible(now)), None)
+    following = stored.item
+    while following.replaced_by in state.items:
+        following = state.items[following.replaced_by or ""].item
+    return following.text if following.visible(now) else None

@@ -1,0 +1,102 @@
+"""Everything that the reference store knows, as plain dictionaries of frozen values."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import StoreClosed
+from engrain.core.ids import IdSource, SortableIds
+from engrain.core.items import Item, Words
+from engrain.core.journal import StepRecord, TaskRecord
+from engrain.core.plans import Applied
+from engrain.core.scope import Scope
+from engrain.ports import Episode, Summary
+
+Session = tuple[Scope, str]
+Task = tuple[Scope, str]
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An item with what is computed from its text."""
+
+    scope: Scope
+    item: Item
+    hash: str
+    words: Words
+    traits: int = 0
+    vectors: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+class Changed(NamedTuple):
+    seq: int
+    scope: Scope
+    id: str
+    gone: bool
+
+
+@dataclass(slots=True)
+class State:
+    items: dict[str, Stored] = field(default_factory=dict)
+    changes: dict[str, Changed] = field(default_factory=dict)  # by item: its latest
+    requests: dict[tuple[Scope, str], Applied] = field(default_factory=dict)
+    tombstones: set[tuple[Scope, str]] = field(default_factory=set)
+    settled: dict[str, int] = field(default_factory=dict)  # by target of the outbox
+    numbers: dict[Session, int] = field(default_factory=dict)  # the next place
+    written: dict[Session, int] = field(default_factory=dict)  # the change that last added to it
+    summaries: dict[Session, Summary] = field(default_factory=dict)
+    episodes: dict[tuple[Scope, str], Episode] = field(default_factory=dict)
+    tasks: dict[Task, TaskRecord] = field(default_factory=dict)
+    steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
+    seq: int = 0
+    newest: datetime = _BEGINNING  # the newest time that was recorded
+
+    def copy(self) -> State:
+        return State(**{one.name: copy(getattr(self, one.name)) for one in fields(self)})
+
+    def within(self, scope: Scope) -> list[Stored]:
+        """The items of a scope, oldest first."""
+        return sorted((one for one in self.items.values() if one.scope == scope), key=lambda one: one.item.id)
+
+    def known(self, scope: Scope, id: str) -> Stored | None:
+        stored = self.items.get(id)
+        return stored if stored and stored.scope == scope else None
+
+
+class Holder:
+    """One lock, one state. A write works on a copy that takes the state's place only if nothing fails."""
+
+    def __init__(self, clock: Clock = system_clock, ids: IdSource | None = None) -> None:
+        self._lock = threading.RLock()
+        self._clock = clock
+        self._ids: IdSource = ids or SortableIds()
+        self._key = os.urandom(32)
+        self._state = State()
+        self._closed = False
+
+    @contextmanager
+    def _reading(self) -> Iterator[State]:
+        with self._lock:
+            if self._closed:
+                raise StoreClosed("this store was closed. Open it again.")
+            yield self._state
+
+    @contextmanager
+    def _writing(self) -> Iterator[State]:
+        with self._reading() as state:
+            fresh = state.copy()
+            yield fresh
+            self._state = fresh
+
+    def _now(self, at: datetime | None = None) -> datetime:
+        return at or max(self._clock(), self._state.newest)
