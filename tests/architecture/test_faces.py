@@ -11,8 +11,8 @@ from engrain import AsyncMemory, Memory
 
 NOT_AWAITED = {"scope", "semantic"}
 PUBLIC = """
-    AsyncMemory BackendMissing BadText Cite ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError Forgotten
-    Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place ReadOnlyStore Recall
+    AsyncMemory BackendMissing BadText Cite ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError
+    Forgotten Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place ReadOnlyStore Recall
     Relation Scope Source Status StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TooLarge UnknownKey Why
     __version__
 """
@@ -39,7 +39,7 @@ def test_a_verb_has_one_signature() -> None:
 
 
 def test_importing_engrain_is_light() -> None:
-    heavy = "numpy onnxruntime apsw rich click orjson stamina opentelemetry".split()
+    heavy = ["numpy", "onnxruntime", "apsw", "rich", "click", "orjson", "stamina", "opentelemetry"]
     code = f"import engrain, sys; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 

@@ -52,4 +52,6 @@ def test_most_functions_fit_a_screen() -> None:
 
 def test_no_module_is_named_after_nothing() -> None:
     vague = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
-    assert not [path for path in FILES if path.stem in vague or path.stem.startswith("base_") or path.stem.endswith("_v2")]
+    assert not [
+        path for path in FILES if path.stem in vague or path.stem.startswith("base_") or path.stem.endswith("_v2")
+    ]

@@ -1,0 +1,155 @@
+"""Bad input gets a typed error that says what to do, and loses nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engrain.conformance.clock import SetClock
+
+import engrain
+from engrain import BadText, ConfigError, EmptyText, InvalidInput, Memory, Note, Place, Source, TooLarge, UnknownKey
+
+NAN, INF = math.nan, math.inf
+
+REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
+    "empty text": (EmptyText, lambda m: m.remember("")),
+    "white space": (EmptyText, lambda m: m.remember(" \n\t ")),
+    "10 MB": (TooLarge, lambda m: m.remember("x" * 10_000_000)),
+    "bytes": (InvalidInput, lambda m: m.remember(b"\xff\xfe")),
+    "none": (InvalidInput, lambda m: m.remember(None)),
+    "lone surrogate": (BadText, lambda m: m.remember("broken \ud800 text")),
+    "NUL": (BadText, lambda m: m.remember("a\x00b")),
+    "NaN importance": (InvalidInput, lambda m: m.remember("x", importance=NAN)),
+    "infinite importance": (InvalidInput, lambda m: m.remember("x", importance=INF)),
+    "importance above 1": (InvalidInput, lambda m: m.remember("x", importance=1.1)),
+    "importance as text": (InvalidInput, lambda m: m.remember("x", importance="high")),
+    "true as importance": (InvalidInput, lambda m: m.remember("x", importance=True)),
+    "empty slot": (EmptyText, lambda m: m.remember("x", slot=" ")),
+    "long slot": (TooLarge, lambda m: m.remember("x", slot="s" * 513)),
+    "surrogate slot": (BadText, lambda m: m.remember("x", slot="\udfff")),
+    "NaN in metadata": (InvalidInput, lambda m: m.remember("x", metadata={"a": NAN})),
+    "object in metadata": (InvalidInput, lambda m: m.remember("x", metadata={"a": object()})),
+    "key that is no text": (InvalidInput, lambda m: m.remember("x", metadata={1: "a"})),
+    "huge number in metadata": (InvalidInput, lambda m: m.remember("x", metadata={"a": 2**63})),
+    "large metadata": (TooLarge, lambda m: m.remember("x", metadata={"a": "b" * 70_000})),
+    "deep metadata": (TooLarge, lambda m: m.remember("x", metadata={"a": nested(40)})),
+    "list as metadata": (InvalidInput, lambda m: m.remember("x", metadata=[1])),
+    "no such source kind": (InvalidInput, lambda m: m.remember("x", source=Source("a", "oracle"))),
+    "no time": (InvalidInput, lambda m: m.remember("x", occurred_at="yesterday")),
+    "number as time": (InvalidInput, lambda m: m.remember("x", occurred_at=12)),
+    "negative place": (InvalidInput, lambda m: m.remember("x", place=Place("s", -1))),
+    "cites nothing": (engrain.NotFound, lambda m: m.remember("x", source=cite("0" * 26))),
+    "span the wrong way": (InvalidInput, lambda m: m.remember("x", source=cite("0" * 26, 5, 2))),
+    "unknown note key": (UnknownKey, lambda m: m.remember_many([{"text": "x", "wieght": 1}])),
+    "note without text": (InvalidInput, lambda m: m.remember_many([{"importance": 1}])),
+    "number as note": (InvalidInput, lambda m: m.remember_many([3])),
+    "empty request id": (EmptyText, lambda m: m.remember("x", request_id="")),
+    "empty query": (EmptyText, lambda m: m.recall("")),
+    "long query": (TooLarge, lambda m: m.recall("x" * 200_000)),
+    "surrogate query": (BadText, lambda m: m.recall("\ud800")),
+    "n of zero": (InvalidInput, lambda m: m.recall("x", n=0)),
+    "negative n": (InvalidInput, lambda m: m.recall("x", n=-3)),
+    "n too large": (InvalidInput, lambda m: m.recall("x", n=10**9)),
+    "negative budget": (InvalidInput, lambda m: m.recall("x", budget=-1)),
+    "NaN relevance": (InvalidInput, lambda m: m.recall("x", min_relevance=NAN)),
+    "bad as_of": (InvalidInput, lambda m: m.recall("x", as_of="soon")),
+    "unknown filter key": (UnknownKey, lambda m: m.list({"colour": "red"})),
+    "unknown operator": (UnknownKey, lambda m: m.list({"importance": {"~": 1}})),
+    "hostile filter key": (UnknownKey, lambda m: m.recall("x", where={"id = '' or 1=1 --": 1})),
+    "NaN in a filter": (InvalidInput, lambda m: m.list({"importance": {">": NAN}})),
+    "text for a number": (InvalidInput, lambda m: m.list({"importance": "high"})),
+    "no list for in": (InvalidInput, lambda m: m.list({"kind": {"in": "fact"}})),
+    "too many conditions": (TooLarge, lambda m: m.list({f"metadata.k{n}": n for n in range(40)})),
+    "negative limit": (InvalidInput, lambda m: m.list(limit=-1)),
+    "forget with an empty filter": (InvalidInput, lambda m: m.forget({})),
+    "forget with nothing": (InvalidInput, lambda m: m.forget(None)),
+    "forget an unknown id": (engrain.NotFound, lambda m: m.forget("no such id")),
+    "forget an empty id": (EmptyText, lambda m: m.forget("")),
+    "correct with nothing": (EmptyText, lambda m: m.correct(m.list()[0].id, " ")),
+    "why of an unknown id": (engrain.NotFound, lambda m: m.why("'; drop table item; --")),
+    "empty entity": (EmptyText, lambda m: m.about("")),
+    "empty relation": (EmptyText, lambda m: m.relate("Ana", "", "Acme")),
+}
+
+
+def nested(depth: int) -> Any:
+    return {"a": nested(depth - 1)} if depth else 1
+
+
+def cite(item: str, start: int | None = None, end: int | None = None) -> Source:
+    return Source(None, "agent", (engrain.Cite(item, start, end),))
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_is_a_typed_error_and_loses_nothing(case: str, memory: Memory) -> None:
+    kept = memory.remember("Ana prefers Python.")
+    error, call = REFUSED[case]
+    with pytest.raises(error) as caught:
+        call(memory)
+    assert isinstance(caught.value, engrain.EngrainError)
+    assert len(str(caught.value)) > 15, "the message says what is wrong"
+    assert [item.id for item in memory.list()] == [kept]
+    assert memory.recall("What does Ana prefer?").hits
+
+
+@pytest.mark.parametrize("part", ["user", "agent", "tenant"])
+def test_a_scope_with_bad_text_is_refused(part: str, tmp_path: Path) -> None:
+    for value, error in (("a\x00", BadText), ("\ud800", BadText), ("x" * 600, TooLarge), (7, InvalidInput)):
+        with pytest.raises(error):
+            Memory(tmp_path / "a.db", **{part: value})
+
+
+def test_a_store_that_is_no_path_is_refused(tmp_path: Path) -> None:
+    for where in ("", "a\x00b", "nosuch://server", "postgresql://localhost/db", tmp_path / "none.toml"):
+        with pytest.raises(ConfigError):
+            Memory(where)
+    with pytest.raises(ConfigError, match="unknown embedder"):
+        Memory(tmp_path / "a.db", embedder="magic")
+
+
+def test_settings_name_the_key_that_is_wrong(tmp_path: Path) -> None:
+    for text, error in (
+        ("[stores]\ndefualt = 'a.db'", UnknownKey),
+        ("[store]\ndefault = 'a.db'", UnknownKey),
+        ("[stores]\ncache_bytes = 'much'", ConfigError),
+        ("[stores\n", ConfigError),
+    ):
+        path = tmp_path / "engrain.toml"
+        path.write_text(text)
+        with pytest.raises(error):
+            Memory(path)
+    path.write_text(f"[stores]\ndefault = '{tmp_path / 'b.db'}'\n")
+    with Memory(path, user="ana") as memory:
+        memory.remember("kept")
+    assert (tmp_path / "b.db").exists()
+
+
+def test_a_clock_that_jumps_loses_nothing(memory: Memory, clock: SetClock) -> None:
+    memory.remember("first", slot="s.v")
+    clock.advance(timedelta(days=2))
+    memory.remember("second", slot="s.v")
+    clock.advance(timedelta(days=-3))
+    memory.remember("third", slot="s.v")
+    stray = memory.remember("a fact under a clock that runs behind")
+    assert memory.slot("s.v").text == "third"
+    times = [item.recorded_at for item in sorted(memory.list(history=True), key=lambda item: item.id)]
+    assert times == sorted(times)
+    assert stray in [hit.item.id for hit in memory.recall("a clock that runs behind").hits]
+
+
+def test_a_closed_memory_says_so(memory: Memory) -> None:
+    memory.close()
+    memory.close()
+    with pytest.raises(engrain.StoreClosed):
+        memory.remember("too late")
+
+
+def test_a_note_of_the_largest_size_is_kept(memory: Memory) -> None:
+    text = "word " * 199_999 + "end."
+    item = memory.remember_many([Note(text)])[0].id
+    assert memory.get(item).text == text

@@ -1,0 +1,64 @@
+"""Forgetting reaches everything that a text left behind, and it does not come back."""
+
+from __future__ import annotations
+
+from engrain import Cite, Memory, Note, Place, Source
+from engrain.core.items import FORGOTTEN
+
+
+def extracted(memory: Memory) -> tuple[str, str, str]:
+    turn = memory.remember("By the way, my badge number is 4711, and I like tea.", place=Place("monday", role="user"))
+    start = "By the way, my badge number is 4711, and I like tea.".index("my badge")
+    span = Cite(turn, start, start + len("my badge number is 4711"))
+    fact = memory.remember("Badge number: 4711", slot="user.badge", source=Source(None, "agent", (span,)))
+    child = memory.remember("The user has a badge.", source=Source(None, "agent", (Cite(fact),)))
+    return turn, fact, child
+
+
+def test_forget_takes_what_was_derived_and_the_cited_span(memory: Memory) -> None:
+    turn, fact, child = extracted(memory)
+    forgotten = memory.forget(fact)
+    assert set(forgotten.ids) == {fact, child}
+    assert forgotten.marked == (turn,)
+    assert memory.get(turn).text == f"By the way, {FORGOTTEN}, and I like tea."
+    assert "4711" not in str(memory.recall("What is the badge number 4711?", min_relevance=0))
+    assert memory.recall("Does the user like tea?", min_relevance=0).hits[0].item.id == turn
+
+
+def test_keep_source_leaves_the_log(memory: Memory) -> None:
+    turn, fact, _ = extracted(memory)
+    assert memory.forget(fact, keep_source=True).marked == ()
+    assert "4711" in memory.get(turn).text
+
+
+def test_a_derived_note_cannot_bring_it_back_but_a_person_can(memory: Memory) -> None:
+    _, fact, _ = extracted(memory)
+    memory.forget(fact)
+    for text in ("Badge number: 4711", "my badge number is 4711"):
+        outcome = memory.remember_many([Note(text, derived=True)])[0]
+        assert (outcome.id, outcome.status) == (None, "kept_out")
+    assert memory.slot("user.badge") is None
+    again = memory.remember("Badge number: 4711", slot="user.badge")
+    assert memory.slot("user.badge").id == again != fact
+
+
+def test_a_repeated_request_does_not_bring_it_back(memory: Memory) -> None:
+    item = memory.remember("The password is swordfish.", request_id="r1")
+    memory.forget(item)
+    assert memory.remember("The password is swordfish.", request_id="r1") == item
+    assert memory.list(history=True) == []
+
+
+def test_forget_by_filter_takes_all_that_match(memory: Memory) -> None:
+    memory.remember_many([Note(f"claim {n}", source="bad-page") for n in range(1200)])
+    kept = memory.remember("A good fact.", source="good-page")
+    assert len(memory.forget({"source": "bad-page"}).ids) == 1200
+    assert [item.id for item in memory.list(history=True)] == [kept]
+    assert not memory.forget({"source": "bad-page"})
+
+
+def test_old_versions_can_be_forgotten(memory: Memory) -> None:
+    old = memory.remember("Lima", slot="user.city")
+    memory.remember("Quito", slot="user.city")
+    memory.forget(old)
+    assert [item.text for item in memory.list({"slot": "user.city"}, history=True)] == ["Quito"]

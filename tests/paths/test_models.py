@@ -1,0 +1,66 @@
+"""Changing the embedder, or losing it, never breaks a store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from engrain.conformance.embedder import HashEmbedder
+
+from engrain import EmbedderFailed, Memory
+
+
+class Failing(HashEmbedder):
+    """An endpoint that is down."""
+
+    broken = True
+
+    def embed(self, texts: Sequence[str], kind: str):  # type: ignore[no-untyped-def, override]
+        if self.broken:
+            raise EmbedderFailed("the server did not answer")
+        return super().embed(texts, kind)
+
+
+def settled(memory: Memory) -> None:
+    deadline = time.monotonic() + 20
+    while memory.status().store["unembedded"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert memory.status().store["unembedded"] == 0
+
+
+def test_a_new_model_finds_by_words_at_once_and_by_meaning_soon(open_memory: Callable[..., Memory]) -> None:
+    with open_memory(embedder=HashEmbedder()) as memory:
+        memory.remember_many([f"The {n}th parcel went to Lisbon." for n in range(80)])
+        memory.remember("Ana prefers Python over JavaScript.")
+    memory = open_memory(background=False)
+    assert memory.status().store["unembedded"] == 81
+    assert "Python" in str(memory.recall("Python or JavaScript?"))
+    memory.close()
+    memory = open_memory()
+    settled(memory)
+    found = memory.recall("Which programming language should the example use?", min_relevance=0)
+    assert found.hits[0].item.text == "Ana prefers Python over JavaScript."
+
+
+def test_an_embedder_that_fails_loses_no_text(open_memory: Callable[..., Memory]) -> None:
+    embedder = Failing()
+    with open_memory(embedder=embedder) as memory:
+        item = memory.remember("The invoice number is 90210.")
+        assert [hit.item.id for hit in memory.recall("invoice 90210").hits] == [item]
+        assert memory.status().store["unembedded"] == 1
+        embedder.broken = False
+        assert memory.rebuild() == 1
+        assert memory.status().store["unembedded"] == 0
+
+
+def test_rebuild_makes_every_index_anew(memory: Memory) -> None:
+    memory.remember_many([f"fact number {n} about parcels" for n in range(30)])
+    before = [hit.item.id for hit in memory.recall("parcels", n=10, min_relevance=0).hits]
+    assert memory.rebuild() == 30
+    assert [hit.item.id for hit in memory.recall("parcels", n=10, min_relevance=0).hits] == before
+
+
+def test_a_model_that_is_not_installed_names_the_command(open_memory: Callable[..., Memory]) -> None:
+    with pytest.raises(ImportError, match="pip install"):
+        open_memory(embedder="sentence-transformers:some-model").remember("x")

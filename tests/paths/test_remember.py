@@ -1,0 +1,163 @@
+"""What remember, correct, slots and relations promise."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from engrain.conformance.clock import SetClock
+
+from engrain import Conflict, Memory, Note, NotFound, Place, Source
+
+DAY = timedelta(days=1)
+
+
+def test_a_text_is_kept_word_for_word(memory: Memory) -> None:
+    text = "  Ana said: “tabs,\tnever spaces” \n — naïve? 東京 🙂 "
+    assert memory.get(memory.remember(text)).text == text
+
+
+def test_a_repeat_returns_the_same_id_and_keeps_the_higher_importance(memory: Memory) -> None:
+    first = memory.remember("The build runs on Fridays.", importance=0.4)
+    again = memory.remember("The build runs on Fridays.", importance=0.9, source="handbook.md")
+    item = memory.get(first)
+    assert again == first
+    assert item.importance == 0.9
+    assert item.source == "handbook.md"
+    assert len(memory.list()) == 1
+
+
+def test_the_same_words_on_two_dates_are_two_items(memory: Memory) -> None:
+    for day in (1, 2):
+        memory.remember("Ran 5 km.", occurred_at=datetime(2026, 3, day, tzinfo=UTC))
+    assert len(memory.list()) == 2
+
+
+def test_a_request_id_is_applied_once(memory: Memory) -> None:
+    first = memory.remember("Order 42 was shipped.", request_id="r-1")
+    again = memory.remember("Order 42 was shipped, again?", request_id="r-1")
+    assert again == first
+    assert [item.text for item in memory.list()] == ["Order 42 was shipped."]
+
+
+def test_a_slot_holds_one_value_and_its_history(memory: Memory, clock: SetClock) -> None:
+    for city in ("Lima", "Quito", "Lima"):
+        memory.remember(city, slot="user.city")
+        clock.advance(DAY)
+    start = clock() - 3 * DAY
+    assert memory.slot("user.city").text == "Lima"
+    assert len(memory.list({"slot": "user.city"}, history=True)) == 3
+    assert [memory.slot("user.city", as_of=start + n * DAY).text for n in range(3)] == ["Lima", "Quito", "Lima"]
+    assert memory.slot("user.city", as_of=start - DAY) is None
+
+
+def test_a_late_import_goes_behind_and_closes_nothing(memory: Memory, clock: SetClock) -> None:
+    now = clock()
+    memory.remember("Quito", slot="user.city", occurred_at=now - DAY)
+    memory.remember("Lima", slot="user.city", occurred_at=now - 3 * DAY)
+    assert memory.slot("user.city").text == "Quito"
+    assert memory.slot("user.city", as_of=now - 2 * DAY).text == "Lima"
+
+
+def test_a_correction_was_always_so(memory: Memory, clock: SetClock) -> None:
+    memory.remember("Born in Lima", slot="user.birthplace", importance=0.8)
+    clock.advance(DAY)
+    wrong = memory.slot("user.birthplace")
+    right = memory.correct(wrong.id, "Born in Cusco")
+    assert memory.slot("user.birthplace", as_of=clock() - DAY).text == "Born in Cusco"
+    assert memory.get(right).importance == 0.8
+    assert "Lima" not in str(memory.recall("Where was the user born?", as_of=clock() - DAY, min_relevance=0))
+    with pytest.raises(NotFound):
+        memory.correct(wrong.id, "Born in Arequipa")
+
+
+def test_eight_writers_leave_one_open_value(memory: Memory) -> None:
+    def write(name: int) -> None:
+        for n in range(10):
+            memory.remember(f"value {name}-{n}", slot="user.mood")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    history = memory.list({"slot": "user.mood"}, history=True, limit=1000)
+    assert len(history) == 80
+    assert sum(item.open for item in history) == 1
+    assert len(memory.slots("user.")) == 1
+
+
+def test_turns_take_consecutive_places(memory: Memory) -> None:
+    for text in ("Hello.", "Hello.", "Bye."):
+        memory.remember(text, place=Place("monday", speaker="Ana", role="user"))
+    turns = memory.list({"session": "monday"})
+    assert sorted((turn.place, turn.text) for turn in turns) == [(0, "Hello."), (1, "Hello."), (2, "Bye.")]
+    assert {turn.kind for turn in turns} == {"message"}
+
+
+def test_a_taken_place_is_a_repeat_or_a_conflict(memory: Memory) -> None:
+    first = memory.remember("Hello.", place=Place("monday", 7))
+    assert memory.remember("Hello.", place=Place("monday", 7)) == first
+    with pytest.raises(Conflict):
+        memory.remember("Goodbye.", place=Place("monday", 7))
+
+
+def test_relations_are_found_by_either_side(memory: Memory) -> None:
+    memory.relate("Ana", "works at", "Acme")
+    memory.relate("Bruno", "works at", "Acme")
+    assert [item.text for item in memory.about("ana")] == ["Ana works at Acme"]
+    assert {item.relation.subject for item in memory.about("Acme")} == {"Ana", "Bruno"}
+
+
+def test_many_notes_are_checked_before_the_first_is_written(memory: Memory) -> None:
+    seen: list[int] = []
+    outcomes = memory.remember_many(["one fact", {"text": "two", "slot": "a.b"}, Note("three")], progress=seen.append)
+    assert [outcome.status for outcome in outcomes] == ["added", "added", "added"]
+    assert sum(seen) == 3
+    with pytest.raises(ValueError, match="importance"):
+        memory.remember_many(["four", Note("five", importance=7)])
+    assert len(memory.list()) == 3
+
+
+def test_a_bulk_call_that_was_cut_off_can_be_repeated(memory: Memory) -> None:
+    notes = [Note(f"turn {n}", place=Place("s", n)) for n in range(600)]
+    memory.remember_many(notes[:256], request_id="import-1")
+    memory.remember_many(notes, request_id="import-1")
+    assert len(memory.list(limit=1000)) == 600
+
+
+def test_why_tells_source_trust_and_versions(memory: Memory) -> None:
+    page = memory.remember("The API limit is 100 calls.", source=Source("https://example.org/limits", "web"))
+    from engrain import Cite
+
+    fact = memory.remember("Limit: 100 calls", slot="api.limit", source=Source(None, "agent", (Cite(page, 17, 26),)))
+    memory.remember("Limit: 200 calls", slot="api.limit")
+    why = memory.why(fact)
+    assert [cited.id for cited in why.cites] == [page]
+    assert why.item.trust == 0.3
+    assert len(why.versions) == 2
+    for part in ("https://example.org/limits", "trust 0.3"):
+        assert part in str(memory.why(page))
+    assert "rests on" in str(why)
+    assert "gave rise to" in str(memory.why(page))
+
+
+def test_importance_and_pin_change_in_place(memory: Memory) -> None:
+    item = memory.remember("The office closes at six.")
+    memory.update_importance(item, 0.9)
+    memory.pin(item)
+    changed = memory.get(item)
+    assert (changed.importance, changed.pinned) == (0.9, True)
+    memory.pin(item, False)
+    assert not memory.get(item).pinned
+    with pytest.raises(NotFound):
+        memory.pin("0" * 26)
+
+
+def test_a_use_is_counted(memory: Memory) -> None:
+    item = memory.remember("Ana prefers Python over JavaScript.")
+    for _ in range(3):
+        memory.recall("Which language does Ana prefer?")
+    assert memory.get(item).access_count == 3
+    assert memory.get(item).last_accessed is not None
