@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +22,5 @@ def _only_loopback(self: socket.socket, address: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def closed_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", _only_loopback)
-    yield

@@ -12,9 +12,9 @@ from engrain import AsyncMemory, Memory
 NOT_AWAITED = {"scope", "semantic"}
 PUBLIC = """
     AsyncMemory BackendMissing BadText Cite ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError
-    Forgotten Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place ReadOnlyStore Recall
-    Relation Scope Source Status StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TooLarge UnknownKey Why
-    __version__
+    Forgotten Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place
+    ReadOnlyStore Recall Relation Scope Source Status StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable
+    TooLarge UnknownKey Why __version__
 """
 
 

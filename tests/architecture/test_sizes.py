@@ -32,7 +32,7 @@ def test_a_function_takes_at_most_six_values(path: Path) -> None:
     if path.name in WIDE or path.parent.name in ("cli", "bench"):
         return
     for function in functions(path):
-        arguments = [a for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         named = [a.arg for a in arguments if a.arg not in ("self", "cls")]
         assert len(named) <= 6, f"{function.name} takes {len(named)} values: a value object is missing"
 
