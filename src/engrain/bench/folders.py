@@ -1,0 +1,101 @@
+"""Read a folder of documents and questions: docs.jsonl.gz and questions.jsonl.gz, as bench/README.md describes."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from engrain.core.errors import InvalidInput
+from engrain.core.items import ROLES, Place
+from engrain.core.notes import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Doc:
+    space: str
+    id: str
+    text: str
+    session: str | None = None
+    turn: int | None = None
+    ts: str | None = None
+    speaker: str | None = None
+    role: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """Who spoke, where that is a name and not a role."""
+        return None if self.speaker is None or self.speaker.casefold() in ROLES else self.speaker
+
+    @property
+    def note(self) -> Note:
+        """As an importer of chats would hand it over."""
+        return Note(self.text, occurred_at=self.ts, place=self._place, metadata={"doc": self.id})
+
+    @property
+    def _place(self) -> Place | None:
+        if self.session is None:
+            return None
+        return Place(self.session, self.turn, self.name, self.role if self.role in ROLES else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    space: str
+    id: str
+    text: str
+    category: str
+    gold: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    name: str
+    docs: tuple[Doc, ...]
+    questions: tuple[Question, ...]
+
+    @property
+    def spaces(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(doc.space for doc in self.docs))
+
+    def docs_of(self, space: str) -> list[Doc]:
+        return [doc for doc in self.docs if doc.space == space]
+
+    def questions_of(self, space: str) -> list[Question]:
+        return [question for question in self.questions if question.space == space]
+
+
+def read_folder(path: Path) -> Folder:
+    docs = tuple(_doc(line) for line in _lines(path / "docs.jsonl.gz"))
+    questions = tuple(_question(line) for line in _lines(path / "questions.jsonl.gz"))
+    known = {(doc.space, doc.id) for doc in docs}
+    for question in questions:
+        if any((question.space, doc) not in known for doc in question.gold):
+            raise InvalidInput(f"{path}: question {question.id} cites a document that is not in docs.jsonl.gz.")
+    return Folder(path.name, docs, questions)
+
+
+def _lines(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        with gzip.open(path, "rb") as file:
+            return [orjson.loads(line) for line in file if line.strip()]
+    except FileNotFoundError as exc:
+        raise InvalidInput(f"there is no {path}. A folder holds docs.jsonl.gz and questions.jsonl.gz.") from exc
+    except (OSError, EOFError, orjson.JSONDecodeError) as exc:
+        raise InvalidInput(f"{path} is not gzipped JSON lines: {exc}.") from exc
+
+
+def _doc(row: Mapping[str, Any]) -> Doc:
+    # What a picture shows is part of what was said: an importer that has no field for it writes it behind the text.
+    text = f"{row['text']} [shares {row['caption']}]" if row.get("caption") else str(row["text"])
+    given = {name: row.get(name) for name in ("session", "turn", "ts", "speaker", "role")}
+    return Doc(str(row["space"]), str(row["id"]), text, **given)
+
+
+def _question(row: Mapping[str, Any]) -> Question:
+    gold = frozenset(str(id) for id in row.get("gold") or ())
+    return Question(str(row["space"]), str(row["id"]), str(row["question"]), str(row.get("category") or "all"), gold)

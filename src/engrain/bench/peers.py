@@ -1,0 +1,102 @@
+"""Talk to the peers, each in a process of its own in the environment that `make bench PEERS=1` makes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from engrain.bench.folders import Doc
+from engrain.bench.measures import Found
+from engrain.bench.systems import Asked, Batch, Matrix
+from engrain.core.errors import ConfigError, EngrainError
+
+PEERS = ("chromadb", "mem0", "sqlite-vec", "lancedb", "lancedb hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds that a peer spent itself."""
+
+    wall: float
+    cpu: float
+
+
+class Peer:
+    def __init__(self, name: str, folder: Path) -> None:
+        root = peers_root()
+        self.name = name
+        self._folder = folder / name.replace(" ", "-")
+        self._folder.mkdir(parents=True)
+        self._errors = (self._folder / "stderr.txt").open("wb")
+        self._process = subprocess.Popen(
+            [root / ".venv-peers" / "bin" / "python", root / "bench" / "peers" / "serve.py", name, self._folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+        self.version = str(self._heard()["version"])
+        self.last = Took(0, 0)
+
+    def add(self, batch: Batch) -> None:
+        vectors = self._folder / "vectors.npy"
+        np.save(vectors, batch.vectors)
+        docs = [(doc.id, doc.text) for doc in batch.docs]
+        self._ask({"op": "add", "space": batch.space, "docs": docs, "vectors": str(vectors)})
+
+    def add_one(self, doc: Doc, vector: Matrix) -> None:
+        self._ask({"op": "add_one", "space": doc.space, "doc": (doc.id, doc.text), "vector": vector.tolist()})
+
+    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+        vector = asked.vector.tolist()
+        heard = self._ask({"op": "search", "space": space, "text": asked.text, "vector": vector, "n": n})
+        return [Found(str(doc), int(size)) for doc, size in heard["docs"]]
+
+    def close(self) -> None:
+        self._process.communicate()
+        self._errors.close()
+
+    def _ask(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(asked) + b"\n")
+        self._process.stdin.flush()
+        heard = self._heard()
+        self.last = Took(heard["wall"], heard["cpu"])
+        return heard
+
+    def _heard(self) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.flush()
+            why = (self._folder / "stderr.txt").read_text(encoding="utf-8", errors="replace").strip()
+            raise EngrainError(f"the peer {self.name} stopped: {why.splitlines()[-1] if why else 'no reason given'}")
+        return orjson.loads(line)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def open_peers(folder: Path) -> Iterator[list[Peer]]:
+    peers: list[Peer] = []
+    try:
+        for name in PEERS:
+            peers.append(Peer(name, folder))
+        yield peers
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def peers_root() -> Path:
+    """The clone of the repository that holds the peers and their environment."""
+    import engrain
+
+    for root in (Path(engrain.__file__).parents[2], Path.cwd()):
+        if (root / ".venv-peers" / "bin" / "python").exists() and (root / "bench" / "peers" / "serve.py").exists():
+            return root
+    raise ConfigError("the peers are not installed. In a clone of engrain run: make bench PEERS=1")

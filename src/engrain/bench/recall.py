@@ -1,0 +1,156 @@
+"""Ask every question of a folder of every system, and put the measures side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from engrain.bench.baselines import baselines
+from engrain.bench.folders import Folder, Question
+from engrain.bench.machine import facts
+from engrain.bench.measures import Found, Scores, mean, paired_bootstrap, recall_at, score
+from engrain.bench.peers import open_peers
+from engrain.bench.systems import Asked, Batch, Engrain, KeptVectors, System
+
+if TYPE_CHECKING:
+    from engrain.ports import Embedder
+
+TOP = 10
+# The shortest turns take some 60 hits to fill 1,000 tokens; a ranking is asked for more than that.
+LONG = 100
+COMPARED = ("r10", "ndcg10", "rb1000")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one system gave for one question: ten when asked for ten, and enough to fill the budget."""
+
+    question: Question
+    top: tuple[str, ...]
+    long: tuple[Found, ...]
+
+    @property
+    def scores(self) -> Scores:
+        return score(self.top, self.long, self.question.gold)
+
+
+@dataclass(frozen=True, slots=True)
+class Floored:
+    """What came back for a question with the floor on."""
+
+    question: Question
+    top: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRun:
+    answers: Mapping[str, Sequence[Answer]]
+    floored: Sequence[Floored]
+
+
+def run_recall(
+    folders: Iterable[Folder], embedder: Embedder, *, peers: bool = False, progress: Progress = lambda *_: None
+) -> dict[str, Any]:
+    """The whole report, ready for JSON: figures only, no text of any document or question."""
+    kept = KeptVectors(embedder)
+    report: dict[str, Any] = {"machine": facts(), "embedder": kept.model.key, "folders": {}, "systems": {}}
+    for folder in folders:
+        with TemporaryDirectory(prefix="engrain-bench-") as place, ExitStack() as stack:
+            engrain = Engrain(Path(place) / "bench.db", kept)
+            others: list[System] = [*baselines()]
+            if peers:
+                others += stack.enter_context(open_peers(Path(place)))
+            stack.callback(engrain.close)
+            report["systems"] |= {system.name: system.version for system in (engrain, *others)}
+            run = _run_folder(folder, engrain, others, kept, progress)
+        report["folders"][folder.name] = summed(folder, run)
+    return report
+
+
+def _run_folder(
+    folder: Folder, engrain: Engrain, others: Sequence[System], kept: KeptVectors, progress: Progress
+) -> FolderRun:
+    systems: list[System] = [engrain, *others]
+    answers: dict[str, list[Answer]] = {system.name: [] for system in systems}
+    floored: list[Floored] = []
+    done = 0
+    for space in folder.spaces:
+        docs = folder.docs_of(space)
+        engrain.take(space, docs)
+        batch = Batch(space, docs, kept.embed([kept.windows(doc.text)[0] for doc in docs], "document"))
+        for system in others:
+            system.add(batch)
+        done += len(docs)
+        progress(f"{folder.name}: taking in", done, len(folder.docs))
+    for number, question in enumerate(folder.questions, 1):
+        asked = Asked(question.text, kept.embed([question.text], "query")[0])
+        for system in systems:
+            answers[system.name].append(_answer(system, question, asked))
+        on = engrain.search_with_floor(question.space, asked, TOP)
+        floored.append(Floored(question, tuple(one.doc for one in on)))
+        progress(f"{folder.name}: asking", number, len(folder.questions))
+    return FolderRun(answers, floored)
+
+
+def _answer(system: System, question: Question, asked: Asked) -> Answer:
+    top = system.search(question.space, asked, TOP)
+    long = system.search(question.space, asked, LONG)
+    return Answer(question, tuple(one.doc for one in top), tuple(long))
+
+
+def summed(folder: Folder, run: FolderRun) -> dict[str, Any]:
+    """Means over the questions with gold, for all and for each category, and engrain's lead over each other system."""
+    scored = {name: [one for one in answers if one.question.gold] for name, answers in run.answers.items()}
+    return {
+        "items": len(folder.docs),
+        "spaces": len(folder.spaces),
+        "questions": len(folder.questions),
+        "with_gold": sum(bool(question.gold) for question in folder.questions),
+        "systems": {name: _system(answers) for name, answers in scored.items() if answers},
+        "engrain_minus": {
+            name: _lead(scored["engrain"], answers) for name, answers in scored.items() if name != "engrain" and answers
+        },
+        "floor": _floor(run),
+    }
+
+
+def _system(answers: Sequence[Answer]) -> dict[str, Any]:
+    categories: dict[str, list[Scores]] = {}
+    for answer in answers:
+        categories.setdefault(answer.question.category, []).append(answer.scores)
+    return {
+        "all": asdict(mean([answer.scores for answer in answers])),
+        "categories": {
+            name: {"questions": len(scores), **asdict(mean(scores))} for name, scores in sorted(categories.items())
+        },
+    }
+
+
+def _lead(ours: Sequence[Answer], theirs: Sequence[Answer]) -> dict[str, Any]:
+    lead = {}
+    for measure in COMPARED:
+        interval = paired_bootstrap(*([getattr(one.scores, measure) for one in side] for side in (ours, theirs)))
+        lead[measure] = {**asdict(interval), "above": interval.above}
+    return lead
+
+
+def _floor(run: FolderRun) -> dict[str, Any]:
+    """How often the floor keeps quiet where nothing answers, and what it takes away where something does."""
+    without = [one for one in run.floored if not one.question.gold]
+    having = [one for one in run.floored if one.question.gold]
+    off = [one for one in run.answers["engrain"] if one.question.gold]
+    on = [recall_at(one.top, one.question.gold, TOP) for one in having]
+    cost = mean([one.scores for one in off]).r10 - sum(on) / len(on) if on else 0.0
+    return {
+        "without_gold": len(without),
+        "returned_nothing": sum(not one.top for one in without) / len(without) if without else None,
+        "hits_per_question_without_gold": sum(len(one.top) for one in without) / len(without) if without else None,
+        "cost_r10": cost,
+        "silenced_with_gold": sum(not one.top for one in having) / len(having) if having else None,
+    }

@@ -1,0 +1,122 @@
+"""What is measured: anything that takes documents and answers questions, engrain first of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engrain.bench.folders import Doc
+from engrain.bench.measures import Found
+from engrain.core.embedding import EmbeddingModel, EmbedKind
+from engrain.memory import Memory
+
+if TYPE_CHECKING:
+    from engrain.core.recalled import Recall
+    from engrain.ports import Embedder
+
+Matrix = npt.NDArray[np.float32]
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A question, and its vector for those who cannot make one."""
+
+    text: str
+    vector: Matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The documents of one space, with the vectors that all systems share."""
+
+    space: str
+    docs: Sequence[Doc]
+    vectors: Matrix
+
+
+class System(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def add(self, batch: Batch) -> None:
+        """Take the documents of a space, each space once."""
+
+    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+        """At most n, best first, with no floor."""
+
+    def close(self) -> None: ...
+
+
+class KeptVectors:
+    """An embedder that remembers what it made, so that every system gets the very same vectors, made once."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._rows: dict[tuple[EmbedKind, str], Matrix] = {}
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._embedder.model
+
+    def windows(self, text: str) -> list[str]:
+        return self._embedder.windows(text)
+
+    def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        missing = list(dict.fromkeys(text for text in texts if (kind, text) not in self._rows))
+        if missing:
+            for text, row in zip(missing, self._embedder.embed(missing, kind), strict=True):
+                self._rows[kind, text] = row
+        if not texts:
+            return np.empty((0, self.model.dimension), dtype=np.float32)
+        return np.stack([self._rows[kind, text] for text in texts])
+
+
+class Engrain:
+    """The library as a program uses it: remember_many and recall, one user for each space, one store for all."""
+
+    name = "engrain"
+
+    def __init__(self, store: Path, embedder: Embedder, tick: Tick = lambda _: None) -> None:
+        from engrain.version import __version__
+
+        self.version = __version__
+        self._store = store
+        self._embedder = embedder
+        self._tick = tick
+        self._memories: dict[str, Memory] = {}
+
+    def add(self, batch: Batch) -> None:
+        self.take(batch.space, batch.docs)
+
+    def take(self, space: str, docs: Sequence[Doc]) -> None:
+        memory = Memory(self._store, user=space, embedder=self._embedder)
+        self._memories[space] = memory
+        memory.remember_many([doc.note for doc in docs], progress=self._tick)
+
+    def search(self, space: str, asked: Asked, n: int) -> list[Found]:
+        return found_in(self._memories[space].recall(asked.text, n=n, min_relevance=0))
+
+    def search_with_floor(self, space: str, asked: Asked, n: int) -> list[Found]:
+        return found_in(self._memories[space].recall(asked.text, n=n))
+
+    def close(self) -> None:
+        for memory in self._memories.values():
+            memory.close()
+        self._memories.clear()
+
+
+def found_in(recall: Recall) -> list[Found]:
+    return [Found(_doc(hit.item.metadata), len(hit.text)) for hit in recall.hits]
+
+
+def _doc(metadata: Mapping[str, object]) -> str:
+    return str(metadata["doc"])
