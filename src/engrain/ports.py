@@ -186,8 +186,8 @@ class ItemStore(Protocol):
         """At most `limit` of them, from after the item `after` on, even if that one is gone."""
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
-        """The visible items that hold the slots whose name starts with the prefix, case and all, by name in the order of
-        code points."""
+        """The visible items that hold the slots whose name starts with the prefix, case and all, by name (code
+        points)."""
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         """Every version of a slot, oldest validity first, corrected ones included."""
@@ -371,7 +371,7 @@ class SessionLog(Protocol):
         """The next number: one more than the highest ever given, forgotten ones too; 0 for an unknown session."""
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
-        """The messages from number `start` on, in order, as they stand: a corrected one is left out for its correction."""
+        """The messages from number `start` on, in order, as they stand: of a corrected one, its correction."""
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
         """The newest n of the same, in order."""

@@ -54,8 +54,8 @@ class Items(Holder):
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         with self._reading() as state:
             moment = self._now(at)
-            held = (one.item for one in state.within(scope) if one.item.slot is not None)
-            named = [item for item in held if item.slot and item.slot.startswith(prefix) and item.visible(moment)]
+            visible = (one.item for one in state.within(scope) if one.item.visible(moment))
+            named = [item for item in visible if item.slot is not None and item.slot.startswith(prefix)]
             return sorted(named, key=lambda item: item.slot or "")
 
     def history(self, scope: Scope, slot: str) -> list[Item]:

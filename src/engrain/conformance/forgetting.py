@@ -1,0 +1,239 @@
+"""What forgetting promises: the item, what was derived from it, and the spans it rests on are gone, and stay so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engrain.conformance.clock import SetClock
+from engrain.conformance.drafts import (
+    ANA,
+    BEN,
+    MODEL,
+    add,
+    add_one,
+    correct,
+    derived,
+    fact,
+    forget,
+    get,
+    message,
+    page,
+    texts,
+    vector_query,
+    word_query,
+)
+from engrain.conformance.suite import Suite
+from engrain.core.items import FORGOTTEN, Cite, Source
+from engrain.core.plans import Add, Forget, Plan
+from engrain.ports import ItemStore
+
+SAID = "My name is Ana, I live in Lima and I like tea."
+
+
+def cite(id: str, part: str, text: str = SAID) -> Cite:
+    return Cite(id, text.index(part), text.index(part) + len(part))
+
+
+class ForgettingSuite(Suite):
+    def test_a_forgotten_item_is_gone(self, store: ItemStore) -> None:
+        gone, kept = add(store, fact("Secret.", slot="s"), fact("Kept."))
+        outcome = forget(store, gone)
+        assert (outcome.id, outcome.status, outcome.others, outcome.marked) == (gone, "forgotten", (), ())
+        assert store.get_many(ANA, [gone, kept]) == page(store, history=True)
+        assert texts(page(store, history=True)) == ["Kept."]
+        assert store.history(ANA, "s") == []
+
+    def test_what_is_not_there_is_missing(self, store: ItemStore) -> None:
+        (foreign,) = add(store, fact("Ben's."), scope=BEN)
+        for id in ("nothing", "", foreign, "' or 1=1 --"):
+            assert forget(store, id).status == "missing"
+        assert texts(page(store, BEN)) == ["Ben's."]
+
+    def test_what_was_derived_goes_too(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (one, beside) = add(store, derived("Ana lives in Lima.", cite(said, "Lima")), fact("Beside."))
+        (two,) = add(store, derived("Ana lives in Peru.", Cite(one)))
+        (three,) = add(store, derived("Ana speaks Spanish.", Cite(two), Cite(beside)))
+        outcome = forget(store, said)
+        assert set(outcome.others) == {one, two, three}
+        assert outcome.marked == ()
+        assert texts(page(store, history=True)) == ["Beside."]
+        assert store.lineage(ANA, [said, one, two, three, beside]) == []
+
+    def test_items_that_cite_each_other_go_together(self, store: ItemStore) -> None:
+        one, two = add(store, fact("One."), fact("Two."))
+        add(store, fact("One.", source=Source("x", cites=(Cite(two),))))
+        add(store, fact("Two.", source=Source("x", cites=(Cite(one),))))
+        assert forget(store, one).others == (two,)
+        assert page(store) == []
+
+    def test_closed_and_corrected_versions_that_cite_it_go_too(self, store: ItemStore, clock: SetClock) -> None:
+        (said,) = add(store, message(SAID))
+        (old,) = add(store, derived("Lima", cite(said, "Lima"), slot="city"))
+        clock.advance()
+        (wrong,) = add(store, derived("Tee", cite(said, "tea"), slot="drink"))
+        correct(store, wrong, fact("Tea"))
+        add(store, fact("Quito", slot="city"))
+        assert set(forget(store, said).others) == {old, wrong}
+        assert sorted(texts(page(store, history=True))) == ["Quito", "Tea"]
+
+    # Spans
+
+    def test_the_cited_span_is_cut_out_of_what_stays(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID, number=3))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        outcome = forget(store, made)
+        assert (outcome.others, outcome.marked) == ((), (said,))
+        item = get(store, said)
+        assert item.text == SAID.replace("I live in Lima", FORGOTTEN)
+        assert (item.session, item.place, item.speaker, item.open) == ("monday", 3, "Ana", True)
+
+    def test_the_whole_text_is_cut_when_no_span_is_named(self, store: ItemStore) -> None:
+        said, fact_one, fact_two = add(store, message(SAID), fact("A fact."), fact("Another fact."))
+        (made,) = add(store, derived("In sum.", Cite(said), Cite(fact_one), Cite(fact_two)))
+        assert set(forget(store, made).marked) == {said, fact_one, fact_two}
+        assert texts(page(store)) == [FORGOTTEN] * 3
+
+    def test_forgetting_one_message_leaves_the_others_a_summary_cites(self, store: ItemStore) -> None:
+        first, second = add(store, message("Secret."), message(SAID))
+        (summary,) = add(store, derived("In sum.", Cite(first), Cite(second), kind="summary"))
+        outcome = forget(store, first)
+        assert (outcome.others, outcome.marked) == ((summary,), ())
+        assert texts(page(store)) == [SAID]
+
+    def test_the_spans_of_what_was_derived_are_cut_as_well(self, store: ItemStore) -> None:
+        first, second = add(store, message("I live in Lima."), message(SAID))
+        add(store, derived("Ana lives in Lima.", Cite(first), cite(second, "I live in Lima")))
+        assert forget(store, first).marked == (second,)
+        assert texts(page(store)) == [SAID.replace("I live in Lima", FORGOTTEN)]
+
+    def test_overlapping_and_touching_spans_leave_one_mark(self, store: ItemStore) -> None:
+        text = "abcdefghij"
+        (said,) = add(store, message(text))
+        cites = (Cite(said, 1, 4), Cite(said, 3, 6), Cite(said, 6, 7), Cite(said, 8, 9))
+        (made,) = add(store, derived("Made.", *cites))
+        forget(store, made)
+        assert get(store, said).text == f"a{FORGOTTEN}h{FORGOTTEN}j"
+
+    def test_spans_are_counted_in_characters(self, store: ItemStore) -> None:
+        text = "😀 é 東京 secret e\u0301 👩‍👩‍👧"
+        (said,) = add(store, message(text))
+        (made,) = add(store, derived("Made.", cite(said, "secret", text)))
+        forget(store, made)
+        assert get(store, said).text == text.replace("secret", FORGOTTEN)
+
+    def test_other_cites_move_with_their_text(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        name, lima, tea = (cite(said, part) for part in ("Ana", "I live in Lima", "I like tea"))
+        across = cite(said, "Lima and I like")
+        around = cite(said, "Ana, I live in Lima and")
+        (made,) = add(store, derived("Lives in Lima.", lima))
+        others = add(
+            store, *(derived(f"Made {n}.", each) for n, each in enumerate((name, tea, across, around, Cite(said))))
+        )
+        forget(store, made)
+        text = get(store, said).text
+        cited = [get(store, id).sources[0].cites[0] for id in others]
+        assert [text[one.start : one.end] for one in cited] == [
+            "Ana", "I like tea", f"{FORGOTTEN} and I like", f"Ana, {FORGOTTEN} and", text,
+        ]  # fmt: skip
+        assert cited[-1] == Cite(said)
+        forget(store, others[1])
+        assert get(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("I like tea", FORGOTTEN)
+        assert {one.cite for one in store.lineage(ANA, [others[0]])} == {name}
+
+    def test_a_kept_source_is_not_cut(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima"), Cite(said)))
+        outcome = forget(store, made, keep_source=True)
+        assert (outcome.status, outcome.marked) == ("forgotten", ())
+        assert get(store, said).text == SAID
+        assert add_one(store, derived("Ana lives in Lima.", Cite(said))).status == "kept_out"
+        assert add_one(store, derived("I live in Lima", Cite(said))).status == "added"
+
+    def test_what_is_left_of_a_text_is_found_by_its_words(self, store: ItemStore, words: Any) -> None:
+        (said,) = add(store, message(SAID, speaker="Zoe"))
+        (made,) = add(store, derived("Made.", cite(said, "I live in Lima")))
+        forget(store, made)
+        assert words.best(word_query("Lima")).hits == []
+        assert [[hit.id for hit in words.best(word_query(term)).hits] for term in ("tea", "Zoe")] == [[said], [said]]
+
+    def test_the_vectors_of_a_cut_text_are_dropped(self, store: ItemStore, vectors: Any, feed: Any) -> None:
+        (said,) = add(store, message(SAID))
+        (made,) = add(store, derived("Made.", cite(said, "I live in Lima")))
+        forget(store, made)
+        feed()
+        assert vectors.nearest(vector_query(SAID)).ids == []
+        assert [(one.id, one.text) for one in store.unembedded(MODEL, 9)] == [(said, get(store, said).text)]
+
+    # Tombstones
+
+    def test_a_forgotten_text_is_not_derived_again(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        (more,) = add(store, derived("Ana lives in Peru.", Cite(made)))
+        assert forget(store, made).others == (more,)
+        for text in ("Ana lives in Lima.", "Ana lives in Peru.", "I live in Lima", SAID):
+            for draft in (
+                derived(text),
+                derived(text, slot="s"),
+                message(text, derived=True),
+                derived(text, Cite(said)),
+            ):
+                outcome = add_one(store, draft)
+                assert (outcome.id, outcome.status, outcome.place) == (None, "kept_out", None)
+        assert len(page(store, history=True)) == 1
+        assert add_one(store, message("Next.")).place == 1
+        assert add_one(store, derived("Ana lives in Cusco.", Cite(said))).status == "added"
+
+    def test_a_replayed_message_does_not_bring_back_what_was_cut(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID, number=0))
+        (made,) = add(store, derived("Made.", cite(said, "Lima")))
+        forget(store, made)
+        assert add_one(store, message(SAID, number=0, derived=True)).status == "kept_out"
+        assert FORGOTTEN in get(store, said).text
+
+    def test_saying_it_again_makes_a_new_item(self, store: ItemStore) -> None:
+        (id,) = add(store, fact("Secret."))
+        forget(store, id)
+        again = add_one(store, fact("Secret."))
+        assert again.status == "added"
+        assert again.id != id
+        assert add_one(store, derived("Secret.")).status == "kept_out"
+
+    def test_a_tombstone_holds_in_its_scope_alone(self, store: ItemStore) -> None:
+        (id,) = add(store, fact("Secret."))
+        forget(store, id)
+        assert add_one(store, derived("Secret."), scope=BEN).status == "added"
+
+    def test_a_tombstone_holds_off_a_derived_correction(self, store: ItemStore) -> None:
+        gone, kept = add(store, fact("Secret."), fact("Kept."))
+        forget(store, gone)
+        outcome = correct(store, kept, derived("Secret."))
+        assert (outcome.id, outcome.status) == (None, "kept_out")
+        assert texts(page(store)) == ["Kept."]
+        assert correct(store, kept, fact("Secret.")).status == "replaced"
+
+    def test_a_request_is_not_replayed_after_forgetting(self, store: ItemStore) -> None:
+        plan = Plan(ANA, (Add(fact("Secret.")),), request_id="r")
+        (outcome,) = store.apply(plan).outcomes
+        forget(store, outcome.id or "")
+        assert store.apply(plan).repeated
+        assert page(store) == []
+
+    def test_forgetting_many_in_one_plan(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        one, two = add(store, derived("Name.", cite(said, "Ana")), derived("Town.", cite(said, "Lima")))
+        outcomes = store.apply(Plan(ANA, (Forget(one), Forget(two)))).outcomes
+        assert [each.marked for each in outcomes] == [(said,), (said,)]
+        assert get(store, said).text == SAID.replace("Ana", FORGOTTEN).replace("Lima", FORGOTTEN)
+
+    @pytest.mark.parametrize("n", [2, 40])
+    def test_the_bytes_of_what_was_forgotten_are_purged(self, store: ItemStore, n: int) -> None:
+        ids = add(store, *(fact(f"Secret number {each}.") for each in range(n)))
+        store.apply(Plan(ANA, tuple(Forget(id) for id in ids)))
+        assert store.purge()
+        assert store.purge()
+        assert not store.status().purge_pending
