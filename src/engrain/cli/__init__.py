@@ -1,0 +1,17 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """The entry point. Imports happen inside, so that Ctrl-C is clean from the first moment on."""
+    try:
+        from engrain.cli.root import root
+
+        root.main(prog_name="engrain")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(0)

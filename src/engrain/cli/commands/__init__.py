@@ -1,0 +1,1 @@
+"""The commands, a few to a module; each is imported when it is called."""

@@ -1,0 +1,93 @@
+"""Commands about the memory itself: status and doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engrain.cli.progress import progress
+from engrain.cli.session import Session
+from engrain.cli.shown import flat, safe, size, table, wrapped
+from engrain.cli.verbs import verb
+from engrain.core.errors import StoreError
+
+if TYPE_CHECKING:
+    from engrain.core.answers import Status
+    from engrain.ports import Finding
+
+MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red")}
+
+
+@verb(
+    "status",
+    examples=("engrain status", "engrain status --json"),
+    prints="The store, how much is in it, the embedder, and what is still to do.",
+)
+def status(cli: Session) -> None:
+    """Show how the memory stands."""
+    with cli.memory() as memory:
+        answer = memory.status()
+    cli.answer(answer, lambda: table(_rows(answer)))
+
+
+@verb(
+    "doctor",
+    examples=("engrain doctor", "engrain doctor --rebuild", "engrain doctor --json"),
+    prints="Each point as passed (✓), to be looked at (!) or failed (✗), with why and what mends it. Exit code 1 on ✗.",
+)
+@click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
+def doctor(cli: Session, rebuild: bool) -> None:
+    """Check engine, schema, indexes, embedder and disk."""
+    rebuilt = None
+    try:
+        with cli.memory() as memory:
+            if rebuild:
+                with progress("Embedding", None, cli.json) as done:
+                    rebuilt = memory.rebuild(done)
+            findings = memory.check()
+    except StoreError as error:
+        findings = [_cannot_open(error)]
+    failed = any(one.state == "fail" for one in findings)
+    cli.answer({"ok": not failed, "rebuilt": rebuilt, "findings": findings}, lambda: _report(findings, rebuilt))
+    if failed:
+        click.get_current_context().exit(1)
+
+
+def _rows(answer: Status) -> list[tuple[str, str]]:
+    store, embedder = dict(answer.store), dict(answer.embedder)
+    rows = [
+        ("memory", answer.scope),
+        ("store", f"{store.pop('backend')} {store.pop('location')}"),
+        ("items", f"{store.pop('open_items'):,} open, {store.pop('items'):,} with history, {_scopes(store)}"),
+        ("on disk", size(store.pop("bytes"))),
+        ("schema", str(store.pop("schema"))),
+        ("embedder", f"{embedder.get('name')}, {embedder.get('dimension')} dimensions"),
+        ("to embed", f"{store.pop('unembedded'):,}"),
+        ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
+    ]
+    details = store.pop("details", {})
+    return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
+
+
+def _scopes(store: dict[str, Any]) -> str:
+    count = store.pop("scopes")
+    return f"in {count:,} memor{'y' if count == 1 else 'ies'}"
+
+
+def _report(findings: Sequence[Finding], rebuilt: int | None) -> Iterator[str]:
+    if rebuilt is not None:
+        yield f"Made every index anew from {rebuilt:,} items."
+    left = max((len(one.point) for one in findings), default=0)
+    for one in findings:
+        mark, colour = MARKS[one.state]
+        why = list(wrapped(f"{one.why} {one.mend}".strip(), " " * (left + 4)))
+        yield f"{click.style(mark, fg=colour, bold=True)} {safe(one.point.ljust(left))}  {why[0].lstrip()}"
+        yield from why[1:]
+
+
+def _cannot_open(error: StoreError) -> Finding:
+    from engrain.ports import Finding
+
+    return Finding("store", "fail", str(error))

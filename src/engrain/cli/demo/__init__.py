@@ -1,0 +1,1 @@
+"""The demo: scenes that run the real verbs on a temporary store."""

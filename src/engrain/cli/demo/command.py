@@ -1,0 +1,54 @@
+"""The command `engrain demo`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from engrain.cli.demo.program import play
+from engrain.cli.demo.stage import Stage
+from engrain.cli.session import Session
+from engrain.cli.shown import faint, strong
+from engrain.cli.verbs import verb
+
+NEXT = (
+    ('engrain remember "Ana likes tea."', "your own memory, in engrain.db"),
+    ('engrain recall "What does Ana drink?"', "find it again, from any process"),
+    ("engrain --help", "every command"),
+)
+
+
+@verb(
+    "demo",
+    examples=("engrain demo", "engrain demo --fast", "engrain demo --json"),
+    prints="Each scene: the line of Python that runs, and what it gave. With --json, the facts measured.",
+)
+@click.option("--fast", is_flag=True, help="Without the pauses.")
+def demo(cli: Session, fast: bool) -> None:
+    """See it work: ten seconds, nothing to set up.
+
+    It runs the real verbs on a temporary store, which is removed at the end. Your own memory is not touched.
+    """
+    began = time.perf_counter()
+    with TemporaryDirectory(prefix="engrain-demo-") as folder, chdir(folder):
+        stage = Stage(Path(folder), fast=fast, quiet=cli.json)
+        stage.show(f"{strong('engrain')}: a memory for AI agents that stays.")
+        stage.show(faint("Every line below is run as you read it, on a temporary store."))
+        play(stage)
+    facts = {"ok": not stage.broken, "broken": stage.broken, "facts": stage.facts}
+    cli.answer({**facts, "seconds": round(time.perf_counter() - began, 2)}, lambda: _next_steps(stage))
+    if stage.broken:
+        click.get_current_context().exit(1)
+
+
+def _next_steps(stage: Stage) -> Iterator[str]:
+    yield ""
+    yield strong("Next")
+    for command, meaning in NEXT:
+        yield f"   {click.style(command.ljust(40), fg='cyan')}{faint(meaning)}"
+    yield ""

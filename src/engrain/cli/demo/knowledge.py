@@ -1,0 +1,40 @@
+"""Scenes about knowing: remember, recall, not knowing, and facts that change."""
+
+from __future__ import annotations
+
+from engrain.cli.demo.stage import Stage
+
+QUESTION = "Which language should the example use?"
+UNKNOWN = "How tall is the Eiffel Tower?"
+
+
+def remember_and_recall(stage: Stage) -> None:
+    stage.run("from engrain import Memory")
+    stage.run('memory = Memory("agent.db", user="ana")')
+    stage.leaving.append(stage.names["memory"].close)
+    stage.run('memory.remember("Ana prefers Python over JavaScript.", importance=0.8)')
+    stage.run('memory.remember("The release train leaves every Tuesday at 14:00.")')
+    stage.run('memory.remember("Ana\'s cat is called Miso.")')
+    found = stage.run(f'print(memory.recall("{QUESTION}"))')
+    stage.fact("recalled", found.strip(), "Ana prefers Python" in found)
+    stage.say("Found by meaning: question and answer have no word in common. Nothing left this machine.")
+
+
+def not_knowing(stage: Stage) -> None:
+    found = stage.run(f'memory.recall("{UNKNOWN}").hits')
+    cut = stage.run(f'memory.recall("{UNKNOWN}").left_out')
+    stage.fact("unknown_hits", len(found), not found)
+    stage.fact("unknown_left_out", cut)
+    stage.say("No answer is better than a wrong one: what it knows was below the relevance floor.")
+
+
+def a_fact_that_changes(stage: Stage) -> None:
+    stage.run('memory.remember("Ana lives in Lima.", slot="user.city", occurred_at="2025-03-01")', silent=True)
+    stage.run('memory.remember("Ana lives in Quito.", slot="user.city", occurred_at="2026-06-01")', silent=True)
+    now = stage.run('memory.slot("user.city").text')
+    then = stage.run('memory.slot("user.city", as_of="2025-12-24").text')
+    found = stage.run('print(memory.recall("Where is Ana\'s home?"))')
+    stage.fact("city_now", now, "Quito" in now)
+    stage.fact("city_then", then, "Lima" in then)
+    stage.fact("recall_is_current", "Lima" not in found and "Quito" in found, "Lima" not in found and "Quito" in found)
+    stage.say("A newer value closes the older one. Nothing is overwritten: as_of brings it back.")

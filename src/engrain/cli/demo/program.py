@@ -1,0 +1,29 @@
+"""What is played, in order. A new scene is one function and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engrain.cli.demo import durability, knowledge
+from engrain.cli.demo.stage import Stage
+
+SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
+    ("Remember, and recall. No key, no server, no download.", knowledge.remember_and_recall),
+    ("A question it cannot answer.", knowledge.not_knowing),
+    ("A fact that changes.", knowledge.a_fact_that_changes),
+    ("A second process.", durability.a_second_process),
+    ("A process that is killed while it writes.", durability.a_killed_writer),
+    ("Forgetting, down to the bytes.", durability.forgetting),
+    ("What it costs.", durability.what_it_costs),
+)
+
+
+def play(stage: Stage) -> None:
+    try:
+        durability.prepare(stage)
+        for number, (title, scene) in enumerate(SCENES, 1):
+            stage.title(number, title)
+            scene(stage)
+            stage.pause()
+    finally:
+        stage.leave()

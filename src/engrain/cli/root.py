@@ -1,0 +1,116 @@
+"""The group `engrain`: it knows every command by name and imports the one that is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from engrain.cli.failures import ended
+from engrain.cli.session import DEFAULT_STORE, Session
+from engrain.version import __version__
+
+# name: where it lives, and its line in the overview. The lines stand here so that `--help` imports no command.
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
+    "Keep and find": {
+        "remember": ("engrain.cli.commands.keep:remember", "Keep a text, word for word."),
+        "recall": ("engrain.cli.commands.recall:recall", "Find what matters for a question."),
+        "slot": ("engrain.cli.commands.find:slot", "Look up the one value that a slot holds."),
+        "slots": ("engrain.cli.commands.find:slots", "List the filled slots."),
+        "relate": ("engrain.cli.commands.keep:relate", "Keep a relation between two entities."),
+        "about": ("engrain.cli.commands.find:about", "List the relations of an entity."),
+        "import": ("engrain.cli.commands.load:load", "Keep many texts from a JSON Lines file."),
+    },
+    "One item or many": {
+        "list": ("engrain.cli.commands.find:list_items", "List items, newest first."),
+        "get": ("engrain.cli.commands.find:get", "Show one item whole."),
+        "why": ("engrain.cli.commands.find:why", "Say where an item came from."),
+        "correct": ("engrain.cli.commands.keep:correct", "Replace a text that was never so."),
+        "pin": ("engrain.cli.commands.keep:pin", "Keep an item from being consolidated away."),
+        "forget": ("engrain.cli.commands.forget:forget", "Remove items, down to the bytes on disk."),
+    },
+    "The memory itself": {
+        "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
+        "doctor": ("engrain.cli.commands.care:doctor", "Check the store and the embedder; mend the indexes."),
+        "bench": ("engrain.bench.cli:bench", "Measure quality of recall, and speed."),
+        "demo": ("engrain.cli.demo.command:demo", "See it work: ten seconds, nothing to set up."),
+    },
+}
+COMMANDS = {name: known for section in SECTIONS.values() for name, known in section.items()}
+
+
+class Root(click.Group):
+    """Commands are imported when called; whatever goes wrong ends as one calm line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> None:
+        given = [*(sys.argv[1:] if args is None else args)]
+        sys.exit(ended(lambda: super(Root, self).main(given, prog_name, standalone_mode=False, **extra), given))
+
+
+@click.group(cls=Root, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--store", metavar="PATH|URL", envvar="ENGRAIN_STORE", help="The memory's file (default: engrain.db).")
+@click.option("--user", envvar="ENGRAIN_USER", help="Whose memory; part of the wall between memories.")
+@click.option("--agent", envvar="ENGRAIN_AGENT", help="Which agent's memory.")
+@click.option("--tenant", envvar="ENGRAIN_TENANT", help="Which tenant's memory.")
+@click.version_option(__version__, message="engrain %(version)s")
+@click.pass_context
+def root(ctx: click.Context, store: str | None, user: str | None, agent: str | None, tenant: str | None) -> None:
+    """A memory for AI agents that stays: one file, no API key, no server.
+
+    \b
+      engrain remember "Ana prefers Python over JavaScript."
+      engrain recall "Which language should the example use?"
+      engrain demo
+
+    `engrain COMMAND --help` has examples and says what is printed. These options may also stand after the
+    command; each has an environment variable: ENGRAIN_STORE, ENGRAIN_USER, ENGRAIN_AGENT, ENGRAIN_TENANT.
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+    ctx.obj = Session(store, user, agent, tenant)
+    if ctx.invoked_subcommand is None:
+        click.echo(_overview(store or DEFAULT_STORE))
+
+
+def _overview(store: str) -> str:
+    def line(command: str, meaning: str) -> str:
+        return f"  {click.style(command.ljust(40), fg='cyan')}{meaning}"
+
+    there = "://" in store or Path(store).expanduser().exists()
+    state = "" if there else click.style(" (none yet: the first remember makes it)", dim=True)
+    return "\n".join(
+        [
+            click.style("engrain", bold=True) + f" {__version__}: a memory for AI agents that stays.",
+            click.style("One file, no API key, no server.", dim=True),
+            "",
+            line("engrain demo", "see it work, in ten seconds"),
+            line('engrain remember "Ana likes tea."', "keep a text, word for word"),
+            line('engrain recall "What does Ana drink?"', "find it by meaning"),
+            line("engrain list", "what is in there"),
+            line("engrain --help", "every command"),
+            "",
+            f"Store: {store}{state}",
+        ]
+    )

@@ -1,0 +1,98 @@
+"""What every command is given: which memory it is about, and how it answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engrain.cli.plain import document, line
+from engrain.core.errors import BadText, Conflict, NotFound, ReadOnlyStore
+
+if TYPE_CHECKING:
+    from engrain.memory import Memory
+
+DEFAULT_STORE = "engrain.db"
+MAX_STDIN = 1 << 26
+SHORTEST_PREFIX = 6
+ID_LENGTH = 26
+
+
+@dataclass
+class Session:
+    """Set by the group's options, then by the command's own: the later ones win."""
+
+    store: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    tenant: str | None = None
+    json: bool = False
+
+    def memory(self, *, makes: bool = False) -> Memory:
+        """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error."""
+        from engrain.memory import Memory
+
+        if not makes:
+            self._must_exist()
+        who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
+        try:
+            return Memory(self.store, background=False, **who)  # type: ignore[arg-type]
+        except ReadOnlyStore:
+            if makes:
+                raise
+            return Memory(self.store, background=False, read_only=True, **who)  # type: ignore[arg-type]
+
+    def answer(self, value: Any, lines: Callable[[], Iterable[str]]) -> None:
+        """One JSON document, or the lines for people."""
+        if self.json:
+            click.echo(document(value))
+            return
+        for text in lines():
+            click.echo(text)
+
+    def answer_each(self, values: Iterable[Any], lines: Callable[[Any], Iterable[str]]) -> int:
+        """JSON Lines, or the lines of each value for people; how many there were."""
+        count = 0
+        for value in values:
+            count += 1
+            for text in [line(value)] if self.json else lines(value):
+                click.echo(text)
+        return count
+
+    def _must_exist(self) -> None:
+        from engrain.config import settings
+
+        scheme, found, rest = settings(self.store).store.partition("://")
+        path = rest if found else scheme
+        if (not found or scheme in ("sqlite", "file")) and path != ":memory:" and not Path(path).expanduser().exists():
+            raise NotFound(f'there is no store {path}. `engrain remember "…"` makes one; --store names another.')
+
+
+def whole_id(memory: Memory, given: str) -> str:
+    """An id, or the beginning of one that only one item has."""
+    if not SHORTEST_PREFIX <= len(given) < ID_LENGTH:
+        return given
+    found = memory.list({"id": {"starts with": given}}, history=True, limit=2)
+    if len(found) > 1:
+        raise Conflict(f"several ids begin with {given!r}: write more of it. `engrain list` shows them.")
+    return found[0].id if found else given
+
+
+def given_text(text: str | None, what: str) -> str:
+    """The argument itself; from stdin if it is "-", or if there is none and something is piped in.
+
+    From stdin, one line break at the end is not part of the text: `echo` puts it there.
+    """
+    if text not in (None, "-"):
+        return str(text)
+    if text is None and sys.stdin is not None and sys.stdin.isatty():
+        raise click.UsageError(f"Give the {what} as an argument, or pipe it in.")
+    raw = click.get_binary_stream("stdin").read(MAX_STDIN)
+    try:
+        return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as exc:
+        raise BadText(f"the {what} from stdin is not UTF-8: byte {exc.start} is 0x{raw[exc.start]:02x}.") from exc

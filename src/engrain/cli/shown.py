@@ -1,0 +1,107 @@
+"""Lines for people: items and their like, safe for a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from engrain.core.items import Item
+
+LONGEST = 600
+INDENT = "  "
+
+# Stored text is data: it must not move the cursor, colour the screen or turn the reading direction.
+_HARMLESS = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
+def safe(text: str) -> str:
+    return text.translate(_HARMLESS)
+
+
+def width() -> int:
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
+
+
+def wrapped(text: str, indent: str = "", longest: int | None = LONGEST) -> Iterator[str]:
+    """The text at the terminal's width, its own line breaks kept; a long one is cut with a note of how much is left."""
+    cut = text if longest is None or len(text) <= longest else text[:longest].rstrip() + " …"
+    for paragraph in safe(cut).split("\n"):
+        lines = textwrap.wrap(paragraph, width() - len(indent), break_on_hyphens=False, replace_whitespace=False)
+        yield from (indent + line for line in lines or [""])
+    if cut is not text:
+        yield faint(f"{indent}({len(text) - len(cut) + 2:,} more characters: --full or --json shows them)")
+
+
+def faint(text: str) -> str:
+    return click.style(text, dim=True)
+
+
+def strong(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+def item_lines(item: Item, *, full: bool = False) -> Iterator[str]:
+    """The text, and below it, fainter, its id and what there is to know."""
+    yield from wrapped(item.text, longest=None if full else LONGEST)
+    yield faint(INDENT + safe(" · ".join([item.id, *_traits(item)])))
+
+
+def day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"
+
+
+def _traits(item: Item) -> Iterator[str]:
+    yield day(item.occurred_at or item.recorded_at)
+    if item.slot:
+        yield f"slot {item.slot}"
+    if item.session:
+        who = item.speaker or item.role
+        yield f"{who + ' in ' if who else ''}{item.session} #{item.place}"
+    if item.source:
+        yield f"from {item.source}"
+    if item.importance != 0.5:
+        yield f"importance {item.importance:.2f}"
+    if item.pinned:
+        yield "pinned"
+    if item.retracted_at:
+        yield f"corrected {day(item.retracted_at)}"
+    elif item.valid_to:
+        yield f"until {day(item.valid_to)}"
+    yield from (f"{key}={value}" for key, value in item.metadata.items())
+
+
+def table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Names on the left, values on the right."""
+    left = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        yield f"{faint(name.ljust(left))}  {safe(value)}"
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            break
+        amount /= 1000
+    return f"{count:,} bytes" if unit == "bytes" else f"{amount:,.1f} {unit}"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested values as (dotted name, text)."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value)
+
+
+def many(count: int, one: str, several: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
