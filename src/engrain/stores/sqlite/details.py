@@ -1,0 +1,136 @@
+"""Answer what ranking needs to know of items without reading their rows again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engrain.ports import Sketch
+from engrain.stores.sqlite.columns import Column, Flags, Ints, Names, integers, ranges, transposed
+from engrain.stores.sqlite.roster import Mask, Reader, Roster
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("index.sql")
+_NAMES = ("kind", "session", "speaker", "role", "source")
+_NUMBERS = ("place", "happened", "recorded", "traits", "passages", "importance", "pinned", "trust")
+_TYPES = {"importance": np.float64, "trust": np.float64, "happened": np.float64, "pinned": np.bool_}
+_NO_PLACE = np.iinfo(np.int64).min
+_PLACE_BITS = 40
+_PLACES = 1 << _PLACE_BITS
+
+
+class Details:
+    """A column for each field of a Sketch; names are numbers into a list."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._names = {name: Names() for name in _NAMES}
+        self._columns = {name: Column(np.empty(0, dtype=np.int32)) for name in _NAMES}
+        for name in _NUMBERS:
+            self._columns[name] = Column(np.empty(0, dtype=_TYPES.get(name, np.int64)))
+        # Session and place in one number, sorted, and the rows they belong to.
+        self._spots: Ints = np.empty(0, dtype=np.int64)
+        self._spot_rows: Ints = np.empty(0, dtype=np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        names = sum(100 * len(names) for names in self._names.values())
+        return sum(column.nbytes for column in self._columns.values()) + 2 * self._spots.nbytes + names
+
+    # Freshness
+
+    def catch_up(self, db: Reader, roster: Roster) -> None:
+        if roster.seen > self.seen:
+            rows = db.rows(_SQL["details"], (roster.scope, self.seen))
+            known = len(self._columns["kind"])
+            places = roster.places(np.array([row[0] for row in rows], dtype=np.int64))
+            values = self._values(rows)
+            values["source"] = self._sources(db, roster, places)
+            self._store(places, values, len(roster))
+            self._put_spots(places, values, known)
+        self.seen = roster.seen
+
+    def _values(self, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
+        _, kind, session, speaker, role, place, happened, recorded, *rest = transposed(rows, 13)
+        given = dict(zip(("kind", "session", "speaker", "role"), (kind, session, speaker, role), strict=True))
+        values: dict[str, Any] = {
+            name: np.array(self._names[name].number(names), dtype=np.int32) for name, names in given.items()
+        }
+        values["place"] = integers(place, _NO_PLACE)
+        values["happened"] = np.array(happened, dtype=np.int64) / 1e6
+        values["recorded"] = np.array(recorded, dtype=np.int64)
+        for name, column in zip(("traits", "passages", "importance", "pinned", "trust"), rest, strict=True):
+            values[name] = np.array(column, dtype=_TYPES.get(name, np.int64))
+        return values
+
+    def _sources(self, db: Reader, roster: Roster, places: Ints) -> Ints:
+        """The first named source of each: rows come last source first, so that the first one stays."""
+        if roster.dense and not self.seen:
+            found = db.rows(_SQL["sources_range"], (int(roster.ns.now[0]), int(roster.ns.now[-1])))
+        else:
+            found = db.rows(_SQL["sources_scope"], (roster.scope, self.seen))
+        sources = np.zeros(len(roster), dtype=np.int32)
+        if found:
+            owners = roster.places(np.array([n for n, _ in found], dtype=np.int64))
+            for owner, (_, name) in zip(owners.tolist(), found, strict=True):
+                if owner >= 0:
+                    sources[owner] = self._names["source"][name]
+        return np.asarray(sources[places])
+
+    def _store(self, places: Ints, values: dict[str, Any], length: int) -> None:
+        for name, column in self._columns.items():
+            column.reach(length, 0)
+            column.now[places] = values[name]
+
+    def _put_spots(self, places: Ints, values: dict[str, Any], known: int) -> None:
+        """A session and a place in it never change, so only new rows are put in."""
+        number = values["place"]
+        new = (places >= known) & (values["session"] > 0) & (number >= 0) & (number < _PLACES)
+        spots = values["session"][new].astype(np.int64) << _PLACE_BITS | number[new]
+        order = np.argsort(spots, kind="stable")
+        spots, rows = spots[order], places[new][order]
+        at = np.searchsorted(self._spots, spots, side="right")
+        self._spots = np.insert(self._spots, at, spots)
+        self._spot_rows = np.insert(self._spot_rows, at, rows)
+
+    # Answers
+
+    def sketches(self, ids: list[str], rows: Ints) -> list[Sketch]:
+        columns = self._columns
+        numbers = {name: columns[name].now[rows] for name in columns}
+        names = {name: self._names[name].names(numbers[name]) for name in _NAMES}
+        places = [None if place == _NO_PLACE else place for place in numbers["place"].tolist()]
+        fields = (
+            ids, names["kind"], names["session"], places, names["speaker"], names["role"],
+            numbers["happened"].tolist(), numbers["traits"].tolist(), numbers["passages"].tolist(),
+            numbers["importance"].tolist(), numbers["pinned"].tolist(), numbers["trust"].tolist(), names["source"],
+        )  # fmt: skip
+        return list(map(Sketch, *fields))
+
+    def around(self, rows: Ints, reach: int) -> Ints:
+        """These rows and those up to `reach` places away in the same session, each once; these first."""
+        place, session = self._columns["place"].now[rows], self._columns["session"].now[rows]
+        seated = (session > 0) & (place >= 0) & (place < _PLACES)
+        if reach <= 0 or not seated.any():
+            return _once(rows)
+        centre = place[seated]
+        base = session[seated].astype(np.int64) << _PLACE_BITS
+        begin = np.searchsorted(self._spots, base | np.maximum(centre - reach, 0))
+        end = np.searchsorted(self._spots, base | np.minimum(centre + reach, _PLACES - 1), side="right")
+        near = self._spot_rows[ranges(begin.astype(np.int64), (end - begin).astype(np.int64))]
+        return _once(np.concatenate((rows, near)))
+
+    def having(self, traits: int, mask: Mask, limit: int) -> Ints:
+        rows = np.flatnonzero((self._columns["traits"].now & traits != 0) & mask.rows)
+        order = np.lexsort((-rows, -self._columns["recorded"].now[rows]))
+        return rows[order[: max(limit, 0)]]
+
+    def speakers(self, present: Flags) -> frozenset[str]:
+        numbers = np.unique(self._columns["speaker"].now[present])
+        return frozenset(name for name in self._names["speaker"].names(numbers) if name is not None)
+
+
+def _once(rows: Ints) -> Ints:
+    _, first = np.unique(rows, return_index=True)
+    return rows[np.sort(first)]

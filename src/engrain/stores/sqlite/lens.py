@@ -1,0 +1,281 @@
+"""Search a store through a view of each scope in memory, which catches up before every answer."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from math import nan
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from engrain.core.clock import to_micros
+from engrain.core.errors import InvalidInput
+from engrain.core.filters import Filter
+from engrain.core.scope import Scope
+from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.stores.sqlite.details import Details
+from engrain.stores.sqlite.filters import where_sql
+from engrain.stores.sqlite.roster import Mask, Reader, Roster
+from engrain.stores.sqlite.scan import Scan
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.wordbook import Best, Tally, Wordbook
+
+Answer = TypeVar("Answer")
+Read = Callable[[], AbstractContextManager[Reader]]
+
+_SQL = load("index.sql")
+# Filters whose rows are remembered until the scope changes: the arms of one recall share a filter.
+_FILTERS = 8
+
+
+class Lens:
+    """One scope as search sees it. Not safe for several threads at once: Lenses holds a lock around it."""
+
+    def __init__(self, scope: int) -> None:
+        self.roster = Roster(scope)
+        self._words = Wordbook()
+        self._scans: dict[str, Scan] = {}
+        self._details = Details()
+        self._filtered: OrderedDict[Filter, tuple[Mask, Mask]] = OrderedDict()
+        self._version = 0
+        self._speakers: frozenset[str] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        scans = sum(scan.nbytes for scan in self._scans.values())
+        return self.roster.nbytes + self._words.nbytes + self._details.nbytes + scans
+
+    def catch_up(self, db: Reader, newest: int) -> None:
+        self.roster.catch_up(db, newest)
+        if self._version != self.roster.version:
+            self._version = self.roster.version
+            self._filtered.clear()
+            self._speakers = None
+
+    def words(self, db: Reader) -> Wordbook:
+        self._words.catch_up(db, self.roster)
+        if self._words.worn:
+            self._words = Wordbook()
+            self._words.catch_up(db, self.roster)
+        return self._words
+
+    def details(self, db: Reader) -> Details:
+        self._details.catch_up(db, self.roster)
+        return self._details
+
+    def scan(self, db: Reader, model: str) -> Scan | None:
+        """None if the store has no vectors of the model at all."""
+        scan = self._scans.get(model)
+        if scan is not None:
+            scan.catch_up(db, self.roster)
+        if scan is None or scan.worn:
+            known = list(db.rows(_SQL["model"], (model,)))
+            if not known:
+                return None
+            scan = self._scans[model] = Scan(*known[0])
+            scan.catch_up(db, self.roster)
+        return scan
+
+    def speakers(self, db: Reader) -> frozenset[str]:
+        if self._speakers is None:
+            self._speakers = self.details(db).speakers(self.roster.here.now)
+        return self._speakers
+
+    def chosen(self, db: Reader, where: Filter | None, visible: Mask) -> Mask:
+        """The visible rows that match."""
+        if where is None or not where.conditions:
+            return visible
+        kept = self._filtered.get(where)
+        if kept is not None and kept[0] is visible:
+            return kept[1]
+        expression, values = where_sql(where)
+        sql = f"select item.n from item where item.scope = :scope and {expression}"
+        found = db.rows(sql, {**values, "scope": self.roster.scope})
+        flags = np.zeros(len(self.roster), dtype=np.bool_)
+        flags[self.roster.places(np.fromiter((n for (n,) in found), np.int64, len(found)))] = True
+        mask = Mask(flags & visible.rows, False)
+        self._filtered[where] = (visible, mask)
+        while len(self._filtered) > _FILTERS:
+            self._filtered.popitem(last=False)
+        return mask
+
+
+class _Place:
+    """Where a scope's lens stands, and the lock around it."""
+
+    __slots__ = ("lens", "lock", "nbytes")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lens: Lens | None = None
+        self.nbytes = 0
+
+
+class Lenses:
+    """A lens for each scope in use, as many as the cap allows, the one longest unused dropped first."""
+
+    def __init__(self, read: Read, now: Callable[[], int], cap_bytes: int) -> None:
+        self._read = read
+        self._now = now
+        self._cap = cap_bytes
+        self._lock = threading.Lock()
+        self._places: OrderedDict[str, _Place] = OrderedDict()
+        self._dropped = self._over_cap = 0
+
+    # The answers
+
+    def nearest(self, query: VectorQuery) -> Nearest:
+        def look(lens: Lens, db: Reader) -> Nearest:
+            scan = lens.scan(db, query.model)
+            if scan is None:
+                return Nearest([], [])
+            mask = lens.chosen(db, query.where, lens.roster.visible(self._at(query.at)))
+            rows, cosines = scan.nearest(db, lens.roster, _unit(query.vector, scan.dimension), mask, query.limit)
+            newness = lens.roster.newness()
+            newest = rows if newness is None else newness[rows]
+            order = np.lexsort((-newest, -cosines))[: max(query.limit, 0)]
+            return Nearest([lens.roster.ids[row] for row in rows[order].tolist()], cosines[order].tolist())
+
+        return self._through(query.scope, look)
+
+    def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
+        def look(lens: Lens, db: Reader) -> list[float]:
+            scan = lens.scan(db, query.model)
+            if scan is None:
+                return [nan] * len(ids)
+            vector = _unit(query.vector, scan.dimension)
+            found: list[float] = scan.cosines(db, lens.roster, vector, lens.roster.places_of_ids(ids)).tolist()
+            return found
+
+        return self._through(query.scope, look)
+
+    def best(self, query: WordQuery) -> Matches:
+        def look(lens: Lens, db: Reader) -> Matches:
+            words = lens.words(db)
+            visible = lens.roster.visible(self._at(query.at))
+            chosen = lens.chosen(db, query.where, visible)
+            tally = words.tally(query.terms, visible)
+            return _matches(lens, tally, words.best(tally, chosen, lens.roster.newness(), query.limit))
+
+        return self._through(query.scope, look)
+
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+        """Filter, validity and limit choose no items here; the statistics are those of `best`."""
+
+        def look(lens: Lens, db: Reader) -> Matches:
+            words = lens.words(db)
+            tally = words.tally(query.terms, lens.roster.visible(self._at(query.at)))
+            return _matches(lens, tally, words.counts(tally, lens.roster.places_of_ids(ids)))
+
+        return self._through(query.scope, look)
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        def look(lens: Lens, db: Reader) -> list[Sketch]:
+            details = lens.details(db)
+            mask = lens.chosen(db, query.where, lens.roster.visible(self._at(query.at)))
+            rows = lens.roster.places_of_ids(query.ids)
+            rows = details.around(rows[rows >= 0], query.reach)
+            rows = rows[mask.rows[rows]]
+            return details.sketches([lens.roster.ids[row] for row in rows.tolist()], rows)
+
+        return self._through(query.scope, look)
+
+    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+        def look(lens: Lens, db: Reader) -> list[str]:
+            rows = lens.details(db).having(traits, lens.roster.visible(self._at(at)), limit)
+            return [lens.roster.ids[row] for row in rows.tolist()]
+
+        return self._through(scope, look)
+
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        return self._through(scope, Lens.speakers)
+
+    # The lenses themselves
+
+    def memory(self) -> dict[str, int]:
+        """`over_cap` counts answers whose scope alone was larger than the cap, so that it was read for them only."""
+        with self._lock:
+            held = sum(place.nbytes for place in self._places.values())
+            return {
+                "scopes": len(self._places),
+                "bytes": held,
+                "cap": self._cap,
+                "dropped": self._dropped,
+                "over_cap": self._over_cap,
+            }
+
+    def forget_scope(self, scope: Scope) -> None:
+        with self._lock:
+            self._places.pop(scope.id, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._places.clear()
+
+    def _at(self, at: datetime | None) -> int:
+        return self._now() if at is None else to_micros(at)
+
+    def _through(self, scope: Scope, look: Callable[[Lens, Reader], Answer]) -> Answer:
+        key = scope.id
+        with self._lock:
+            place = self._places.setdefault(key, _Place())
+            self._places.move_to_end(key)
+        # The lock before the snapshot: a snapshot taken earlier could be older than what the lens has seen.
+        with place.lock, self._read() as db:
+            lens = place.lens = _fresh(place.lens, db, key)
+            answer = look(lens, db)
+            place.nbytes = lens.nbytes
+        self._keep_to_cap(key, place)
+        return answer
+
+    def _keep_to_cap(self, key: str, place: _Place) -> None:
+        with self._lock:
+            if self._places.get(key) is not place:
+                return
+            if place.nbytes > self._cap:
+                del self._places[key]
+                self._over_cap += 1
+            while sum(one.nbytes for one in self._places.values()) > self._cap:
+                self._places.popitem(last=False)
+                self._dropped += 1
+
+
+def _fresh(lens: Lens | None, db: Reader, scope_id: str) -> Lens:
+    found = list(db.rows(_SQL["newest"], (scope_id,)))
+    # Numbers of scopes begin at 1: nothing is ever found in scope 0.
+    scope, changed, gone = found[0] if found else (0, 0, 0)
+    newest = max(changed or 0, gone or 0)
+    # A sequence that has gone back is another file's.
+    if lens is None or lens.roster.scope != scope or lens.roster.seen > newest:
+        lens = Lens(scope)
+    lens.catch_up(db, newest)
+    if lens.roster.worn:
+        lens = Lens(scope)
+        lens.catch_up(db, newest)
+    return lens
+
+
+def _unit(vector: Any, dimension: int) -> npt.NDArray[np.float64]:
+    query = np.asarray(vector, dtype=np.float64).ravel()
+    if len(query) != dimension:
+        raise InvalidInput(f"the vector has {len(query)} dimensions; those of its model have {dimension} here.")
+    length = float(np.sqrt(np.square(query).sum()))
+    if not np.isfinite(length):
+        raise InvalidInput("the vector holds a value that is not a finite number.")
+    return query / length if length else query
+
+
+def _matches(lens: Lens, tally: Tally, best: Best) -> Matches:
+    ids = lens.roster.ids
+    hits = [
+        WordHit(ids[row], number, length, tuple(counts))
+        for row, number, length, counts in zip(
+            best.rows.tolist(), best.numbers.tolist(), best.lengths.tolist(), best.counts.tolist(), strict=True
+        )
+    ]
+    return Matches(hits, tally.statistics.passages, tally.statistics.average, tally.frequency)

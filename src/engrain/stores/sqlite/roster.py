@@ -1,0 +1,156 @@
+"""Know which items a scope holds and which of them are visible at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import gt
+from typing import Any, Protocol
+
+import numpy as np
+
+from engrain.stores.sqlite.columns import Column, Flags, Ints, integers, transposed
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("index.sql")
+_NEVER, _ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+# Below this many a scope is read anew so quickly that keeping count of the gone is not worth it.
+_FEW = 256
+
+
+class Reader(Protocol):
+    """A connection that sees one moment of the store."""
+
+    def rows(self, sql: str, args: Any = ()) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mask:
+    """Which rows count. Parts keep what they derive from one and know it again by identity."""
+
+    rows: Flags
+    everything: bool
+
+
+class Roster:
+    """The items of one scope in the order of n, each with a row number that stays."""
+
+    def __init__(self, scope: int) -> None:
+        self.scope = scope
+        self.version = 0
+        self.seen = 0
+        self.ns = Column(np.empty(0, dtype=np.int64))
+        self.begins = Column(np.empty(0, dtype=np.int64))
+        self.ends = Column(np.empty(0, dtype=np.int64))
+        self.passages = Column(np.empty(0, dtype=np.int64))
+        self.here = Column(np.empty(0, dtype=np.bool_))
+        self.ids: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self._gone = 0
+        self._mask: Mask | None = None
+        self._from = self._until = 0
+        self._newness: Ints | None = None
+        self._newness_of = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        # An id is a str of some 80 bytes, with a place in a list and one in a dictionary.
+        return 4 * self.ns.nbytes + 200 * len(self.ids) + len(self.ids)
+
+    @property
+    def worn(self) -> bool:
+        """So much is gone that reading the scope anew is cheaper than stepping over it."""
+        return self._gone > _FEW and 4 * self._gone > len(self.ids)
+
+    def catch_up(self, db: Reader, newest: int) -> None:
+        if newest > self.seen:
+            # First what came: an item may have come and gone since.
+            self._take(list(db.rows(_SQL["roster"], (self.scope, self.seen))))
+            gone = db.rows(_SQL["gone"], (self.scope, self.seen))
+            self._remove(np.array([n for (n,) in gone], dtype=np.int64))
+            self.version += 1
+            self._mask = None
+            self.seen = newest
+
+    def _take(self, rows: list[tuple[Any, ...]]) -> None:
+        # n rises with every insert, so whatever is new stands behind all that is known.
+        last = int(self.ns.now[-1]) if len(self.ns) else -1
+        self._append(sorted(row for row in rows if row[0] > last))
+        for n, _, valid_from, valid_to, retracted_at, expires_at, passages in rows:
+            if n <= last:
+                row = int(np.searchsorted(self.ns.now, n))
+                ends = min(_ALWAYS if end is None else end for end in (valid_to, expires_at))
+                self.begins.now[row] = valid_from
+                self.ends.now[row] = ends if retracted_at is None else _NEVER
+                self.passages.now[row] = passages
+
+    def _append(self, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        ns, ids, valid_from, valid_to, retracted, expires, passages = transposed(rows, 7)
+        ends = np.minimum(integers(valid_to, _ALWAYS), integers(expires, _ALWAYS))
+        if retracted.count(None) < len(retracted):
+            ends[[one is not None for one in retracted]] = _NEVER
+        first = len(self.ids)
+        self.ns.extend(np.array(ns, dtype=np.int64))
+        self.begins.extend(np.array(valid_from, dtype=np.int64))
+        self.ends.extend(ends)
+        self.passages.extend(np.array(passages, dtype=np.int64))
+        self.here.extend(np.ones(len(ids), dtype=np.bool_))
+        self.ids.extend(ids)
+        self.row_of.update(zip(ids, range(first, first + len(ids)), strict=True))
+
+    def _remove(self, ns: Ints) -> None:
+        for row in self.places(ns).tolist():
+            if row < 0:
+                continue
+            # The id may be in use again, by a later row.
+            if self.row_of.get(self.ids[row]) == row:
+                del self.row_of[self.ids[row]]
+            self._gone += 1
+            self.here.now[row] = False
+            self.ends.now[row] = _NEVER
+
+    @property
+    def dense(self) -> bool:
+        """Most numbers between the first and the last are of this scope: to read the range is cheaper than to join."""
+        return bool(len(self.ns)) and int(self.ns.now[-1] - self.ns.now[0]) < 3 * len(self.ns)
+
+    def places(self, ns: Ints) -> Ints:
+        """One row for each n, -1 for an unknown one."""
+        if not len(self.ns):
+            return np.full(len(ns), -1, dtype=np.int64)
+        rows = np.searchsorted(self.ns.now, ns).clip(max=len(self.ns) - 1)
+        return np.where(self.ns.now[rows] == ns, rows, -1)
+
+    def places_of_ids(self, ids: Sequence[str]) -> Ints:
+        """One row for each id, -1 for an unknown one."""
+        get = self.row_of.get
+        return np.array([get(one, -1) for one in ids], dtype=np.int64)
+
+    def newness(self) -> Ints | None:
+        """A number per row that is higher for a newer id; None if the rows are in that order themselves."""
+        if self._newness_of != len(self.ids):
+            self._newness_of = len(self.ids)
+            self._newness = None
+            if any(map(gt, self.ids, islice(self.ids, 1, None))):
+                order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
+                self._newness = np.empty(len(order), dtype=np.int64)
+                self._newness[order] = np.arange(len(order))
+        return self._newness
+
+    def visible(self, at: int) -> Mask:
+        """The same mask object for every moment between two boundaries."""
+        if self._mask is None or not self._from <= at < self._until:
+            begun, open_ = self.begins.now <= at, self.ends.now > at
+            rows = begun & open_
+            self._mask = Mask(rows, bool(rows.all()))
+            edges = np.concatenate((self.begins.now, self.ends.now))
+            past = np.concatenate((begun, ~open_))
+            self._from = int(edges[past].max(initial=_NEVER))
+            self._until = int(edges[~past].min(initial=_ALWAYS))
+        return self._mask
