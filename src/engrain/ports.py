@@ -175,6 +175,9 @@ class ItemStore(Protocol):
         but only if it is the forgotten item's own. Leaves a tombstone (keyed hash, no text) of every text and span
         removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing is cut.
         An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
+        A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with the
+        list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a step
+        that is done already changes nothing and answers from its recorded ids, `repeated`.
         Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
         `missing` if the item is gone.
         """
@@ -457,8 +460,24 @@ class TaskJournal(Protocol):
         """Settles an ambiguous or intended step by a person's or a probe's word, with no lease; Conflict if it is
         settled already."""
 
+    def keep(self, lease: Lease, snapshot: str) -> None:
+        """Stores the task's working memory, in place of what was kept before."""
+
+    def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
+        """Delivers an event to a task, which need not have begun; False if an event of that name is there already."""
+
+    def event(self, scope: Scope, task: str, event: str) -> str | None:
+        """The payload of an event that was delivered."""
+
+    def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
+        """Parks, cancels or ends a task by a person's word, with no lease: the epoch rises, so that a worker which still
+        runs it is fenced off. NotFound if there is no such task, Conflict if it has ended."""
+
+    def expire(self, now: datetime) -> list[TaskRecord]:
+        """Unfinished tasks whose deadline is past become "expired", with all their steps kept; which ones."""
+
     def prune(self, before: datetime) -> int:
-        """Remove tasks that ended before then; never one that has not ended."""
+        """Remove tasks that ended before then, with their steps and events; never one that has not ended."""
 
 
 # Language models

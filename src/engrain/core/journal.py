@@ -10,12 +10,14 @@ from engrain.core.scope import Scope
 
 TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelled", "expired"]
 StepStatus = Literal["intent", "done", "failed", "ambiguous", "skipped"]
+StepKind = Literal["step", "memory", "effect", "sleep", "event", "checkpoint"]
 ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life."""
+    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life; `deadline`, kept from the first
+    claim, is when an unfinished task becomes "expired"."""
 
     scope: Scope
     task: str
@@ -23,6 +25,7 @@ class Claim:
     seconds: float = 30.0
     goal: str = ""
     version: str = ""
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class StepStart:
 
     name: str
     occurrence: int = 0
+    kind: StepKind = "step"
     input: str = ""
     key: str = ""  # the idempotency key handed to the receiver of an effect
     version: str = ""
@@ -59,9 +63,19 @@ class StepEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class StepWrite:
+    """A step recorded together with the memory writes that it made."""
+
+    lease: Lease
+    start: StepStart
+    end: StepEnd
+
+
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     name: str
     occurrence: int
+    kind: StepKind
     status: StepStatus
     attempt: int
     epoch: int
@@ -93,6 +107,8 @@ class TaskRecord:
     started_at: datetime
     ended_at: datetime | None = None
     outcome: str = ""
+    deadline: datetime | None = None
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

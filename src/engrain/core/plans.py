@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engrain.core.items import Draft, Vectors
+from engrain.core.journal import StepWrite
 from engrain.core.scope import Scope
 
 Status = Literal["added", "repeated", "replaced", "behind", "kept_out", "changed", "forgotten", "missing", "stale"]
@@ -67,6 +68,8 @@ class Plan:
     request_id: str | None = None
     # The position that a session must have, or the plan is refused with Conflict.
     expect: tuple[str, int] | None = None
+    # A step of a durable task whose record is written in the same transaction.
+    record: StepWrite | None = None
 
 
 @dataclass(frozen=True, slots=True)
