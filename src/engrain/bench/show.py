@@ -1,0 +1,125 @@
+"""Show a report as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from engrain.bench.targets import recall_targets
+
+Report = Mapping[str, Any]
+MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000"}
+
+
+def recall_tables(report: Report) -> RenderableType:
+    parts: list[RenderableType] = []
+    for name, folder in report["folders"].items():
+        parts += [_systems(name, folder), _categories(name, folder), _floor(folder), Text()]
+    parts.append(targets_table(recall_targets(report)))
+    return Group(*parts)
+
+
+def speed_tables(report: Report) -> RenderableType:
+    parts: list[RenderableType] = [_sizes(report["sizes"]), Text()]
+    if "peers" in report:
+        parts += [_peers(report["peers"]), Text()]
+    parts.append(targets_table(report["targets"]))
+    return Group(*parts)
+
+
+def targets_table(rows: Iterable[Report]) -> Table:
+    table = _table("Targets", "what", "target", "here", "", "")
+    for row in rows:
+        met = {True: Text("met", "green"), False: Text("missed", "bold red"), None: Text("–", "dim")}[row["met"]]
+        table.add_row(row["what"], row["target"], row["figure"], met, Text(row["why"], "dim"))
+    return table
+
+
+def machine_line(report: Report) -> Text:
+    facts = report["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
+    where = f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_before']}"
+    return Text(f"{where} · Python {facts['python']}, SQLite {facts['sqlite']} · {packages}", "dim")
+
+
+def _systems(name: str, folder: Report) -> Table:
+    title = f"{name}: {folder['items']:,} items, {folder['with_gold']:,} questions with gold"
+    table = _table(title, "", *MEASURES.values(), "engrain ahead by, R@10", "RB1000")
+    for system, found in folder["systems"].items():
+        lead = folder["engrain_minus"].get(system)
+        leads = ["", ""] if lead is None else [_interval(lead["r10"]), _interval(lead["rb1000"])]
+        style = "bold" if system == "engrain" else ""
+        table.add_row(system, *(f"{found['all'][key]:.3f}" for key in MEASURES), *leads, style=style)
+    return table
+
+
+def _interval(lead: Report) -> str:
+    return f"{lead['mean']:+.3f} [{lead['low']:+.3f}, {lead['high']:+.3f}]"
+
+
+def _categories(name: str, folder: Report) -> Table:
+    table = _table(f"{name}: engrain by kind of question", "", "questions", *MEASURES.values())
+    for category, found in folder["systems"]["engrain"]["categories"].items():
+        table.add_row(category, str(found["questions"]), *(f"{found[key]:.3f}" for key in MEASURES))
+    return table
+
+
+def _floor(folder: Report) -> Text:
+    floor = folder["floor"]
+    cost = f"With the floor on: R@10 {-floor['cost_r10']:+.3f}"
+    if floor["silenced_with_gold"] is not None:
+        cost += f", nothing returned for {floor['silenced_with_gold']:.1%} of the questions that have an answer"
+    if floor["returned_nothing"] is not None:
+        cost += f", for {floor['returned_nothing']:.0%} of the {floor['without_gold']} that have none"
+    return Text(cost + ".")
+
+
+def _sizes(sizes: Report) -> Table:
+    columns = (
+        "bulk rows/s",
+        "vectors ms",
+        "words ms",
+        "recall ms",
+        "p95",
+        "1 % scope",
+        "cold s",
+        "MB held",
+        "bytes/item",
+    )
+    table = _table("By number of items in one scope (milliseconds of CPU, p50)", "items", *columns)
+    for size, found in sizes.items():
+        search, cold = found["search"], found.get("cold_recall")
+        table.add_row(
+            f"{int(size):,}",
+            f"{found['bulk_rows_per_second']:,.0f}",
+            *(f"{search[arm]['cpu_p50']:.2f}" for arm in ("vectors", "words", "recall")),
+            f"{search['recall']['cpu_p95']:.2f}",
+            f"{found['small_scope']['recall']['cpu_p50']:.2f}",
+            f"{cold['seconds']:.2f}" if cold else "–",
+            f"{found['memory_bytes']['store_and_search'] / 1e6:,.0f}",
+            f"{found['disk_bytes_per_item']:,.0f}",
+        )
+    return table
+
+
+def _peers(peers: Report) -> Table:
+    title = f"In turns with the peers, {peers['items']:,} items, given vectors (milliseconds, wall, p50 and p95)"
+    table = _table(title, "", "version", "search", "p95", "add one", "p95", "bulk rows/s")
+    for name, found in peers["systems"].items():
+        figures = [found[act][f"wall_p{share}"] for act in ("search_ms", "add_one_ms") for share in (50, 95)]
+        style = "bold" if name == "engrain" else ""
+        times = (f"{figure:.2f}" for figure in figures)
+        table.add_row(name, found.get("version", ""), *times, f"{found['bulk_rows_per_second']:,.0f}", style=style)
+    return table
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left")
+    return table
