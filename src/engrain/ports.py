@@ -175,8 +175,8 @@ class ItemStore(Protocol):
         but only if it is the forgotten item's own. Leaves a tombstone (keyed hash, no text) of every text and span
         removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing is cut.
         An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
-        A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with the
-        list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a step
+        A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
+        the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a step
         that is done already changes nothing and answers from its recorded ids, `repeated`.
         Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
         `missing` if the item is gone.
@@ -470,8 +470,8 @@ class TaskJournal(Protocol):
         """The payload of an event that was delivered."""
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
-        """Parks, cancels or ends a task by a person's word, with no lease: the epoch rises, so that a worker which still
-        runs it is fenced off. NotFound if there is no such task, Conflict if it has ended."""
+        """Parks, cancels or ends a task by a person's word, with no lease: the epoch rises, so that a worker that
+        still runs it is fenced off. NotFound if there is no such task, Conflict if it has ended."""
 
     def expire(self, now: datetime) -> list[TaskRecord]:
         """Unfinished tasks whose deadline is past become "expired", with all their steps kept; which ones."""

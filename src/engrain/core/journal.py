@@ -16,8 +16,8 @@ ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life; `deadline`, kept from the first
-    claim, is when an unfinished task becomes "expired"."""
+    """A wish to run a task. `seconds` is how long the lease lasts without a sign of life; `deadline`, kept from the
+    first claim, is when an unfinished task becomes "expired"."""
 
     scope: Scope
     task: str
