@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engrain.conformance import ItemStoreSuite
+from engrain.conformance import ItemStoreSuite, VectorIndexSuite, WordIndexSuite
 from engrain.conformance.clock import SetClock
 from engrain.stores.reference import ReferenceStore
 
@@ -16,4 +16,12 @@ class Reference:
 
 
 class TestItems(Reference, ItemStoreSuite):
+    pass
+
+
+class TestVectors(Reference, VectorIndexSuite):
+    pass
+
+
+class TestWords(Reference, WordIndexSuite):
     pass
