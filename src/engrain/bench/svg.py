@@ -65,7 +65,8 @@ def _lines(sizes: Sequence[int], lines: Mapping[str, Sequence[float]]) -> Iterat
         return 370 - (math.log10(value) - low) / (high - low) * 310
 
     for power in range(low, high + 1):
-        yield f'<line x1="70" x2="{WIDTH - 170}" y1="{down(10**power):.1f}" y2="{down(10**power):.1f}" stroke="#e3e6e8"/>'
+        y = f"{down(10**power):.1f}"
+        yield f'<line x1="70" x2="{WIDTH - 170}" y1="{y}" y2="{y}" stroke="#e3e6e8"/>'
         yield _text(62, down(10**power) + 4, f"{10**power:g} ms", anchor="end", size=11)
     for size in sizes:
         yield _text(across(size), 392, f"{size:,}", anchor="middle", size=11)
