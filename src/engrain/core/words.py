@@ -1,0 +1,95 @@
+"""Cut text into words that match across case, accents, endings and scripts."""
+
+import re
+import unicodedata
+import zlib
+
+from engrain.core.stems import stem
+
+# Marks that belong to the letter before them: Python's \w leaves them out, and without them Hindi falls into fragments.
+_MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0640]")
+# Scripts written without spaces, and Hangul, whose particles stick to the word: every character and every pair is a word.
+_RUN = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u3096\u3099-\u309a\u30a1-\u30fa\u30fc-\u30ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f"
+)
+_NUMBER = r"\d+(?:,\d{3})+(?![\d,])|\d+(?:\.\d+)+(?![\w.])"
+_ASCII_WORD = re.compile(rf"{_NUMBER}|[a-z0-9]+(?:'[a-z]{{1,2}}\b)?")
+_WORD = re.compile(rf"{_NUMBER}|[{_RUN}]+|(?:(?![_{_RUN}])[\w{_MARKS}])+(?:'[a-z]{{1,2}}\b)?")
+_RUN_ONLY = re.compile(f"[{_RUN}]")
+_HUMP = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_CACHE_LIMIT = 200_000
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text in order, casefolded and without accents, not yet stemmed.
+
+    `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives its characters and their pairs.
+    """
+    plain = text if text.isascii() else _fold(text)
+    if plain.isascii():
+        found = _ASCII_WORD.findall(plain.lower())
+    else:
+        found = _spread(_WORD.findall(plain.casefold()))
+    for odd in [place for place, word in enumerate(found) if not word.isalnum()]:
+        found[odd] = _tidy(found[odd])
+    for whole in _HUMP.findall(plain):
+        found.extend(part.lower() for part in _PART.findall(whole) if len(part) > 1)
+    return found
+
+
+def term(word: str) -> int:
+    """The 32-bit number under which a word is indexed: the same for every ending of it."""
+    return _terms[word]
+
+
+def terms(text: str) -> list[int]:
+    """`term` of every one of `tokens`, with repeats."""
+    return [_terms[word] for word in tokens(text)]
+
+
+def spaceless(text: str) -> int:
+    """How many characters belong to scripts that put no space between words."""
+    return len(_RUN_ONLY.findall(text))
+
+
+def _fold(text: str) -> str:
+    plain = text.replace("\u2019", "'")
+    if plain.isascii():
+        return plain
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain)))
+
+
+def _tidy(word: str) -> str:
+    """Cut `'s` and the like, join `don't` and `3,000`; a mark inside a word and `3.5` stay."""
+    if "'" in word:
+        front, _, tail = word.partition("'")
+        return front + tail if tail == "t" else front
+    return word.replace(",", "")
+
+
+def _spread(found: list[str]) -> list[str]:
+    words: list[str] = []
+    for word in found:
+        if _RUN_ONLY.match(word):
+            words.extend(word)
+            words.extend(word[place : place + 2] for place in range(len(word) - 1))
+        else:
+            words.append(word)
+    return words
+
+
+class _Terms(dict[str, int]):
+    """Terms already worked out: a dictionary that fills itself, because a call per word would cost more than the word."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= _CACHE_LIMIT:
+            self.clear()
+        number = zlib.crc32(stem(word).encode("utf-8", "surrogatepass"))
+        self[word] = number
+        return number
+
+
+_terms = _Terms()
