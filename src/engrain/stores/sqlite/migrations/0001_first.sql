@@ -39,11 +39,9 @@ create table item (
 ) strict;
 
 create index item_changed on item (scope, changed);
-create index item_recorded on item (scope, recorded_at, n);
+create index item_scope on item (scope);
 create index item_traits on item (scope, n) where traits <> 0;
 create index item_slot on item (scope, slot, valid_from) where slot is not null;
-create index item_subject on item (scope, subject) where subject is not null;
-create index item_object on item (scope, object) where object is not null;
 create unique index item_open_slot on item (scope, slot)
   where slot is not null and valid_to is null and retracted_at is null;
 create unique index item_open_hash on item (scope, hash)
@@ -60,15 +58,25 @@ create table source (
 ) strict, without rowid;
 create index source_name on source (name) where name is not null;
 
--- `item` rests on the span of `cited`; both ends null means all of it.
+-- `item` rests on the span of `cited`, by its source of that number; both ends null means all of it.
 create table cite (
   item integer not null references item (n) on delete cascade,
+  number integer not null,
   cited integer not null references item (n) on delete cascade,
   start integer,
   "end" integer
 ) strict;
 create index cite_item on cite (item);
 create index cite_cited on cite (cited);
+
+-- The casefolded names on either side of a relation: SQLite folds the case of ASCII only.
+create table entity (
+  scope integer not null,
+  name text not null,
+  item integer not null references item (n) on delete cascade,
+  primary key (scope, name, item)
+) strict, without rowid;
+create index entity_item on entity (item);
 
 -- Little-endian uint32 pairs (term, passage << 16 | count).
 create table words (item integer primary key references item (n) on delete cascade, pairs blob not null) strict;
@@ -109,3 +117,6 @@ create table session (
 
 -- How far each outside index has read the change sequence.
 create table target (name text primary key, seq integer not null) strict, without rowid;
+
+-- The key of every hash, the newest change, the newest time recorded.
+insert into meta (name, value) values ('key', randomblob(32)), ('seq', 0), ('now', 0);

@@ -1,0 +1,148 @@
+"""Look after the store: say how it is, examine it, and make its indexes anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from engrain.core.errors import EngrainError, ReadOnlyStore
+from engrain.core.items import Words
+from engrain.core.passages import index_words
+from engrain.ports import Finding, StoreStatus
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.migrate import latest
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("care.sql")
+_BATCH = 500
+_LITTLE_SPACE = 100_000_000
+
+
+class Care(Handle):
+    def status(self) -> StoreStatus:
+        with self._reading() as db:
+            ((items, standing, scopes, seq, unembedded, pending),) = db.rows(_SQL["status"])
+        return StoreStatus(
+            backend="sqlite",
+            location=str(self._site.path or ":memory:"),
+            schema=latest(),
+            items=items,
+            open_items=standing,
+            scopes=scopes,
+            bytes=sum(_size(one) for one in self._site.files()),
+            seq=seq,
+            unembedded=unembedded,
+            purge_pending=bool(pending),
+            details={"engine": self._site.engine, "sqlite": self._site.version, "journal": self._site.journal},
+        )
+
+    def check(self) -> list[Finding]:
+        with self._reading() as db:
+            return [self._engine(), *_schema(db), *_integrity(db), *_indexes(db), *self._purged(db), *self._disk()]
+
+    def _engine(self) -> Finding:
+        what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
+        if not self._site.why:
+            return Finding("engine", "pass", what)
+        return Finding(
+            "engine", "warn", f"{what}; {self._site.why}", "pip install -U apsw, and keep the file on a local disk"
+        )
+
+    def _purged(self, db: Connection) -> Iterator[Finding]:
+        if db.rows(_SQL["pending"]):
+            why = "forgotten bytes are still in the log, because a reader holds it"
+            yield Finding("forgotten", "warn", why, "close other programs that read the store")
+
+    def _disk(self) -> Iterator[Finding]:
+        if self._site.path is None:
+            return
+        free = shutil.disk_usage(self._site.path.parent).free
+        state = f"{free / 1e9:,.1f} GB free"
+        if free < _LITTLE_SPACE:
+            yield Finding("disk", "warn", state, "free some space")
+        else:
+            yield Finding("disk", "pass", state)
+
+    def rebuild(self) -> int:
+        from engrain.stores.sqlite.index_rows import write_index_many
+
+        if self._site.read_only:
+            raise ReadOnlyStore(f"{self._site.path} was opened read-only. Open it without read_only to rebuild it.")
+        seen, last = 0, 0
+        while True:
+            with self._reading() as db:
+                rows = db.rows(_SQL["texts"], (last, _BATCH))
+            if not rows:
+                break
+            words = {n: (text, index_words(text, speaker)) for n, text, speaker in rows}
+            # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
+            with self._writing() as db:
+                same = [
+                    n
+                    for n, text, _ in db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
+                    if words.get(n, ("",))[0] == text
+                ]
+                write_index_many(db, [(n, words[n][1], None) for n in same])
+                _renumber(db, {n: words[n][1] for n in same})
+            seen, last = seen + len(rows), rows[-1][0]
+        with self._writing() as db:
+            for number, dimension in db.rows(_SQL["models"]):
+                _drop_misfits(db, number, dimension)
+        self._lenses = None
+        return seen
+
+
+def _renumber(db: Connection, words: dict[int, Words]) -> None:
+    """Every search sees a rebuilt item as changed."""
+    ((seq,),) = db.rows(_SQL["seq"])
+    for n, found in words.items():
+        seq += 1
+        db.run(_SQL["rebuilt"], (found.passages, seq, n))
+    db.run(_SQL["set_seq"], (seq,))
+
+
+def _drop_misfits(db: Connection, model: int, dimension: int) -> None:
+    values = {"first": model << 40, "last": (model + 1 << 40) - 1, "mask": (1 << 40) - 1, "width": dimension * 4}
+    ((seq,),) = db.rows(_SQL["seq"])
+    for key, n in db.rows(_SQL["misfits"], values):
+        seq += 1
+        db.run(_SQL["drop_vector"], (key,))
+        db.run(_SQL["drop_code"], (key,))
+        db.run(_SQL["marked"], (seq, n))
+    db.run(_SQL["set_seq"], (seq,))
+
+
+def _schema(db: Connection) -> Iterator[Finding]:
+    ((found,),) = db.rows("pragma user_version")
+    yield Finding("schema", "pass" if found == latest() else "fail", f"version {found}")
+
+
+def _integrity(db: Connection) -> Iterator[Finding]:
+    try:
+        bad = [row[0] for row in db.rows("pragma integrity_check(10)") if row[0] != "ok"]
+        broken = db.rows("pragma foreign_key_check")
+    except EngrainError as exc:
+        bad, broken = [str(exc)], []
+    if bad or broken:
+        why = "; ".join(map(str, bad)) or f"{len(broken)} rows point to rows that are gone"
+        yield Finding("integrity", "fail", why, "restore a copy, or export what can be read")
+    else:
+        yield Finding("integrity", "pass", "every page and every reference is sound")
+
+
+def _indexes(db: Connection) -> Iterator[Finding]:
+    ((wordless, orphans, halves),) = db.rows(_SQL["indexes"])
+    if wordless or orphans or halves:
+        why = f"{wordless} items without words, {orphans} vectors without an item, {halves} vectors without codes"
+        yield Finding("indexes", "fail", why, "engrain doctor --rebuild")
+    else:
+        yield Finding("indexes", "pass", "every item has its words, every vector its item and its codes")
+
+
+def _size(path: os.PathLike[str]) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:  # a log may go at any moment
+        return 0

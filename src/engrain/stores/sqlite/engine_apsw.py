@@ -1,0 +1,83 @@
+"""A connection through apsw, which brings an SQLite of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn, cast
+
+import apsw
+
+from engrain.core.errors import StoreClosed
+from engrain.stores.sqlite.engine import Args, Row, commit_failure, failure
+
+
+class ApswConnection:
+    def __init__(self, location: str) -> None:
+        flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        try:
+            self._raw = apsw.Connection(location, flags=flags, statementcachesize=256)
+        except apsw.Error as exc:
+            _raise(exc)
+        self._execute = self._raw.execute
+
+    def rows(self, sql: str, args: Args = ()) -> list[Row]:
+        try:
+            return cast(list[Row], self._execute(sql, args).fetchall())
+        except apsw.Error as exc:
+            _raise(exc)
+
+    def run(self, sql: str, args: Args = ()) -> int:
+        try:
+            self._execute(sql, args)
+        except apsw.Error as exc:
+            _raise(exc)
+        return self._raw.changes()
+
+    def many(self, sql: str, rows: Iterable[Args]) -> None:
+        try:
+            self._raw.executemany(sql, rows)
+        except apsw.Error as exc:
+            _raise(exc)
+
+    def commit(self) -> None:
+        try:
+            self._execute("commit")
+        except apsw.Error as exc:
+            raise commit_failure(_code(exc), str(exc)) from exc
+
+    @property
+    def last_row(self) -> int:
+        return self._raw.last_insert_rowid()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._raw.in_transaction
+
+    def backup(self, target: Path) -> None:
+        try:
+            other = apsw.Connection(str(target))
+            try:
+                with other.backup("main", self._raw, "main") as copying:
+                    while not copying.done:
+                        copying.step(1000)
+            finally:
+                other.close()
+        except apsw.Error as exc:
+            _raise(exc)
+
+    def close(self) -> None:
+        try:
+            self._raw.close()
+        except apsw.Error as exc:
+            _raise(exc)
+
+
+def _raise(exc: apsw.Error) -> NoReturn:
+    if isinstance(exc, apsw.ConnectionClosedError):
+        raise StoreClosed("this store was closed. Open it again.") from exc
+    raise failure(_code(exc), str(exc)) from exc
+
+
+def _code(exc: apsw.Error) -> int | None:
+    return getattr(exc, "extendedresult", None) or getattr(exc, "result", None)

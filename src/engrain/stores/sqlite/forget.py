@@ -1,0 +1,81 @@
+"""Remove an item with all that rests on it, and cut what it cites out of what stays."""
+
+from __future__ import annotations
+
+from engrain.core.cutting import Span, cut, moved
+from engrain.core.passages import index_words
+from engrain.core.plans import Forget, Outcome
+from engrain.core.traits import traits
+from engrain.stores.sqlite.rows import as_json
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.work import Work
+
+_SQL = load("forget.sql")
+
+
+def forget(work: Work, step: Forget) -> Outcome:
+    closure = work.db.rows(_SQL["closure"], {"scope": work.scope_n, "id": step.id})
+    if not closure:
+        return Outcome(step.id, "missing")
+    numbers = [n for n, _ in closure]
+    spans = {} if step.keep_source else _cited_spans(work, numbers, numbers[0])
+    _remove(work, numbers)
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items()]
+    return Outcome(step.id, "forgotten", tuple(id_ for _, id_ in closure[1:]), tuple(marked))
+
+
+def _cited_spans(work: Work, gone: list[int], asked: int) -> dict[int, list[Span]]:
+    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
+    message would take a summary with it, and the summary every other message of the session."""
+    spans: dict[int, list[Span]] = {}
+    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": as_json(gone)}):
+        if item == asked or start is not None or end is not None:
+            spans.setdefault(cited, []).append((start or 0, length if end is None else end))
+    return spans
+
+
+def _remove(work: Work, numbers: list[int]) -> None:
+    # Not above: it needs numpy, which `import engrain` must not.
+    from engrain.stores.sqlite.index_rows import drop_index
+
+    for number in numbers:
+        ((id_, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
+        _entomb(work, text)
+        _uncover(work, session, place)
+        drop_index(work.db, number)
+        work.db.run(_SQL["add_gone"], (work.mark(), work.scope_n, number, id_))
+    # After all of them are read: removing a cited item takes the cites of others along.
+    for number in numbers:
+        work.db.run(_SQL["remove"], (number,))
+
+
+def _cut(work: Work, number: int, spans: list[Span]) -> str:
+    """The item stays, with a mark in place of each span; its vectors are made anew by whoever embeds."""
+    from engrain.stores.sqlite.index_rows import drop_index, write_index
+
+    ((id_, text, session, place, speaker, role),) = work.db.rows(_SQL["cut_from"], (number,))
+    for piece in (text, *(text[start:end] for start, end in spans)):
+        _entomb(work, piece)
+    _uncover(work, session, place)
+    after = cut(text, spans)
+    words = index_words(after, speaker)
+    # A hash of its own: two items cut to the same words are still two.
+    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
+    work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})
+    drop_index(work.db, number)
+    write_index(work.db, number, words, None)
+    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
+        where = (moved(start, spans, left=True), moved(end, spans, left=False), row)
+        work.db.run(_SQL["move_cite"], where)
+        work.db.run(_SQL["mark"], (work.mark(), citing))
+    return str(id_)
+
+
+def _entomb(work: Work, text: str) -> None:
+    work.db.run(_SQL["add_tombstone"], (work.scope_n, work.digest("text", text), work.micros))
+
+
+def _uncover(work: Work, session: str | None, place: int | None) -> None:
+    """A summary that covers a forgotten message goes; the next one begins at version 1 again."""
+    if session is not None and place is not None:
+        work.db.run(_SQL["uncover"], (work.scope_n, session, place))

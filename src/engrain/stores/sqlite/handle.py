@@ -1,0 +1,250 @@
+"""An open store file: its connections, its clock, its closing, and what a fork does to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from engrain.core.clock import Clock, from_micros, system_clock, to_micros
+from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.ids import IdSource, SortableIds
+from engrain.core.scope import Scope
+from engrain.stores.sqlite.engine import Connection, Engine
+from engrain.stores.sqlite.lock import borrow, give_back
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade
+from engrain.stores.sqlite.opening import Journal, open_connection, readable, set_journal, survey
+from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.purge import Purge
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.tidy import Tidy
+from engrain.stores.sqlite.touches import Touches
+from engrain.stores.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.lens import Lenses
+
+_SQL = load("queries.sql")
+LENS_BYTES = 1_000_000_000
+_opened: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+class _Inside(threading.local):
+    """A store in memory has one connection for all: whoever has it already in this thread may use it again."""
+
+    db: Connection | None = None
+
+
+class Handle:
+    def __init__(
+        self,
+        location: str | os.PathLike[str],
+        *,
+        clock: Clock = system_clock,
+        ids: IdSource | None = None,
+        engine: Engine = "auto",
+        read_only: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._ids: IdSource = ids or SortableIds()
+        self._site = readable(survey(location, engine, read_only))
+        self._lock_path = self._site.beside("-lock") if self._site.path and not read_only else None
+        self._lock = borrow(self._lock_path) if self._lock_path else None
+        self._touches = Touches()
+        self._scopes: dict[str, int] = {}
+        self._lenses: Lenses | None = None
+        self._closed = False
+        self._inside = _Inside()
+        self._writer = Writer(self._open_writer, self._lock, self)
+        self._pool = Pool(lambda: open_connection(self._site))
+        self._tidy = Tidy(self._writer, self._pool)
+        self._purge = Purge(self._writer, self._site)
+        try:
+            self._begin()
+        except BaseException:
+            self._closed = True
+            self._shut()
+            raise
+        _opened.add(self)
+
+    def _begin(self) -> None:
+        with self._writer.alone() as db:
+            upgrade(db, self._site, self._lock)
+            ((self._key,),) = db.rows(_SQL["meta"], ("key",))
+            pending = db.rows(_SQL["meta"], ("purge",))
+        if pending and not self._site.read_only:
+            # Forgotten bytes that a reader held when the store was last open.
+            self._purge.pending = True
+            self._purge.run()
+
+    def _open_writer(self) -> Connection:
+        db = open_connection(self._site)
+        try:
+            journal = self._chosen_journal(db)
+        except BaseException:
+            db.close()
+            raise
+        if journal != self._site.journal:
+            self._site = replace(
+                self._site, journal=journal, why=self._site.why or "another process uses a rollback journal."
+            )
+        return db
+
+    def _chosen_journal(self, db: Connection) -> Journal:
+        if self._lock is None or db.rows("pragma journal_mode")[0][0] == "wal" == self._site.journal:
+            return set_journal(db, self._site)
+        self._lock.acquire(LOCK_SECONDS)
+        try:
+            return set_journal(db, self._site)
+        except StoreBusy:
+            return "truncate"
+        finally:
+            self._lock.release()
+
+    # What the writer calls around a commit
+
+    def before_commit(self, db: Connection) -> None:
+        self._touches.write(db)
+
+    def after_commit(self, db: Connection) -> None:
+        self._touches.written()
+        self._tidy.after_commit(db, self._site.journal)
+        self._purge.after_commit()
+
+    def after_failure(self) -> None:
+        self._touches.take_back()
+
+    # What the other parts of the store use
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        if self._closed:
+            raise StoreClosed("this store was closed. Open it again.")
+        if self._site.path is not None:
+            with self._pool.snapshot() as db:
+                yield db
+        elif self._inside.db is not None:
+            yield self._inside.db
+        else:
+            with self._writer.alone() as db:
+                self._inside.db = db
+                try:
+                    yield db
+                finally:
+                    self._inside.db = None
+
+    def _writing(self) -> contextlib.AbstractContextManager[Connection]:
+        if self._closed:
+            raise StoreClosed("this store was closed. Open it again.")
+        if self._site.read_only:
+            raise ReadOnlyStore(f"{self._site.path} was opened read-only. Open it without read_only to write.")
+        return self._writer.member()
+
+    def _micros(self, db: Connection, at: datetime | None = None) -> int:
+        """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
+        if at is not None:
+            return to_micros(at)
+        ((_, newest),) = db.rows(_SQL["counters"])
+        return max(to_micros(self._clock()), newest)
+
+    def _now(self) -> datetime:
+        with self._reading() as db:
+            return from_micros(self._micros(db))
+
+    def _scope(self, db: Connection, scope: Scope) -> int | None:
+        key = scope.id
+        known = self._scopes.get(key)
+        if known is None:
+            rows = db.rows(_SQL["scope_number"], (key,))
+            if not rows:
+                return None
+            # Seen by a reader or after its own commit only: a number that is rolled back must not be remembered.
+            known = int(rows[0][0])
+            if not db.in_transaction or db is not self._writer.connection:
+                self._scopes[key] = known
+        return known
+
+    def _add_scope(self, db: Connection, scope: Scope) -> int:
+        db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
+        return db.last_row
+
+    @property
+    def _lens(self) -> Lenses:
+        if self._lenses is None:
+            from engrain.stores.sqlite.lens import Lenses
+
+            self._lenses = Lenses(self._reading, lambda: to_micros(self._now()), LENS_BYTES)
+        return self._lenses
+
+    # Closing and forking
+
+    def purge(self) -> bool:
+        if self._closed:
+            raise StoreClosed("this store was closed. Open it again.")
+        return self._purge.run(wait=True)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            if self._touches and not self._site.read_only:
+                with self._writing():
+                    pass
+            self._tidy.stop()
+            self._purge.stop()
+            if self._purge.pending:
+                self._purge.run()
+        finally:
+            self._closed = True
+            self._shut()
+
+    def _shut(self) -> None:
+        _opened.discard(self)
+        self._pool.close()
+        self._writer.close()
+        if self._lock_path:
+            give_back(self._lock_path)
+
+    def _before_fork(self) -> None:
+        """Close all: a child that inherits a connection believes it holds locks that only its parent holds."""
+        self._writer.freeze(drop=self._site.path is not None)
+        self._pool.freeze()
+
+    def _after_fork(self, child: bool) -> None:
+        if child:
+            self._lenses = None
+            self._writer.renew()
+            self._pool.renew()
+            self._tidy.renew()
+            self._purge.renew()
+        else:
+            self._pool.thaw()
+            self._writer.thaw()
+
+
+_frozen: list[Handle] = []
+
+
+def _freeze_all() -> None:
+    _frozen.extend(_opened)
+    for handle in _frozen:
+        handle._before_fork()
+
+
+def _resume_all(child: bool) -> None:
+    while _frozen:
+        _frozen.pop()._after_fork(child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_freeze_all,
+        after_in_parent=lambda: _resume_all(child=False),
+        after_in_child=lambda: _resume_all(child=True),
+    )

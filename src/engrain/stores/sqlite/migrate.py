@@ -1,0 +1,103 @@
+"""Bring a file to the schema of this version, step by numbered step."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from engrain.core.errors import EngrainError, NewerStore, NotADatabase, StoreError
+from engrain.stores.sqlite.engine import Connection, statements
+from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.opening import Site
+
+APPLICATION_ID = 0x656E6772  # "engr"
+LOCK_SECONDS = 60.0
+
+
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
+    """(number, script), in order. Read once."""
+    folder = files("engrain.stores.sqlite") / "migrations"
+    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
+    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+
+
+def latest() -> int:
+    return migrations()[-1][0]
+
+
+def upgrade(db: Connection, site: Site, lock: FileLock | None) -> None:
+    """Nothing, if the file has this schema already. A file that was there before is copied first."""
+    if version(db, site) == latest():
+        return
+    if site.read_only:
+        raise StoreError(
+            f"{site.path} has an older schema. Open it once without read_only, so that it is brought up to date."
+        )
+    if lock:
+        lock.acquire(LOCK_SECONDS)
+    try:
+        _upgrade(db, site)
+    finally:
+        if lock:
+            lock.release()
+
+
+def version(db: Connection, site: Site) -> int:
+    """0 for a file that holds nothing yet."""
+    ((application,),) = db.rows("pragma application_id")
+    ((number,),) = db.rows("pragma user_version")
+    if application != APPLICATION_ID:
+        ((tables,),) = db.rows("select count(*) from sqlite_master")
+        if application or number or tables:
+            raise NotADatabase(f"{site.path} is an SQLite database of another program. Give the path of a new file.")
+        if site.read_only:
+            raise NotADatabase(f"{site.path} is empty: there is nothing to read.")
+        return 0
+    if number > latest():
+        raise NewerStore(
+            f"{site.path} was written by a newer engrain (schema {number}; this one knows {latest()}). "
+            "Upgrade: pip install -U engrain."
+        )
+    return int(number)
+
+
+def _upgrade(db: Connection, site: Site) -> None:
+    have = version(db, site)  # again: another process may have done it while we waited
+    if have and have < latest() and site.path:
+        _back_up(db, site.beside(f"-before-v{latest()}"))
+    db.run("begin immediate")
+    try:
+        for number, script in migrations():
+            if number > have:
+                for statement in statements(script):
+                    db.run(statement)
+        db.rows(f"pragma application_id = {APPLICATION_ID}")
+        db.rows(f"pragma user_version = {latest()}")
+        db.commit()
+    except EngrainError:
+        if db.in_transaction:
+            db.run("rollback")
+        raise
+
+
+def _back_up(db: Connection, target: Path) -> None:
+    """The copy is on disk before the file is touched."""
+    part = target.with_name(target.name + ".part")
+    try:
+        part.unlink(missing_ok=True)
+        db.backup(part)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        part.replace(target)
+    except EngrainError:
+        part.unlink(missing_ok=True)
+        raise
+    except OSError as exc:
+        part.unlink(missing_ok=True)
+        raise StoreError(
+            f"the copy {target} before the upgrade could not be made: {exc.strerror}. Nothing was changed."
+        ) from exc

@@ -1,0 +1,192 @@
+"""Decide how a path can be opened, and open connections to it that way."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from engrain.core.errors import EngrainError, NotADatabase, ReadOnlyStore, StoreError
+from engrain.stores.sqlite.engine import OLDEST, Connection, Engine, connect, engine_name, engine_version, uri
+
+Journal = Literal["wal", "truncate", "memory"]
+
+# Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
+WAL_SAFE = (3, 51, 3)
+BUSY_MILLISECONDS = 10_000
+_MAGIC = b"SQLite format 3\x00"
+# Shared memory, which a write-ahead log needs, does not reach across machines.
+_NETWORK = frozenset(
+    "nfs nfs4 cifs smb3 smbfs afs ceph 9p lustre gpfs beegfs glusterfs ocfs2 gfs2 orangefs pvfs2 davfs vboxsf".split()
+)
+_NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place that can be opened. `why` says what keeps it from a write-ahead log."""
+
+    path: Path | None
+    engine: Literal["apsw", "stdlib"]
+    journal: Journal
+    read_only: bool = False
+    immutable: bool = False
+    why: str = ""
+
+    @property
+    def version(self) -> str:
+        return ".".join(map(str, engine_version(self.engine)))
+
+    def files(self) -> list[Path]:
+        """Every file of the store that is there now."""
+        if self.path is None:
+            return []
+        around = [self.path, *(self.beside(end) for end in ("-wal", "-shm", "-journal", "-lock"))]
+        return [one for one in (*around, *self.backups()) if one.exists()]
+
+    def beside(self, end: str) -> Path:
+        assert self.path is not None
+        return self.path.with_name(self.path.name + end)
+
+    def backups(self) -> list[Path]:
+        if self.path is None or not self.path.parent.is_dir():
+            return []
+        return sorted(one for one in self.path.parent.iterdir() if one.name.startswith(f"{self.path.name}-before-v"))
+
+
+def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) -> Site:
+    name = engine_name(engine)
+    if engine_version(name) < OLDEST:
+        raise StoreError(f"SQLite {'.'.join(map(str, engine_version(name)))} is too old. Run: pip install apsw.")
+    if os.fspath(location) == ":memory:":
+        return Site(None, name, "memory")
+    path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
+    _check_path(path, read_only)
+    why = _no_wal(path, name)
+    if why and engine_version(name) < WAL_SAFE:
+        warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
+    return Site(path, name, "truncate" if why else "wal", read_only, why=why)
+
+
+def _check_path(path: Path, read_only: bool) -> None:
+    if path.is_dir():
+        raise NotADatabase(f"{path} is a folder. Give the path of a file in it, such as {path / 'agent.db'}.")
+    if not path.parent.is_dir():
+        raise StoreError(f"the folder {path.parent} does not exist. Make it first.")
+    if not path.exists():
+        if read_only:
+            raise StoreError(f"{path} does not exist, and a read-only store cannot be made.")
+        return
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except PermissionError as exc:
+        raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
+    except OSError as exc:
+        raise NotADatabase(f"{path} cannot be read as a file: {exc.strerror}.") from exc
+    if head and head != _MAGIC:
+        raise NotADatabase(f"{path} is not an SQLite database. Give the path of an engrain store, or of a new file.")
+
+
+def _no_wal(path: Path, engine: Literal["apsw", "stdlib"]) -> str:
+    version = engine_version(engine)
+    if version < WAL_SAFE:
+        return (
+            f"SQLite {'.'.join(map(str, version))} can lose writes with a write-ahead log "
+            f"(needs {'.'.join(map(str, WAL_SAFE))}), so the rollback journal is used."
+        )
+    kind = file_system(path)
+    if kind in _NETWORK or any(kind == f"fuse.{one}" for one in _NETWORK_FUSE) or str(path).startswith("\\\\"):
+        return f"the file is on a network file system ({kind}), so the rollback journal is used."
+    return ""
+
+
+def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
+    """The type of the file system as Linux names it; "" where that cannot be known."""
+    if not sys.platform.startswith("linux"):
+        return ""
+    try:
+        lines = Path(mounts).read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        where, name = line.split(" ")[1:3]
+        where = where.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = where == "/" or str(path) == where or str(path).startswith(where + "/")
+        if inside and len(where) >= len(best):  # the last of two mounts on one point hides the first
+            best, kind = where, name
+    return kind
+
+
+def open_connection(site: Site) -> Connection:
+    if site.path is None:
+        location = ":memory:"
+    else:
+        location = uri(site.path, "ro" if site.read_only else "rwc", site.immutable)
+    db = connect(location, site.engine)
+    try:
+        _set_up(db, site)
+    except EngrainError:
+        db.close()
+        raise
+    return db
+
+
+def _set_up(db: Connection, site: Site) -> None:
+    for pragma in (
+        f"busy_timeout = {BUSY_MILLISECONDS}",
+        "foreign_keys = on",
+        "trusted_schema = off",
+        "secure_delete = on",
+        "temp_store = memory",  # a forgotten text must not stay in a temporary file
+        "synchronous = full",
+        "fullfsync = on",  # macOS: an fsync alone stays in the drive's cache
+        "checkpoint_fullfsync = on",
+        "wal_autocheckpoint = 0",
+        "journal_size_limit = 4194304",
+        "cache_size = -16000",
+    ):
+        db.rows(f"pragma {pragma}")
+
+
+def set_journal(db: Connection, site: Site) -> Journal:
+    """Asks for the site's journal; the answer is what the file has now, because others may hold it open."""
+    if site.path is None:
+        return "memory"
+    if site.read_only:
+        return "wal" if db.rows("pragma journal_mode")[0][0] == "wal" else "truncate"
+    (mode,) = db.rows(f"pragma journal_mode = {site.journal}")[0]
+    if site.journal == "truncate" and mode == "wal":
+        raise StoreError(
+            f"{site.path} is in use with a write-ahead log by another process. {site.why} Close the other."
+        )
+    if mode not in ("wal", "truncate"):
+        db.rows("pragma journal_mode = truncate")
+    return "wal" if mode == "wal" else "truncate"
+
+
+def readable(site: Site) -> Site:
+    """A read-only site that SQLite can read even where it may not make the log's index beside the file."""
+    if not site.read_only or site.path is None:
+        return site
+    try:
+        db = open_connection(site)
+        try:
+            db.rows("select count(*) from sqlite_master")
+        finally:
+            db.close()
+    except NotADatabase:
+        raise
+    except StoreError as exc:
+        log = site.beside("-wal")
+        if log.exists() and log.stat().st_size:
+            raise ReadOnlyStore(
+                f"{site.path} has a log with newer writes beside it, and its folder cannot be written. "
+                "Open it once where it can, or copy all of its files."
+            ) from exc
+        return Site(site.path, site.engine, "truncate", read_only=True, immutable=True, why="opened as it stands.")
+    return site

@@ -1,0 +1,33 @@
+"""Search, through the lens of each scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from engrain.core.scope import Scope
+from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordQuery
+from engrain.stores.sqlite.handle import Handle
+
+
+class Search(Handle):
+    def nearest(self, query: VectorQuery) -> Nearest:
+        return self._lens.nearest(query)
+
+    def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
+        return self._lens.cosines(query, ids)
+
+    def best(self, query: WordQuery) -> Matches:
+        return self._lens.best(query)
+
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+        return self._lens.counts(query, ids)
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        return self._lens.sketches(query)
+
+    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+        return self._lens.having(scope, traits, limit, at)
+
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        return self._lens.speakers(scope)

@@ -1,0 +1,73 @@
+"""The log of a session: its messages in order, and its rolling summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.items import Draft, Item, Place
+from engrain.core.plans import Add, Applied, Plan
+from engrain.core.scope import Scope
+from engrain.ports import Summary
+from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.rows import items_of
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("sessions.sql")
+
+
+class Sessions(Handle):
+    if TYPE_CHECKING:
+
+        def apply(self, plan: Plan) -> Applied: ...
+
+    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
+        steps = tuple(Add(_message(draft, session)) for draft in drafts)
+        return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
+
+    def length(self, scope: Scope, session: str) -> int:
+        with self._reading() as db:
+            rows = db.rows(_SQL["length"], (self._scope(db, scope), session))
+        return int(rows[0][0]) if rows else 0
+
+    def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
+        with self._reading() as db:
+            rows = db.rows(_SQL["read"], (self._scope(db, scope), session, start, limit))
+            return self._touches.shown(scope.id, items_of(db, rows))
+
+    def last(self, scope: Scope, session: str, n: int) -> list[Item]:
+        with self._reading() as db:
+            rows = db.rows(_SQL["last"], (self._scope(db, scope), session, n))
+            return self._touches.shown(scope.id, items_of(db, rows[::-1]))
+
+    def sessions(self, scope: Scope, limit: int) -> list[str]:
+        with self._reading() as db:
+            return [name for (name,) in db.rows(_SQL["sessions"], (self._scope(db, scope), limit))]
+
+    def summary(self, scope: Scope, session: str) -> Summary | None:
+        with self._reading() as db:
+            rows = db.rows(_SQL["summary"], (self._scope(db, scope), session))
+        return Summary(*rows[0]) if rows else None
+
+    def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
+        with self._writing() as db:
+            number = self._scope(db, scope)
+            if number is None:
+                number = self._add_scope(db, scope)
+            stored = db.rows(_SQL["version"], (number, session))
+            version = stored[0][0] if stored else 0
+            if summary.version != version + 1:
+                raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
+            values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
+            db.run(_SQL["summarize"], {**values, "scope": number, "session": session})
+
+
+def _message(draft: Draft, session: str) -> Draft:
+    place = draft.place or Place(session)
+    if draft.kind != "message":
+        raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
+    if place.session != session or place.number is not None:
+        raise InvalidInput(f"a message appended to {session!r} takes the next place there: name no other.")
+    return replace(draft, place=place)

@@ -1,0 +1,256 @@
+"""The embedded store: every verb that changes items, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.items import Draft, Item, Place, Relation, Source
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step
+from engrain.core.reconcile import Version, mergeable, reconcile
+from engrain.core.scope import Scope
+from engrain.stores.sqlite.care import Care
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.reads import Reads
+from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros, sources_of
+from engrain.stores.sqlite.search import Search
+from engrain.stores.sqlite.sessions import Sessions
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.work import Work
+
+_SQL = load("queries.sql")
+
+
+class SqliteStore(Reads, Search, Sessions, Care):
+    """One file, many threads and processes. ":memory:" is a store that ends with its object."""
+
+    def apply(self, plan: Plan) -> Applied:
+        if plan.record is not None:
+            raise InvalidInput("this store has no task journal to record a step in.")
+        with self._writing() as db:
+            scope = self._scope(db, plan.scope)
+            if scope is not None and plan.request_id is not None:
+                first = db.rows(_SQL["request"], (scope, plan.request_id))
+                if first:
+                    return answer_of(first[0][0])
+            work = self._work(db, plan.scope, scope)
+            if plan.expect:
+                _check_expected(work, *plan.expect)
+            before = work.seq
+            applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
+            work.index()
+            if work.seq != before:
+                db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
+            if plan.request_id is not None:
+                db.run(_SQL["add_request"], (work.scope_n, plan.request_id, answer_text(applied), work.micros))
+        return applied
+
+    def _work(self, db: Connection, scope: Scope, number: int | None) -> Work:
+        if number is None:
+            number = self._add_scope(db, scope)
+        ((seq, newest),) = db.rows(_SQL["counters"])
+        now = from_micros(max(to_micros(self._clock()), newest))
+        return Work(db, scope, number, now, seq, self._key)
+
+    def _step(self, work: Work, step: Step) -> Outcome:
+        if isinstance(step, Add):
+            return self._add(work, step.draft)
+        work.index()
+        if isinstance(step, Correct):
+            return self._correct(work, step)
+        if isinstance(step, Change):
+            return _change(work, step)
+        if isinstance(step, Forget):
+            outcome = forget(work, step)
+            if outcome.status == "forgotten":
+                self._purge.mark(work.db, work.seq)
+            return outcome
+        return _embed(work, step)
+
+    def _add(self, work: Work, draft: Draft) -> Outcome:
+        if _kept_out(work, draft):
+            return Outcome(None, "kept_out")
+        trust = _trust(work, draft.source)
+        taken = _at_place(work, draft.place)
+        if taken:
+            number, id_, text, place = taken
+            if text != draft.text:
+                raise Conflict(f"place {place} of session {draft.place.session!r} holds another text.")  # type: ignore[union-attr]
+            return _repeat(work, (number, id_, place), draft, trust)
+        hash_ = work.hash_of(draft)
+        decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
+        if decision.repeats:
+            ((number, place),) = work.db.rows(_SQL["repeated"], (work.scope_n, decision.repeats))
+            return _repeat(work, (number, decision.repeats, place), draft, trust)
+        values = {
+            "valid_from": to_micros(decision.valid_from),
+            "valid_to": micros(decision.valid_to),
+            "replaced_by": decision.replaced_by,
+            **_placed(work, draft.place),
+        }
+        new = self._ids(work.now)
+        if decision.closes:
+            closing = (values["valid_from"], new, work.mark(), work.scope_n, decision.closes)
+            work.db.run(_SQL["close_item"], closing)
+        _insert(work, new, draft, {**values, "hash": hash_, "trust": trust})
+        status = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
+        return Outcome(new, status, (decision.closes,) if decision.closes else (), place=values["place"])  # type: ignore[arg-type]
+
+    def _correct(self, work: Work, step: Correct) -> Outcome:
+        number, old = _standing(work, step.id)
+        draft = step.draft
+        if _kept_out(work, draft):
+            return Outcome(None, "kept_out")
+        trust = _trust(work, draft.source)
+        draft = replace(
+            draft, kind=old.kind, slot=old.slot, occurred_at=draft.occurred_at or old.occurred_at, place=None
+        )
+        hash_ = work.hash_of(draft)
+        work.db.run(_SQL["retract_item"], (work.micros, work.mark(), number))
+        if mergeable(draft) and old.session is None and old.open:
+            decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
+            if decision.repeats:
+                work.db.run(_SQL["point_item"], (decision.repeats, number))
+                ((same, place),) = work.db.rows(_SQL["repeated"], (work.scope_n, decision.repeats))
+                return replace(_repeat(work, (same, decision.repeats, place), draft, trust), others=(old.id,))
+        new = self._ids(work.now)
+        work.db.run(_SQL["point_item"], (new, number))
+        kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros(old.valid_to)}
+        _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
+        return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _check_expected(work: Work, session: str, length: int) -> None:
+    rows = work.db.rows(_SQL["session_length"], (work.scope_n, session))
+    found = rows[0][0] if rows else 0
+    if found != length:
+        raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
+
+
+def _kept_out(work: Work, draft: Draft) -> bool:
+    return draft.derived and bool(work.db.rows(_SQL["tombstone"], (work.scope_n, work.digest("text", draft.text))))
+
+
+def _trust(work: Work, source: Source) -> float:
+    """The source's own, and no more than that of any item it cites."""
+    trust = source.trust
+    for cite in source.cites:
+        rows = work.db.rows(_SQL["cited"], (work.scope_n, cite.item))
+        if not rows:
+            raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
+        _, cited_trust, length = rows[0]
+        start, end = cite.start or 0, length if cite.end is None else cite.end
+        if not 0 <= start < end <= length:
+            raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+        trust = min(trust, cited_trust)
+    return trust
+
+
+def _at_place(work: Work, place: Place | None) -> tuple[Any, ...] | None:
+    if place is None or place.number is None:
+        return None
+    rows = work.db.rows(_SQL["at_place"], (work.scope_n, place.session, place.number))
+    return rows[0] if rows else None
+
+
+def _versions(work: Work, draft: Draft, hash_: bytes) -> list[Version]:
+    """What reconcile needs: of a slot, the versions on either side; of words alone, the open item that has them."""
+    if draft.slot is not None:
+        slot = (work.scope_n, draft.slot, to_micros(draft.occurred_at or work.now))
+        rows = work.db.rows(_SQL["slot_before"], slot) + work.db.rows(_SQL["slot_after"], slot)
+    elif mergeable(draft):
+        rows = work.db.rows(_SQL["open_same"], (work.scope_n, hash_))
+    else:
+        rows = []
+    return [
+        Version(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
+        for id_, found, begins, ends in rows
+    ]
+
+
+def _placed(work: Work, place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {"session": None, "place": None, "speaker": None, "role": None}
+    number = place.number
+    if number is None:
+        rows = work.db.rows(_SQL["session_length"], (work.scope_n, place.session))
+        number = rows[0][0] if rows else 0
+    grown = {"scope": work.scope_n, "session": place.session, "length": number + 1, "changed": work.seq + 1}
+    work.db.run(_SQL["grow_session"], grown)
+    return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
+
+
+def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> None:
+    relation = draft.relation
+    sides = (relation.subject, relation.relation, relation.object) if relation else (None, None, None)
+    row = (
+        new, work.scope_n, work.mark(), draft.kind, draft.importance, values["trust"], bool(values.get("pinned")),
+        draft.traits, draft.words.passages, micros(draft.occurred_at), work.micros, values["valid_from"],
+        values["valid_to"], micros(draft.expires_at), values["place"], values["session"], values["speaker"],
+        values["role"], draft.slot, values["replaced_by"], values["hash"], *sides, metadata_text(draft.metadata), draft.text,
+    )  # fmt: skip
+    work.db.run(_SQL["add_item"], row)
+    number = work.db.last_row
+    _add_source(work, number, 0, draft.source)
+    if relation:
+        _add_entities(work, number, relation)
+    work.indexing.append((number, draft.words, draft.vectors))
+
+
+def _add_source(work: Work, item: int, number: int, source: Source) -> None:
+    work.db.run(_SQL["add_source"], (item, number, source.kind, source.name))
+    for cite in source.cites:
+        ((cited, _, _),) = work.db.rows(_SQL["cited"], (work.scope_n, cite.item))
+        work.db.run(_SQL["add_cite"], (item, number, cited, cite.start, cite.end))
+
+
+def _add_entities(work: Work, item: int, relation: Relation) -> None:
+    for name in (relation.subject, relation.object):
+        work.db.run(_SQL["add_entity"], (work.scope_n, name.casefold(), item))
+
+
+def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust: float) -> Outcome:
+    number, id_, place = found
+    said = {"importance": draft.importance, "trust": trust, "expires": micros(draft.expires_at)}
+    work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
+    known = sources_of(work.db, [number]).get(number, ())
+    if draft.source not in known:
+        _add_source(work, number, len(known), draft.source)
+    return Outcome(id_, "repeated", place=place)
+
+
+def _standing(work: Work, id_: str) -> tuple[int, Item]:
+    rows = work.db.rows(_SQL["standing"], (work.scope_n, id_))
+    if not rows:
+        raise NotFound(f"there is no item {id_!r} in this scope.")
+    return rows[0][0], items_of(work.db, rows)[0]
+
+
+def _change(work: Work, step: Change) -> Outcome:
+    number, _ = _standing(work, step.id)
+    values = {
+        "importance": step.importance,
+        "pinned": step.pinned,
+        "metadata": None if step.metadata is None else metadata_text(step.metadata),
+    }
+    work.db.run(_SQL["change_item"], {**values, "changed": work.mark(), "n": number})
+    return Outcome(step.id, "changed")
+
+
+def _embed(work: Work, step: Embed) -> Outcome:
+    from engrain.stores.sqlite.index_rows import write_vectors
+
+    rows = work.db.rows(_SQL["hash_of"], (work.scope_n, step.id))
+    if not rows:
+        return Outcome(step.id, "missing")
+    number, hash_ = rows[0]
+    if hash_.hex() != step.hash:
+        return Outcome(step.id, "stale")
+    write_vectors(work.db, number, step.vectors)
+    work.db.run(_SQL["mark_item"], (work.mark(), number))
+    return Outcome(step.id, "changed")

@@ -1,0 +1,79 @@
+"""The embedded store keeps every contract, through apsw and through Python's own SQLite."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from engrain.conformance import ItemStoreSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance.clock import SetClock
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.engine import Engine
+
+Open = Callable[[], SqliteStore]
+
+
+class Sqlite:
+    engine: ClassVar[Engine] = "apsw"
+
+    @pytest.fixture
+    def another(self, tmp_path: Path, clock: SetClock) -> Iterator[Open]:
+        opened: list[SqliteStore] = []
+
+        def open_store() -> SqliteStore:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an older engine says that it is older; test_sqlite_files looks at that
+                opened.append(SqliteStore(tmp_path / "store.db", clock=clock, engine=self.engine))
+            return opened[-1]
+
+        yield open_store
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def store(self, another: Open) -> SqliteStore:
+        return another()
+
+
+class TestItems(Sqlite, ItemStoreSuite):
+    pass
+
+
+class TestVectors(Sqlite, VectorIndexSuite):
+    pass
+
+
+class TestWords(Sqlite, WordIndexSuite):
+    pass
+
+
+class TestItemsOfTheStandardLibrary(Sqlite, ItemStoreSuite):
+    engine = "stdlib"
+
+
+class TestVectorsOfTheStandardLibrary(Sqlite, VectorIndexSuite):
+    engine = "stdlib"
+
+
+class TestWordsOfTheStandardLibrary(Sqlite, WordIndexSuite):
+    engine = "stdlib"
+
+
+class InMemory:
+    @pytest.fixture
+    def store(self, clock: SetClock) -> Iterator[SqliteStore]:
+        store = SqliteStore(":memory:", clock=clock)
+        yield store
+        store.close()
+
+
+class TestItemsInMemory(InMemory, ItemStoreSuite):
+    pass
+
+
+class TestWordsInMemory(InMemory, WordIndexSuite):
+    pass
