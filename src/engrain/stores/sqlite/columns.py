@@ -12,8 +12,8 @@ Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Room that is not yet touched costs address space, not memory: the first append must not copy a whole column.
-_SLACK = 8
+# Room that is not yet touched costs address space, not memory.
+_ROOM = 64
 _MISSING = np.iinfo(np.int64).min
 
 
@@ -22,10 +22,9 @@ class Column:
 
     __slots__ = ("_room", "now")
 
-    def __init__(self, first: Array) -> None:
-        self._room = np.empty((len(first) + len(first) // _SLACK + 64, *first.shape[1:]), dtype=first.dtype)
-        self._room[: len(first)] = first
-        self.now: Array = self._room[: len(first)]
+    def __init__(self, dtype: npt.DTypeLike, *width: int) -> None:
+        self._room = np.empty((_ROOM, *width), dtype=dtype)
+        self.now: Array = self._room[:0]
 
     def __len__(self) -> int:
         return len(self.now)
@@ -45,7 +44,7 @@ class Column:
         """Make room, so that growing to this length copies nothing."""
         if length > len(self._room):
             used = len(self.now)
-            wider = np.empty((length + length // _SLACK + 64, *self._room.shape[1:]), dtype=self._room.dtype)
+            wider = np.empty((max(length, 2 * len(self._room)), *self._room.shape[1:]), dtype=self._room.dtype)
             wider[:used] = self.now
             self._room, self.now = wider, wider[:used]
 
@@ -83,10 +82,6 @@ def integers(values: Sequence[int | None], missing: int = _MISSING) -> Ints:
     if nulls:
         values = [missing if value is None else value for value in values]
     return np.array(values, dtype=np.int64)
-
-
-def transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
-    return list(zip(*rows, strict=True)) if rows else [()] * width
 
 
 def as_json(numbers: Iterable[int]) -> str:

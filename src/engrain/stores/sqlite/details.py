@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from engrain.ports import Sketch
-from engrain.stores.sqlite.columns import Column, Flags, Ints, Names, integers, ranges, transposed
-from engrain.stores.sqlite.roster import Mask, Reader, Roster
+from engrain.stores.sqlite.columns import Column, Flags, Ints, Names, integers, ranges
+from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("index.sql")
@@ -26,9 +26,9 @@ class Details:
     def __init__(self) -> None:
         self.seen = 0
         self._names = {name: Names() for name in _NAMES}
-        self._columns = {name: Column(np.empty(0, dtype=np.int32)) for name in _NAMES}
+        self._columns = {name: Column(np.int32) for name in _NAMES}
         for name in _NUMBERS:
-            self._columns[name] = Column(np.empty(0, dtype=_TYPES.get(name, np.int64)))
+            self._columns[name] = Column(_TYPES.get(name, np.int64))
         # Session and place in one number, sorted, and the rows they belong to.
         self._spots: Ints = np.empty(0, dtype=np.int64)
         self._spot_rows: Ints = np.empty(0, dtype=np.int64)
@@ -41,58 +41,56 @@ class Details:
     # Freshness
 
     def catch_up(self, db: Reader, roster: Roster) -> None:
-        if roster.seen > self.seen:
-            rows = db.rows(_SQL["details"], (roster.scope, self.seen))
-            known = len(self._columns["kind"])
-            places = roster.places(np.array([row[0] for row in rows], dtype=np.int64))
-            values = self._values(rows)
-            values["source"] = self._sources(db, roster, places)
-            self._store(places, values, len(roster))
-            self._put_spots(places, values, known)
+        if roster.seen <= self.seen:
+            return
+        known = len(self._columns["kind"])
+        for column in self._columns.values():
+            column.reach(len(roster), 0)
+        values = {**roster.span, "seen": self.seen}
+        if self.seen:
+            rows = db.rows(_SQL["details_changed"], values)
+            if rows:
+                self._store(roster, list(zip(*rows, strict=True)))
+        else:
+            for columns in pages(db, _SQL["details"], values):
+                self._store(roster, columns)
+        self._store_sources(db, roster)
+        self._put_spots(known)
         self.seen = roster.seen
 
-    def _values(self, rows: list[tuple[Any, ...]]) -> dict[str, Any]:
-        _, kind, session, speaker, role, place, happened, recorded, *rest = transposed(rows, 13)
-        given = dict(zip(("kind", "session", "speaker", "role"), (kind, session, speaker, role), strict=True))
-        values: dict[str, Any] = {
-            name: np.array(self._names[name].number(names), dtype=np.int32) for name, names in given.items()
-        }
-        values["place"] = integers(place, _NO_PLACE)
-        values["happened"] = np.array(happened, dtype=np.int64) / 1e6
-        values["recorded"] = np.array(recorded, dtype=np.int64)
-        for name, column in zip(("traits", "passages", "importance", "pinned", "trust"), rest, strict=True):
-            values[name] = np.array(column, dtype=_TYPES.get(name, np.int64))
-        return values
+    def _store(self, roster: Roster, given: list[tuple[Any, ...]]) -> None:
+        n, kind, session, speaker, role, place, happened, *numbers = given
+        rows = roster.places(np.array(n, dtype=np.int64))
+        columns = self._columns
+        for name, names in zip(_NAMES[:4], (kind, session, speaker, role), strict=True):
+            columns[name].now[rows] = list(map(self._names[name].__getitem__, names))
+        columns["place"].now[rows] = integers(place, _NO_PLACE)
+        columns["happened"].now[rows] = np.array(happened, dtype=np.int64) / 1e6
+        for name, values in zip(_NUMBERS[2:], numbers, strict=True):
+            columns[name].now[rows] = values
+        # An item that changed may have lost its sources; those it has are put in afterwards.
+        columns["source"].now[rows] = 0
 
-    def _sources(self, db: Reader, roster: Roster, places: Ints) -> Ints:
-        """The first named source of each: rows come last source first, so that the first one stays."""
-        if roster.dense and not self.seen:
-            found = db.rows(_SQL["sources_range"], (int(roster.ns.now[0]), int(roster.ns.now[-1])))
-        else:
-            found = db.rows(_SQL["sources_scope"], (roster.scope, self.seen))
-        sources = np.zeros(len(roster), dtype=np.int32)
+    def _store_sources(self, db: Reader, roster: Roster) -> None:
+        values = {**roster.span, "first": int(roster.ns.now[0]) if len(roster) else 0, "seen": self.seen}
+        found = db.rows(_SQL["sources_range" if roster.dense and not self.seen else "sources_scope"], values)
         if found:
             owners = roster.places(np.array([n for n, _ in found], dtype=np.int64))
+            names = self._names["source"]
+            sources = self._columns["source"].now
             for owner, (_, name) in zip(owners.tolist(), found, strict=True):
                 if owner >= 0:
-                    sources[owner] = self._names["source"][name]
-        return np.asarray(sources[places])
+                    sources[owner] = names[name]
 
-    def _store(self, places: Ints, values: dict[str, Any], length: int) -> None:
-        for name, column in self._columns.items():
-            column.reach(length, 0)
-            column.now[places] = values[name]
-
-    def _put_spots(self, places: Ints, values: dict[str, Any], known: int) -> None:
+    def _put_spots(self, known: int) -> None:
         """A session and a place in it never change, so only new rows are put in."""
-        number = values["place"]
-        new = (places >= known) & (values["session"] > 0) & (number >= 0) & (number < _PLACES)
-        spots = values["session"][new].astype(np.int64) << _PLACE_BITS | number[new]
+        place, session = self._columns["place"].now[known:], self._columns["session"].now[known:]
+        seated = (session > 0) & (place >= 0) & (place < _PLACES)
+        spots = session[seated].astype(np.int64) << _PLACE_BITS | place[seated]
         order = np.argsort(spots, kind="stable")
-        spots, rows = spots[order], places[new][order]
-        at = np.searchsorted(self._spots, spots, side="right")
-        self._spots = np.insert(self._spots, at, spots)
-        self._spot_rows = np.insert(self._spot_rows, at, rows)
+        at = np.searchsorted(self._spots, spots[order], side="right")
+        self._spots = np.insert(self._spots, at, spots[order])
+        self._spot_rows = np.insert(self._spot_rows, at, (np.flatnonzero(seated) + known)[order])
 
     # Answers
 

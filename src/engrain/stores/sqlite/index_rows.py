@@ -13,6 +13,7 @@ from engrain.core.items import Vectors, Words
 
 MODEL_SHIFT = 40
 LEVELS = 127
+_LONGEST = 1.001**2
 
 
 class Db(Protocol):
@@ -107,6 +108,9 @@ def _write_vectors(db: Db, model: int, given: Sequence[tuple[int, Vectors]]) -> 
     matrix = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), -1)
     if not np.isfinite(matrix).all():
         raise InvalidInput("a vector holds a value that is not a finite number.")
+    # The bound on the error of a code rests on it. A shorter one does no harm.
+    if np.einsum("ij,ij->i", matrix, matrix).max() > _LONGEST:
+        raise InvalidInput("a vector is longer than 1: vectors must have unit length.")
     coded = quantise(matrix)
     first = 0
     for n, vectors in given:

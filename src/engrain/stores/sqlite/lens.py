@@ -148,8 +148,9 @@ class Lenses:
             scan = lens.scan(db, query.model)
             if scan is None:
                 return [nan] * len(ids)
+            places = lens.roster.visible_places(ids, self._at(query.at))
             vector = _unit(query.vector, scan.dimension)
-            found: list[float] = scan.cosines(db, lens.roster, vector, lens.roster.places_of_ids(ids)).tolist()
+            found: list[float] = scan.cosines(db, lens.roster, vector, places).tolist()
             return found
 
         return self._through(query.scope, look)
@@ -165,19 +166,18 @@ class Lenses:
         return self._through(query.scope, look)
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
-        """Filter, validity and limit choose no items here; the statistics are those of `best`."""
-
         def look(lens: Lens, db: Reader) -> Matches:
-            words = lens.words(db)
-            tally = words.tally(query.terms, lens.roster.visible(self._at(query.at)))
-            return _matches(lens, tally, words.counts(tally, lens.roster.places_of_ids(ids)))
+            words, at = lens.words(db), self._at(query.at)
+            tally = words.tally(query.terms, lens.roster.visible(at))
+            return _matches(lens, tally, words.counts(tally, lens.roster.visible_places(ids, at)))
 
         return self._through(query.scope, look)
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         def look(lens: Lens, db: Reader) -> list[Sketch]:
             details = lens.details(db)
-            mask = lens.chosen(db, query.where, lens.roster.visible(self._at(query.at)))
+            at = self._at(query.at)
+            mask = lens.chosen(db, query.where, lens.roster.visible(at))
             rows = lens.roster.places_of_ids(query.ids)
             rows = details.around(rows[rows >= 0], query.reach)
             rows = rows[mask.rows[rows]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ class Pairs:
     passages: Ints
 
 
-def parsed(blobs: list[bytes], passages: Ints) -> Pairs:
+def parsed(blobs: Sequence[bytes], passages: Ints) -> Pairs:
     pairs = np.frombuffer(b"".join(blobs), dtype="<u4").reshape(-1, 2)
     sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 8
     numbers = (pairs[:, 1] >> 16).astype(np.int64)
@@ -50,7 +51,7 @@ class Postings:
 
     def __init__(self) -> None:
         self._runs: list[Keys] = []
-        self._tail = Column(np.empty(0, dtype=np.uint64))
+        self._tail = Column(np.uint64)
         self._large: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -61,18 +62,18 @@ class Postings:
         return 8 * len(self) + 200 * len(self._large)
 
     def add(self, terms: npt.NDArray[np.uint32], passages: Ints, counts: npt.NDArray[np.uint32]) -> None:
-        """New passages, in order."""
+        """New passages, in order. Call settle() when all are in."""
         keys = _keys(terms, passages)
         keys |= np.minimum(counts, _LARGE).astype(np.uint64)
         for place in np.flatnonzero(counts >= _LARGE).tolist():
             self._large[int(keys[place])] = int(counts[place])
         self._tail.extend(keys)
-        if len(self._tail) > _TAIL:
-            self._settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        if len(self._tail) <= _TAIL:
+            return
         self._runs.append(np.sort(self._tail.now))
-        self._tail = Column(np.empty(0, dtype=np.uint64))
+        self._tail = Column(np.uint64)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             last = self._runs.pop()
             # The stable sort finds the two sorted halves and merges them.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,8 @@ import numpy.typing as npt
 
 from engrain.core.errors import StoreCorrupt
 from engrain.stores.sqlite.columns import Array, Column, Flags, Ints, as_json, ranges
-from engrain.stores.sqlite.index_rows import MODEL_SHIFT, code_type, quantise
-from engrain.stores.sqlite.roster import Mask, Reader, Roster
+from engrain.stores.sqlite.index_rows import code_type, key_of, quantise
+from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages
 from engrain.stores.sqlite.sql import load
 
 
@@ -36,17 +38,17 @@ class Scan:
     """The windows of a scope by one model. A window that was replaced or dropped has no owner (-1)."""
 
     def __init__(self, model: int, dimension: int) -> None:
-        self._model = model
+        self._base = key_of(model, 0)
         self.dimension = dimension
         self._type = code_type(dimension)
         self.seen = 0
         self._loaded = False
-        self._scales = Column(np.empty(0, dtype=np.float32))
-        self._errors = Column(np.empty(0, dtype=np.float32))
-        self._codes = Column(np.empty((0, dimension), dtype=np.int8))
-        self._owners = Column(np.empty(0, dtype=np.int64))
-        self._firsts = Column(np.empty(0, dtype=np.int64))
-        self._counts = Column(np.empty(0, dtype=np.int64))
+        self._scales = Column(np.float32)
+        self._errors = Column(np.float32)
+        self._codes = Column(np.int8, dimension)
+        self._owners = Column(np.int64)
+        self._firsts = Column(np.int64)
+        self._counts = Column(np.int64)
         self._several = False
         self._dropped = 0
         # Where numkong is absent: the codes times their scale, made block by block when first scanned.
@@ -66,35 +68,25 @@ class Scan:
     # Freshness
 
     def catch_up(self, db: Reader, roster: Roster) -> None:
+        self._firsts.reach(len(roster), 0)
+        self._counts.reach(len(roster), 0)
         if not self._loaded:
             self._load(db, roster)
         elif roster.seen > self.seen:
             self._update(db, roster)
-        self._firsts.reach(len(roster), 0)
-        self._counts.reach(len(roster), 0)
         self.seen = roster.seen
 
     def _load(self, db: Reader, roster: Roster) -> None:
         self._loaded = True
-        if not len(roster):
-            return
-        base = self._model << MODEL_SHIFT
-        if roster.dense:
-            rows = db.rows(_SQL["codes_range"], (base | int(roster.ns.now[0]), base | int(roster.ns.now[-1])))
-        else:
-            rows = db.rows(_SQL["codes_scope"], (base, roster.scope))
-        keys = np.fromiter((key for key, _ in rows), np.int64, len(rows)) - base
-        blobs = [windows for _, windows in rows]
-        places = roster.places(keys)
-        if (places < 0).any():
-            blobs = [windows for windows, place in zip(blobs, places.tolist(), strict=True) if place >= 0]
-            places = places[places >= 0]
-        self._append(roster, places, blobs)
+        self._codes.reserve(len(roster))
+        statement = _SQL["codes_range" if roster.dense else "codes_scope"]
+        for ns, blobs in pages(db, statement, {**roster.span, "base": self._base}):
+            places = roster.places(np.array(ns, dtype=np.int64))
+            ours = places >= 0
+            self._append(places[ours], blobs if ours.all() else list(compress(blobs, ours.tolist())))
 
-    def _append(self, roster: Roster, places: Ints, blobs: list[bytes]) -> None:
+    def _append(self, places: Ints, blobs: Sequence[bytes]) -> None:
         """These items, which have no windows yet, get theirs."""
-        self._firsts.reach(len(roster), 0)
-        self._counts.reach(len(roster), 0)
         if not blobs:
             return
         windows = np.frombuffer(b"".join(blobs), dtype=self._type)
@@ -110,9 +102,7 @@ class Scan:
         self._allowed_for = None
 
     def _update(self, db: Reader, roster: Roster) -> None:
-        rows = db.rows(_SQL["codes_changed"], (self._model << MODEL_SHIFT, roster.scope, self.seen))
-        self._firsts.reach(len(roster), 0)
-        self._counts.reach(len(roster), 0)
+        rows = db.rows(_SQL["codes_changed"], {"base": self._base, "scope": roster.scope, "seen": self.seen})
         places = roster.places(np.array([n for n, _ in rows], dtype=np.int64))
         fresh: list[tuple[int, bytes]] = []
         for place, (_, windows) in zip(places.tolist(), rows, strict=True):
@@ -123,7 +113,7 @@ class Scan:
                     fresh.append((place, windows))
             elif count:
                 self._overwrite(int(self._firsts.now[place]), np.frombuffer(windows, dtype=self._type))
-        self._append(roster, np.array([place for place, _ in fresh], dtype=np.int64), [blob for _, blob in fresh])
+        self._append(np.array([place for place, _ in fresh], dtype=np.int64), [blob for _, blob in fresh])
 
     def _drop(self, place: int) -> None:
         first, count = int(self._firsts.now[place]), int(self._counts.now[place])
@@ -217,7 +207,7 @@ class Scan:
             rounded = self._codes.now[among].astype(np.float32)
             return (rounded @ single) * self._scales.now[among]
         if self._dense is None:
-            self._dense = Column(np.empty((0, self.dimension), dtype=np.float32))
+            self._dense = Column(np.float32, self.dimension)
             self._dense.reserve(len(self._owners))
         while len(self._dense) < len(self._owners):
             block = slice(len(self._dense), len(self._dense) + _BLOCK)
@@ -250,8 +240,7 @@ class Scan:
         owners = self._owners.now[rows]
         items = np.unique(owners)
         counts = self._counts.now[items]
-        base = self._model << MODEL_SHIFT
-        found = db.rows(_SQL["vectors"], (as_json((roster.ns.now[items] | base).tolist()),))
+        found = db.rows(_SQL["vectors"], (as_json((roster.ns.now[items] + self._base).tolist()),))
         vectors = np.frombuffer(b"".join([blob for (blob,) in found]), dtype="<f4").reshape(-1, self.dimension)
         if len(found) != len(items) or len(vectors) != counts.sum():
             raise StoreCorrupt("vectors and their codes differ. Run: engrain doctor --rebuild.")

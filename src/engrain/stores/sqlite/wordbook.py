@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from engrain.core.bm25 import LENGTH_SHARE, SATURATION, rarity
 from engrain.stores.sqlite.columns import Column, Flags, Ints, ranges
 from engrain.stores.sqlite.postings import Pairs, Postings, parsed
-from engrain.stores.sqlite.roster import Mask, Reader, Roster
+from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages
 from engrain.stores.sqlite.sql import load
 
 Floats = npt.NDArray[np.float64]
@@ -61,10 +62,10 @@ class Wordbook:
         self.seen = 0
         self._loaded = False
         self._postings = Postings()
-        self._owners = Column(np.empty(0, dtype=np.int64))
-        self._lengths = Column(np.empty(0, dtype=np.int64))
-        self._firsts = Column(np.empty(0, dtype=np.int64))
-        self._counts = Column(np.empty(0, dtype=np.int64))
+        self._owners = Column(np.int64)
+        self._lengths = Column(np.int64)
+        self._firsts = Column(np.int64)
+        self._counts = Column(np.int64)
         self._dropped = 0
         self._several = False
         self._statistics: Statistics | None = None
@@ -93,16 +94,13 @@ class Wordbook:
 
     def _load(self, db: Reader, roster: Roster) -> None:
         self._loaded = True
-        if roster.dense:
-            rows = db.rows(_SQL["words_range"], (int(roster.ns.now[0]), int(roster.ns.now[-1])))
-        else:
-            rows = db.rows(_SQL["words_scope"], (roster.scope,))
-        places = roster.places(np.fromiter((n for n, _ in rows), np.int64, len(rows)))
-        blobs = [pairs for _, pairs in rows]
-        if (places < 0).any():
-            blobs = [pairs for pairs, place in zip(blobs, places.tolist(), strict=True) if place >= 0]
-            places = places[places >= 0]
-        self._append(places, parsed(blobs, roster.passages.now[places]))
+        statement = _SQL["words_range" if roster.dense else "words_scope"]
+        for ns, blobs in pages(db, statement, roster.span):
+            places = roster.places(np.array(ns, dtype=np.int64))
+            ours = places >= 0
+            mine = blobs if ours.all() else list(compress(blobs, ours.tolist()))
+            self._append(places[ours], parsed(mine, roster.passages.now[places[ours]]))
+        self._postings.settle()
 
     def _append(self, places: Ints, pairs: Pairs) -> None:
         """These items, which have no passages yet, get theirs."""
@@ -117,7 +115,7 @@ class Wordbook:
         self._statistics = self._tally = None
 
     def _update(self, db: Reader, roster: Roster) -> None:
-        rows = db.rows(_SQL["words_changed"], (roster.scope, self.seen))
+        rows = db.rows(_SQL["words_changed"], {"scope": roster.scope, "seen": self.seen})
         places = roster.places(np.array([n for n, _ in rows], dtype=np.int64))
         fresh: list[tuple[int, bytes]] = []
         for place, (_, blob) in zip(places.tolist(), rows, strict=True):
@@ -129,6 +127,7 @@ class Wordbook:
         added = np.array([place for place, _ in fresh], dtype=np.int64)
         if fresh:
             self._append(added, parsed([blob for _, blob in fresh], roster.passages.now[added]))
+            self._postings.settle()
 
     def _unchanged(self, place: int, blob: bytes, roster: Roster) -> bool:
         """Every pair is there, and they are as many words as before: then there is nothing else."""
