@@ -1,0 +1,1 @@
+"""Embedders and language models, each behind a port: the local one first, then those of a service."""

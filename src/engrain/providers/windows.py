@@ -1,0 +1,76 @@
+"""Cut a text into windows that fit a model, at the ends of sentences and lines where that is possible."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+
+Size = Callable[[str], int]
+Span = tuple[int, int]
+
+_BREAK = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|\n\s*|(?<=[。！？])")
+
+
+def windows(text: str, size: Size, limit: int) -> list[str]:
+    """Substrings of the text, in order, each of at most `limit` by `size`; only space between them is left out."""
+    total = size(text)
+    if total <= limit:
+        return [text]
+    sentences = [part for span in _sentences(text) for part in _halved(text, span, size, limit)]
+    share = total / math.ceil(total / limit)
+    packed = _packed(text, sentences, size, min(limit, math.ceil(share)), limit)
+    # Sizes add up at a space that the model knows as one; at any other the sum is only close, so look again.
+    fitting = (text[start:end].strip() for span in packed for start, end in _halved(text, span, size, limit))
+    return [window for window in fitting if window]
+
+
+def utf8_size(text: str) -> int:
+    """No byte-level or word-piece tokenizer makes more tokens of a text than it has bytes."""
+    return len(text.encode("utf-8", "replace"))
+
+
+def cut(text: str, size: Size, limit: int) -> str:
+    """The beginning of a text, as much of it as fits."""
+    if size(text) <= limit:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(text[:middle]) <= limit else (low, middle - 1)
+    return text[:low]
+
+
+def _sentences(text: str) -> Iterator[Span]:
+    start = 0
+    for match in _BREAK.finditer(text):
+        if match.end() > start:
+            yield start, match.end()
+            start = match.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _halved(text: str, span: Span, size: Size, limit: int) -> Iterator[Span]:
+    """The span, or its halves' halves as soon as they fit, cut at the last space before the middle if there is one."""
+    start, end = span
+    if end - start <= 1 or size(text[start:end]) <= limit:
+        yield span
+        return
+    middle = (start + end) // 2
+    space = text.rfind(" ", start + 1, middle)
+    middle = space if space > 0 else middle
+    yield from _halved(text, (start, middle), size, limit)
+    yield from _halved(text, (middle, end), size, limit)
+
+
+def _packed(text: str, spans: list[Span], size: Size, share: int, limit: int) -> Iterator[Span]:
+    """Neighbours together until the window has its even share, so that no short tail is left over."""
+    start, total = 0, 0
+    for left, right in spans:
+        piece = size(text[left:right])
+        if total and (total >= share or total + piece > limit):
+            yield start, left
+            start, total = left, 0
+        total += piece
+    yield start, len(text)
