@@ -176,8 +176,9 @@ class ItemStore(Protocol):
         removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing is cut.
         An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
-        the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a step
-        that is done already changes nothing and answers from its recorded ids, `repeated`.
+        the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
+        step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed
+        or skipped is a Conflict.
         Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
         `missing` if the item is gone.
         """
@@ -405,6 +406,8 @@ class Episode:
 
 
 class Episodes(Protocol):
+    """Where one store has all the ports, this one is its `episodes`."""
+
     def add(self, scope: Scope, episode: Episode) -> None:
         """An id that is there already in this scope is replaced, in whatever session it was."""
 
@@ -427,38 +430,46 @@ class Episodes(Protocol):
 
 class TaskJournal(Protocol):
     """Tasks and their steps. Leases are judged by the store's clock; every write carries the lease's epoch, which is
-    checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing."""
+    checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing, and so does one that
+    was given back. A lease that ran out and that nobody has taken over since still writes. Where one store has all the
+    ports, this one is its `journal`."""
 
     def claim(self, claim: Claim) -> Lease:
-        """A new task, or one whose lease has run out or was released: the epoch rises by one. TaskClaimed names the
-        worker that holds it; a finished task is returned with a lease whose `status` says so and that cannot write."""
+        """A new task, or one whose lease has run out or was released: it is `running`, the epoch rises by one; goal,
+        version and deadline stay those of the first claim. TaskClaimed names the worker that holds it; a finished task
+        is returned with a lease whose `status` says so and that cannot write."""
 
-    def extend(self, lease: Lease, seconds: float) -> Lease: ...
+    def extend(self, lease: Lease, seconds: float) -> Lease:
+        """The lease lasts so long from now."""
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        """Records the intent. A step that is already there is returned as it stands, with nothing changed, unless
-        `start.attempt` is one more than its attempt: then it begins again."""
+        """Records the intent, under the lease's epoch. A step that is already there is returned as it stands, with
+        nothing changed, unless `start.attempt` is one more than its attempt: then it begins again, but never once it
+        is done or skipped."""
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        """Records the outcome of a step that was begun; NotFound if it was not."""
+        """Records the outcome of a step that was begun; NotFound if it was not. One that is settled (neither intent nor
+        ambiguous) stays: the same outcome again changes nothing, another is a Conflict."""
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        """begin and finish in one transaction, for a step whose beginning nobody needs to know."""
+        """begin and finish in one transaction, for a step whose beginning nobody needs to know. One that is settled
+        already is returned as it stands."""
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
-        """Sets the task's status and gives the lease back."""
+        """Sets the task's status and outcome and gives the lease back. `ended_at` is set for a status in ENDED."""
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        """In the order they began."""
+        """In the order they first began."""
 
-    def task(self, scope: Scope, task: str) -> TaskRecord | None: ...
+    def task(self, scope: Scope, task: str) -> TaskRecord | None:
+        """None if there is none, or it was pruned."""
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
-        """Newest first."""
+        """Newest start first."""
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         """Settles an ambiguous or intended step by a person's or a probe's word, with no lease; Conflict if it is
-        settled already."""
+        settled already, NotFound if it was never begun."""
 
     def keep(self, lease: Lease, snapshot: str) -> None:
         """Stores the task's working memory, in place of what was kept before."""
@@ -467,17 +478,19 @@ class TaskJournal(Protocol):
         """Delivers an event to a task, which need not have begun; False if an event of that name is there already."""
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        """The payload of an event that was delivered."""
+        """The payload of an event that was delivered; None if it was not."""
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
         """Parks, cancels or ends a task by a person's word, with no lease: the epoch rises, so that a worker that
         still runs it is fenced off. NotFound if there is no such task, Conflict if it has ended."""
 
     def expire(self, now: datetime) -> list[TaskRecord]:
-        """Unfinished tasks whose deadline is past become "expired", with all their steps kept; which ones."""
+        """Unfinished tasks of any scope whose deadline is not after now become "expired": their leases write no more,
+        their steps are kept; which ones."""
 
     def prune(self, before: datetime) -> int:
-        """Remove tasks that ended before then, with their steps and events; never one that has not ended."""
+        """Remove tasks of any scope that ended before then, with their steps and events; how many. Never one that has
+        not ended."""
 
 
 # Language models

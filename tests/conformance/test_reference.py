@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from engrain.conformance import ItemStoreSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance import (
+    EmbedderSuite,
+    EpisodesSuite,
+    ItemStoreSuite,
+    MemoryStepSuite,
+    SessionLogSuite,
+    TaskJournalSuite,
+    VectorIndexSuite,
+    WordIndexSuite,
+)
 from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
 from engrain.stores.reference import ReferenceStore
 
 
@@ -25,3 +35,25 @@ class TestVectors(Reference, VectorIndexSuite):
 
 class TestWords(Reference, WordIndexSuite):
     pass
+
+
+class TestSessions(Reference, SessionLogSuite):
+    pass
+
+
+class TestEpisodes(Reference, EpisodesSuite):
+    pass
+
+
+class TestTasks(Reference, TaskJournalSuite):
+    pass
+
+
+class TestMemorySteps(Reference, MemoryStepSuite):
+    pass
+
+
+class TestEmbedder(EmbedderSuite):
+    @pytest.fixture
+    def embedder(self) -> HashEmbedder:
+        return HashEmbedder()

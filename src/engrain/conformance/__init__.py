@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from engrain.conformance.adding import AddingSuite
 from engrain.conformance.changing import ChangingSuite
+from engrain.conformance.embedders import EmbedderSuite
+from engrain.conformance.episodes import EpisodesSuite
 from engrain.conformance.filtering import FilteringSuite
 from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
 from engrain.conformance.isolation import IsolationSuite
 from engrain.conformance.reading import ReadingSuite
+from engrain.conformance.sessions import SessionLogSuite
 from engrain.conformance.slots import SlotSuite
+from engrain.conformance.tasks import MemoryStepSuite, TaskJournalSuite
 from engrain.conformance.vectors import VectorIndexSuite
 from engrain.conformance.words import WordIndexSuite
 
-__all__ = ["ItemStoreSuite", "VectorIndexSuite", "WordIndexSuite"]
+__all__ = [
+    "EmbedderSuite",
+    "EpisodesSuite",
+    "ItemStoreSuite",
+    "MemoryStepSuite",
+    "SessionLogSuite",
+    "TaskJournalSuite",
+    "VectorIndexSuite",
+    "WordIndexSuite",
+]
 
 
 class ItemStoreSuite(
@@ -26,4 +39,4 @@ class ItemStoreSuite(
     FilteringSuite,
     IsolationSuite,
 ):
-    """All that the ItemStore port promises."""
+    """All that the ItemStore port promises, but for what needs a task journal (MemoryStepSuite)."""

@@ -29,7 +29,12 @@ class HashEmbedder:
         return np.array([self._row(text) for text in texts], dtype=np.float32).reshape(len(texts), DIMENSION)
 
     def windows(self, text: str) -> list[str]:
-        return [text[start : start + LIMIT] for start in range(0, len(text), LIMIT)] or [text]
+        pieces = []
+        while len(text) > LIMIT:
+            cut = text.rfind(" ", 1, LIMIT) if " " in text[1:LIMIT] else LIMIT
+            pieces.append(text[:cut])
+            text = text[cut:]
+        return [*pieces, text]
 
     def vectors(self, text: str) -> Vectors:
         """What a draft carries."""

@@ -38,8 +38,9 @@ KEYS = (
     "😀" * 100,
 )
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 2**53 + 1, -(2**63), 2**63 - 1, 0.0, 1.0, 0.5, 1e300, -1e-300, float(2**53), "", "1",
-    "True", "null", "abc", "ABC", "äbc", "a%c", "a_c", "日本語", "😀", "' or 1=1 --", [], [1], ["abc"], {}, {"k": 1},
+    None, True, False, 0, 1, -1, 2, 2**53 + 1, -(2**63), 2**63 - 1, 0.0, 1.0, 0.5, 1e300, -1e-300, float(2**53), "",
+    "1", "True", "null", "abc", "ABC", "äbc", "a%c", "a_c", "日本語", "😀", "' or 1=1 --", [], [1], ["abc"], {},
+    {"k": 1},
 )  # fmt: skip
 TIMES = tuple(START + timedelta(seconds=n) for n in (-1, 0, 0.000_001, 1, 2))
 

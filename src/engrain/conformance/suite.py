@@ -43,11 +43,11 @@ class Suite:
 
     @pytest.fixture
     def episodes(self, store: Any) -> Any:
-        return store
+        return store.episodes
 
     @pytest.fixture
     def journal(self, store: Any) -> Any:
-        return store
+        return store.journal
 
     @pytest.fixture
     def feed(self) -> Callable[[], None]:

@@ -31,17 +31,17 @@ from engrain.stores.reference.writing import Transaction
 
 class Items(Holder):
     def apply(self, plan: Plan) -> Applied:
-        with self._writing() as state:
-            return Transaction(state, plan.scope, self._now(), self._ids, self._key).run(plan)
+        with self.writing() as state:
+            return Transaction(state, plan.scope, self.now(), self._ids, self._key).run(plan)
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
-        with self._reading() as state:
+        with self.reading() as state:
             found = (state.known(scope, id) for id in ids)
             return [stored.item for stored in found if stored]
 
     def page(self, query: ListQuery) -> list[Item]:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             shown = [
                 one.item
                 for one in reversed(state.within(query.scope))
@@ -52,20 +52,20 @@ class Items(Holder):
             return shown[: query.limit]
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
-        with self._reading() as state:
-            moment = self._now(at)
+        with self.reading() as state:
+            moment = self.now(at)
             visible = (one.item for one in state.within(scope) if one.item.visible(moment))
             named = [item for item in visible if item.slot is not None and item.slot.startswith(prefix)]
             return sorted(named, key=lambda item: item.slot or "")
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
-        with self._reading() as state:
+        with self.reading() as state:
             versions = [one.item for one in state.within(scope) if one.item.slot == slot]
             return sorted(versions, key=lambda item: (item.valid_from, item.id))
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
-        with self._reading() as state:
-            moment = self._now(at)
+        with self.reading() as state:
+            moment = self.now(at)
             name = entity.casefold()
             visible = (one.item for one in reversed(state.within(scope)) if one.item.visible(moment))
             return [
@@ -75,17 +75,17 @@ class Items(Holder):
             ]
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
-        with self._reading() as state:
+        with self.reading() as state:
             edges = dict.fromkeys(_edges(state, scope))
             return [edge for edge in edges if edge.item in ids or edge.cite.item in ids]
 
     def speakers(self, scope: Scope) -> frozenset[str]:
-        with self._reading() as state:
+        with self.reading() as state:
             return frozenset(one.item.speaker for one in state.within(scope) if one.item.speaker is not None)
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             seeds = [one.item for one in state.within(query.scope) if one.item.id in query.ids]
             return [
                 _sketch(one)
@@ -96,14 +96,14 @@ class Items(Holder):
             ]
 
     def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
-        with self._reading() as state:
-            moment = self._now(at)
+        with self.reading() as state:
+            moment = self.now(at)
             newest = reversed(state.within(scope))
             return [one.item.id for one in newest if one.traits & traits and one.item.visible(moment)][:limit]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
-        with self._reading() as state:
-            now = self._now()
+        with self.reading() as state:
+            now = self.now()
             found = []
             for edge in dict.fromkeys(_edges(state, scope)):
                 until = _until(state.items[edge.item].item, now)
@@ -114,41 +114,41 @@ class Items(Holder):
             return sorted(found, key=lambda one: (list(ids).index(one.id), one.start, one.end, one.until))
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
-        with self._reading() as state:
+        with self.reading() as state:
             later = sorted(one for one in state.changes.values() if one.scope == scope and one.seq > since)
             complete = len(later) <= limit
             seen = max(since, state.seq) if complete else later[limit - 1].seq
             return Changes(seen, tuple(ItemChange(one.seq, one.id, one.gone) for one in later[:limit]), complete)
 
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
-        with self._reading() as state:
+        with self.reading() as state:
             missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]
             return [
                 Unembedded(one.scope, one.item.id, one.item.text, one.item.kind, one.hash) for one in missing[:limit]
             ]
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
-        with self._writing() as state:
+        with self.writing() as state:
             for stored in filter(None, (state.known(scope, id) for id in dict.fromkeys(ids))):
-                used = replace(stored.item, access_count=stored.item.access_count + 1, last_accessed=self._now())
+                used = replace(stored.item, access_count=stored.item.access_count + 1, last_accessed=self.now())
                 state.items[used.id] = replace(stored, item=used)
 
     def purge(self) -> bool:
-        with self._reading():
+        with self.reading():
             return True
 
     def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
-        with self._writing() as state:
+        with self.writing() as state:
             settled = state.settled.setdefault(target, 0)
             waiting = sorted(one for one in state.changes.values() if one.seq > settled)
             return [OutboxEntry(one.seq, one.scope.id, one.id, one.gone) for one in waiting[:limit]]
 
     def settle(self, target: str, seq: int) -> None:
-        with self._writing() as state:
+        with self.writing() as state:
             state.settled[target] = max(seq, state.settled.get(target, 0))
 
     def status(self) -> StoreStatus:
-        with self._reading() as state:
+        with self.reading() as state:
             items = list(state.items.values())
             return StoreStatus(
                 backend="reference",
@@ -164,11 +164,11 @@ class Items(Holder):
             )
 
     def check(self) -> list[Finding]:
-        with self._reading() as state:
+        with self.reading() as state:
             return [Finding("items", "pass", f"{len(state.items):,} items in this process's memory; none on disk.")]
 
     def rebuild(self) -> int:
-        with self._writing() as state:
+        with self.writing() as state:
             for id, one in list(state.items.items()):
                 state.items[id] = replace(one, words=index_words(one.item.text, one.item.speaker))
             return len(state.items)

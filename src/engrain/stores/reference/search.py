@@ -19,8 +19,8 @@ Passage = dict[int, int]  # term → count
 
 class Search(Holder):
     def nearest(self, query: VectorQuery) -> Nearest:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             scored = [
                 (_cosine(query, one), one.item.id)
                 for one in state.within(query.scope)
@@ -30,14 +30,14 @@ class Search(Holder):
             return Nearest([id for _, id in best], [cosine for cosine, _ in best])
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             found = [state.known(query.scope, id) for id in ids]
             return [_cosine(query, one) if one and one.item.visible(at) else math.nan for one in found]
 
     def best(self, query: WordQuery) -> Matches:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             visible = _visible(state, query, at)
             scored = _Scores(visible, query.terms)
             wanted = [one for one in visible if matches(query.where, one.item)]
@@ -46,8 +46,8 @@ class Search(Holder):
             return scored.matches([hit for _, hit in hits[: query.limit]])
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
-        with self._reading() as state:
-            at = self._now(query.at)
+        with self.reading() as state:
+            at = self.now(query.at)
             visible = _visible(state, query, at)
             scored = _Scores(visible, query.terms)
             known = {one.item.id: one for one in visible}

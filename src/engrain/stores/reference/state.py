@@ -58,6 +58,7 @@ class State:
     episodes: dict[tuple[Scope, str], Episode] = field(default_factory=dict)
     tasks: dict[Task, TaskRecord] = field(default_factory=dict)
     steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
+    events: dict[tuple[Scope, str, str], str] = field(default_factory=dict)
     seq: int = 0
     newest: datetime = _BEGINNING  # the newest time that was recorded
 
@@ -85,18 +86,18 @@ class Holder:
         self._closed = False
 
     @contextmanager
-    def _reading(self) -> Iterator[State]:
+    def reading(self) -> Iterator[State]:
         with self._lock:
             if self._closed:
                 raise StoreClosed("this store was closed. Open it again.")
             yield self._state
 
     @contextmanager
-    def _writing(self) -> Iterator[State]:
-        with self._reading() as state:
+    def writing(self) -> Iterator[State]:
+        with self.reading() as state:
             fresh = state.copy()
             yield fresh
             self._state = fresh
 
-    def _now(self, at: datetime | None = None) -> datetime:
+    def now(self, at: datetime | None = None) -> datetime:
         return at or max(self._clock(), self._state.newest)

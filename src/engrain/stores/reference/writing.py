@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,11 +13,13 @@ from typing import Any
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.ids import IdSource
 from engrain.core.items import Cite, Draft, Item, Source
+from engrain.core.journal import StepWrite
 from engrain.core.passages import index_words
 from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
+from engrain.stores.reference import journal
 from engrain.stores.reference.cutting import Span, cut, moved, span
 from engrain.stores.reference.state import Changed, State, Stored
 
@@ -33,7 +36,13 @@ class Transaction:
             return replace(first, repeated=True)
         if plan.expect and self.state.numbers.get((self.scope, plan.expect[0]), 0) != plan.expect[1]:
             raise Conflict(f"the session {plan.expect[0]!r} has moved on: read it again.")
+        done = self._recorded(plan.record) if plan.record else None
+        if done:
+            return done
         outcomes = tuple(self._step(step) for step in plan.steps)
+        if plan.record:
+            result = json.dumps([outcome.id for outcome in outcomes])
+            journal.finish(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
         applied = Applied(outcomes, self.state.seq)
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = applied
@@ -49,6 +58,16 @@ class Transaction:
         if isinstance(step, Forget):
             return self._forget(step)
         return self._embed(step)
+
+    def _recorded(self, record: StepWrite) -> Applied | None:
+        """The answer of a step that is done already; else it has begun."""
+        begun = journal.begin(self.state, record.lease, record.start, self.now)
+        if begun.status == "done":
+            outcomes = tuple(Outcome(id, "repeated") for id in json.loads(begun.result or "[]"))
+            return Applied(outcomes, self.state.seq, repeated=True)
+        if begun.status not in journal.UNSETTLED:
+            raise Conflict(f"the step {begun.name!r} is settled already: {begun.status}.")
+        return None
 
     # Add
 

@@ -1,0 +1,66 @@
+"""Session logs in memory: the oracle of the SessionLog port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.items import Draft, Item, Place
+from engrain.core.plans import Add, Applied, Plan
+from engrain.core.scope import Scope
+from engrain.ports import Summary
+from engrain.stores.reference.state import Holder, State
+from engrain.stores.reference.writing import Transaction
+
+
+class Sessions(Holder):
+    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
+        steps = tuple(Add(_placed(draft, session)) for draft in drafts)
+        plan = Plan(scope, steps, expect=None if expect is None else (session, expect))
+        with self.writing() as state:
+            return Transaction(state, scope, self.now(), self._ids, self._key).run(plan)
+
+    def length(self, scope: Scope, session: str) -> int:
+        with self.reading() as state:
+            return state.numbers.get((scope, session), 0)
+
+    def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
+        with self.reading() as state:
+            return [item for item in _messages(state, scope, session) if (item.place or 0) >= start][:limit]
+
+    def last(self, scope: Scope, session: str, n: int) -> list[Item]:
+        with self.reading() as state:
+            messages = _messages(state, scope, session)
+            return messages[max(0, len(messages) - n) :]
+
+    def sessions(self, scope: Scope, limit: int) -> list[str]:
+        with self.reading() as state:
+            held = {one.item.session for one in state.within(scope) if one.item.session is not None}
+            return sorted(held, key=lambda session: -state.written[scope, session])[:limit]
+
+    def summary(self, scope: Scope, session: str) -> Summary | None:
+        with self.reading() as state:
+            return state.summaries.get((scope, session))
+
+    def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
+        with self.writing() as state:
+            stored = state.summaries.get((scope, session))
+            if summary.version != (stored.version if stored else 0) + 1:
+                raise Conflict(f"the summary of session {session!r} has moved on: read it again.")
+            state.summaries[scope, session] = summary
+
+
+def _placed(draft: Draft, session: str) -> Draft:
+    place = draft.place or Place(session)
+    if draft.kind != "message":
+        raise InvalidInput(f'a session log takes drafts of kind "message", not {draft.kind!r}.')
+    if place.session != session or place.number is not None:
+        raise InvalidInput(f"a message of session {session!r} takes that session's next number.")
+    return replace(draft, place=place)
+
+
+def _messages(state: State, scope: Scope, session: str) -> list[Item]:
+    inside = (one.item for one in state.within(scope) if one.item.session == session)
+    standing = [item for item in inside if item.kind == "message" and item.retracted_at is None]
+    return sorted(standing, key=lambda item: item.place or 0)
