@@ -45,7 +45,7 @@ def _combined(tables: list[dict[str, Any]]) -> Languages:
     month_numbers: dict[str, int] = {}
     for table in tables:
         for number, names in enumerate(table.get("months", []), start=1):
-            month_numbers |= {name: number for name in names.split("|")}
+            month_numbers |= dict.fromkeys(names.split("|"), number)
     numbers: dict[str, int] = {}
     for table in tables:
         numbers |= table.get("relative", {}).get("numbers", {})
@@ -62,7 +62,7 @@ def _combined(tables: list[dict[str, Any]]) -> Languages:
 
 
 def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
-    """A month's name with the day or year beside it; a name that is also a word counts only with one, or after a cue."""
+    """A month with the day or year beside it; a name that is a word too counts only with one, or after a cue."""
     plain: list[str] = []
     unsure: list[str] = []
     cues: list[str] = []

@@ -3,6 +3,7 @@
 import re
 import struct
 from collections import Counter
+from itertools import pairwise
 
 from engrain.core.items import ROLES, Words
 from engrain.core.words import spaceless, terms
@@ -46,7 +47,7 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int, int]]:
     """(start, end, size) of each sentence; one that is too long is cut between words, or anywhere if it has none."""
     found: list[tuple[int, int, int]] = []
     edges = [start, *(match.end() for match in _BREAK.finditer(text, start, end)), end]
-    for left, right in zip(edges, edges[1:], strict=False):
+    for left, right in pairwise(edges):
         size = _size(text[left:right])
         if size <= WORDS_PER_PASSAGE and right - left <= CHARACTERS_PER_PASSAGE:
             found.append((left, right, size))

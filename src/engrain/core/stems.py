@@ -30,9 +30,11 @@ _ENDINGS_2 = {
     "logi": "log",
 }
 _ENDINGS_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+# Longest first: the first that fits is the one.
 _ENDINGS_4 = (
-    "ement ance ence able ible ment ant ent ism ate iti ous ive ize ion al er ic ou".split()  # longest match first
-)
+    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
+    "al", "er", "ic", "ou",
+)  # fmt: skip
 
 
 def stem(word: str) -> str:
@@ -50,7 +52,7 @@ def stem(word: str) -> str:
 
 
 def _plural(word: str) -> str:
-    if word.endswith("sses") or word.endswith("ies"):
+    if word.endswith(("sses", "ies")):
         return word[:-2]
     if word.endswith("s") and not word.endswith("ss"):
         return word[:-1]

@@ -1,16 +1,16 @@
 """Tell from a text, when it is written, what kind of statement it makes."""
 
-import re
-
 from engrain.core.languages import languages
 
 INSTRUCTION = 1
 PREFERENCE = 2
 NUMBER_OR_TIME = 4
-ONLY_QUESTION = 8
+ASKS = 8
 
 STANDING = INSTRUCTION | PREFERENCE
+SHORT = 25
 _LIMIT = 20_000
+_QUESTION_MARKS = ("?", "？", "؟")
 
 
 def traits(text: str, role: str | None = None) -> int:
@@ -27,14 +27,12 @@ def traits(text: str, role: str | None = None) -> int:
             bits |= PREFERENCE
     if known["number_or_time"].search(head):
         bits |= NUMBER_OR_TIME
-    if only_question(head):
-        bits |= ONLY_QUESTION
+    if asks(head):
+        bits |= ASKS
     return bits
 
 
-def only_question(text: str) -> bool:
-    """Nothing is stated: every sentence ends with a question mark."""
+def asks(text: str) -> bool:
+    """A short text that ends with a question: it wants to know something, and seldom tells anything."""
     end = text.rstrip()
-    return end.endswith(("?", "？")) and all(
-        piece.rstrip().endswith(("?", "？")) for piece in re.split(r"(?<=[.!?…。！？])\s+|\n+", end) if piece.strip()
-    )
+    return end.endswith(_QUESTION_MARKS) and len(end.split(None, SHORT)) <= SHORT

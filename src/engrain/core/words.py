@@ -9,7 +9,7 @@ from engrain.core.stems import stem
 # Marks that belong to the letter before them: Python's \w leaves them out, and without them Hindi falls into fragments.
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0640]")
-# Scripts written without spaces, and Hangul, whose particles stick to the word: every character and every pair is a word.
+# Scripts without spaces, and Hangul, whose particles stick to the word: every character and every pair is a word.
 _RUN = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u3096\u3099-\u309a\u30a1-\u30fa\u30fc-\u30ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f"
@@ -26,13 +26,11 @@ _CACHE_LIMIT = 200_000
 def tokens(text: str) -> list[str]:
     """The words of a text in order, casefolded and without accents, not yet stemmed.
 
-    `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives its characters and their pairs.
+    `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives
+    its characters and their pairs.
     """
     plain = text if text.isascii() else _fold(text)
-    if plain.isascii():
-        found = _ASCII_WORD.findall(plain.lower())
-    else:
-        found = _spread(_WORD.findall(plain.casefold()))
+    found = _ASCII_WORD.findall(plain.lower()) if plain.isascii() else _spread(_WORD.findall(plain.casefold()))
     for odd in [place for place, word in enumerate(found) if not word.isalnum()]:
         found[odd] = _tidy(found[odd])
     for whole in _HUMP.findall(plain):
@@ -82,7 +80,7 @@ def _spread(found: list[str]) -> list[str]:
 
 
 class _Terms(dict[str, int]):
-    """Terms already worked out: a dictionary that fills itself, because a call per word would cost more than the word."""
+    """Terms worked out before: a dictionary that fills itself, since a call per word would cost more than the word."""
 
     def __missing__(self, word: str) -> int:
         if len(self) >= _CACHE_LIMIT:

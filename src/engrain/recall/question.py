@@ -43,6 +43,15 @@ class Question:
     days: tuple[Day, ...]
     spans: tuple[Span, ...]
 
+    @property
+    def requests(self) -> bool:
+        """A wish for advice or help, to which standing orders and likings apply."""
+        return "request" in self.asks and "looks_back" not in self.asks
+
+    @property
+    def wants_several(self) -> bool:
+        return not self.asks.isdisjoint(("list", "summary", "order"))
+
 
 def understand(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _take_out(query, speakers)

@@ -1,0 +1,140 @@
+"""What a recall is asked and what it answers, down to the block for the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from engrain.core.filters import Filter
+from engrain.core.items import Item
+from engrain.core.scope import Scope
+
+Reason = Literal["floor", "n", "budget", "source"]
+
+_ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
+_NAME_LIMIT = 80
+_WHY: Mapping[str, str] = {
+    "floor": "below the relevance floor",
+    "n": "beyond the number asked for",
+    "budget": "too long for the budget",
+    "source": "set back because one source would have filled the answer",
+}
+
+# Stored text must not be able to end its quotes, start a line of its own or turn the reading direction.
+_ESCAPES = {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+    **{code: f"\\u{code:04x}" for code in (*range(0x9), 0xB, 0xC, *range(0xE, 0x20), *range(0x7F, 0xA0))},
+    **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRequest:
+    """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor."""
+
+    query: str
+    scopes: tuple[Scope, ...] = ()
+    n: int = 5
+    budget: int | None = None
+    at: datetime | None = None
+    now: datetime = _ENDLESS
+    min_relevance: float | None = None
+    where: Filter | None = None
+    min_importance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlived:
+    """Words of a hit that no longer hold: what they were, until when they held, and what holds now."""
+
+    text: str
+    until: datetime
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An item that was found. `text` is the whole of a short item and the best passage of a long one, at `span`.
+
+    `score` orders the hits of one question. `relevance` is absolute, from 0 to 1. `arms` says what each part of the
+    ranking added to the score.
+    """
+
+    item: Item
+    text: str
+    span: tuple[int, int]
+    score: float
+    relevance: float
+    found_by: tuple[str, ...] = ()
+    arms: Mapping[str, float] = field(default_factory=dict)
+    outlived: tuple[Outlived, ...] = ()
+
+    def __str__(self) -> str:
+        return f'- "{escaped(self.text)}" ({"; ".join(_particulars(self))})'
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How many were found and not returned, for one reason; the ids of the best of them and the best relevance."""
+
+    reason: Reason
+    count: int
+    best: tuple[str, ...]
+    relevance: float
+
+    def __str__(self) -> str:
+        return f"{self.count} {_WHY[self.reason]} (best relevance {self.relevance:.2f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """`str()` of it is the block for the prompt: quoted items, one a line, with date and origin; empty for no hits."""
+
+    hits: tuple[Hit, ...] = ()
+    tokens: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __str__(self) -> str:
+        return block(self.hits)
+
+    def __bool__(self) -> bool:
+        return bool(self.hits)
+
+
+def block(hits: tuple[Hit, ...]) -> str:
+    return "\n".join(map(str, hits))
+
+
+def escaped(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def _particulars(hit: Hit) -> list[str]:
+    item = hit.item
+    parts = [_day(item.occurred_at or item.recorded_at)]
+    who = item.speaker or (f"the {item.role}" if item.role else None)
+    if who:
+        parts[0] += f", said by {_name(who)}"
+    if item.source:
+        parts[0] += f", from {_name(item.source)}"
+    if item.valid_to is not None:
+        parts.append(f"held until {_day(item.valid_to)}")
+    for old in hit.outlived:
+        now = f', now "{escaped(old.now)}"' if old.now else ""
+        parts.append(f'"{escaped(old.text)}" held until {_day(old.until)}{now}')
+    return parts
+
+
+def _name(name: str) -> str:
+    short = name if len(name) <= _NAME_LIMIT else name[: _NAME_LIMIT - 1] + "…"
+    return escaped(short)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d}"

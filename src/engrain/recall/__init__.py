@@ -1,0 +1,1 @@
+"""The read path: understand the question, gather, fuse, rank, pack."""

@@ -1,0 +1,104 @@
+"""Ask the ports for everything that ranking needs: the only part of the read path that is not pure."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engrain.core.errors import EmbedderFailed
+from engrain.core.filters import Condition, Filter
+from engrain.core.items import Item
+from engrain.core.recalled import RecallRequest
+from engrain.core.scope import Scope
+from engrain.core.traits import STANDING
+from engrain.ports import Kit, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.recall.question import Question
+
+PER_ARM = 100
+STANDING_LIMIT = 50
+REACH = 1
+
+_log = logging.getLogger("engrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Candidates and their neighbours, with what each arm says of them."""
+
+    sketches: list[Sketch]
+    cosines: dict[str, float]  # of those that have a vector
+    words: dict[str, WordHit]  # of those that have one of the words
+    arms: dict[str, frozenset[str]]  # which of them each arm named
+    passages: int
+    average: float
+    frequency: tuple[int, ...]
+
+    def arms_of(self, id: str) -> tuple[str, ...]:
+        return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
+
+
+def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> Gathered:
+    where = filter_of(request)
+    limit = max(PER_ARM, request.n)
+    words = WordQuery(question.terms, scope, where, request.at, limit)
+    found = kit.words.best(words)
+    vector = _vector_query(question, scope, request, kit)
+    near = kit.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
+    standing = _standing(question, scope, request, kit)
+    cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
+    hits = {hit.id: hit for hit in found.hits}
+    ids = list(dict.fromkeys([*cosines, *hits, *standing]))
+    sketches = kit.items.sketches(SketchQuery(scope, ids, REACH, where, request.at))
+    known = [sketch.id for sketch in sketches]
+    arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
+    if vector:
+        cosines |= _rest(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
+    wordless = [id for id in known if id not in hits]
+    hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
+    return Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+
+
+def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+    """The items themselves, and which of their words have been overtaken by later ones."""
+    if not ids:
+        return {}, {}
+    items = {item.id: item for item in kit.items.get_many(scope, ids)}
+    outdated: dict[str, list[Outdated]] = {}
+    for mark in kit.items.outdated(scope, ids):
+        outdated.setdefault(mark.id, []).append(mark)
+    return items, outdated
+
+
+def filter_of(request: RecallRequest) -> Filter | None:
+    if request.min_importance <= 0:
+        return request.where
+    least = Condition("importance", ">=", request.min_importance)
+    return Filter((*(request.where.conditions if request.where else ()), least))
+
+
+def _vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
+    try:
+        row = kit.embedder.embed([question.text], "query")[0]
+    except EmbedderFailed as exc:
+        _log.warning("recall looks for words alone: %s", exc)
+        return None
+    return VectorQuery(np.asarray(row, dtype=np.float32), kit.embedder.model.key, scope, None, request.at)
+
+
+def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
+    if not question.requests:
+        return []
+    return kit.items.having(scope, STANDING, STANDING_LIMIT, request.at)
+
+
+def _rest(
+    known: Sequence[str], have: dict[str, float], ask: Callable[[Sequence[str]], list[float]]
+) -> dict[str, float]:
+    rest = [id for id in known if id not in have]
+    if not rest:
+        return {}
+    return {id: cosine for id, cosine in zip(rest, ask(rest), strict=True) if not math.isnan(cosine)}

@@ -1,0 +1,197 @@
+"""Weigh what is known of each candidate into a score for the order and a relevance for the floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engrain.core.traits import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.ports import Sketch
+from engrain.recall.fuse import Floats, Ints, Table
+from engrain.recall.question import Day, Question, Span
+
+# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md says what each is worth.
+WEIGHTS = {
+    "meaning": 0.75,
+    "words": 2.1,
+    "cover": 1.4,
+    "words before": 0.5,
+    "words after": 1.1,
+    "session": 0.95,
+    "another speaker": -1.1,
+    "date": 2.0,
+    "number or time": 1.4,
+    "instruction": 4.3,
+    "preference": 2.8,
+    "only asks": -1.3,
+    "answers, by words": 1.75,
+    "answers, by meaning": 0.4,
+    "about me, assistant's": -2.2,
+    "about you, assistant's": 0.9,
+    "importance": 0.2,
+    "pinned": 0.1,
+    "trust": 0.2,
+    "recency": 0.05,
+}
+SECONDS_PER_MONTH = 30 * 86_400.0
+TOPICAL = 1.5  # deviations of the cosine from which a standing order counts in full
+SESSION_BEST = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    table: Table
+    score: Floats
+    relevance: Floats
+    parts: Floats  # a row per candidate, a column per weight: what each added to the score
+    names: tuple[str, ...]
+
+
+def rank(table: Table, question: Question, now: float) -> Ranked:
+    features = _features(table, question, now)
+    names = tuple(WEIGHTS)
+    parts = np.stack([WEIGHTS[name] * features[name] for name in names], axis=1)
+    relevance = _relevance(table, features)
+    return Ranked(table, parts.sum(axis=1), relevance, parts, names)
+
+
+def _features(table: Table, question: Question, now: float) -> dict[str, Floats]:
+    sketches = table.sketches
+    traits = np.array([one.traits for one in sketches], dtype=np.int64)
+    asks = _flag(traits, ASKS)
+    topical = np.clip(table.meaning / TOPICAL, 0, 1) * question.requests
+    helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
+    occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)
+    asked_before = _of(asks, table.previous)
+    return {
+        "meaning": table.meaning,
+        "words": table.words,
+        "cover": table.cover,
+        "words before": _of(table.words, table.previous),
+        "words after": _of(table.words, table.next),
+        "session": _session(table),
+        "another speaker": _another(sketches, question),
+        "date": date_match(question.days, question.spans, occurred),
+        "number or time": _flag(traits, NUMBER_OR_TIME) * ("asks_number_or_time" in question.asks),
+        "instruction": _flag(traits, INSTRUCTION) * topical,
+        "preference": _flag(traits, PREFERENCE) * topical,
+        "only asks": asks,
+        "answers, by words": asked_before * _of(table.cover_unnamed, table.previous),
+        "answers, by meaning": asked_before * np.maximum(_of(table.meaning, table.previous), 0),
+        "about me, assistant's": helper * ("about_me" in question.asks),
+        "about you, assistant's": helper * ("about_you" in question.asks),
+        **_standing_of(sketches, occurred, now),
+    }
+
+
+def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
+    """What an item is worth in itself. Small, so that it orders equals; nothing for turns of a conversation."""
+    fact = np.array([one.kind != "message" for one in sketches], dtype=np.float64)
+    age = np.clip((now - occurred) / SECONDS_PER_MONTH, 0, 600)
+    return {
+        "importance": fact * (np.array([one.importance for one in sketches]) - 0.5),
+        "pinned": fact * np.array([one.pinned for one in sketches]),
+        "trust": np.array([one.trust for one in sketches]) - 1,
+        "recency": fact * np.exp(-age),
+    }
+
+
+def _relevance(table: Table, features: dict[str, Floats]) -> Floats:
+    """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
+
+    The more there is to look through, the better the best chance match: small memories are judged less strictly.
+    """
+    if not len(table):
+        return np.zeros(0)
+    best_meaning, best_cover = table.meaning.max(), table.cover_unnamed.max()
+    crowd = np.log1p(min(table.passages, 2_000) / 10)
+    context = np.maximum(_of(table.cover_unnamed, table.previous), _of(table.cover_unnamed, table.next))
+    logit = (
+        0.75 * table.meaning
+        + 3.8 * table.cover_unnamed
+        + 4.2 * context
+        + 1.2 * best_meaning
+        + 0.9 * best_cover
+        + 2.0 * np.minimum(features["date"], 1)
+        + 0.4 * (features["instruction"] + features["preference"])
+        - 0.6 * crowd
+        - 3.1
+    )
+    likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+    return likely
+
+
+def _of(values: Floats, rows: Ints) -> Floats:
+    """The values of other rows, 0 where there is none."""
+    if not len(values):
+        return values
+    taken: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
+    return taken
+
+
+def _flag(traits: Ints, bit: int) -> Floats:
+    flags: Floats = ((traits & bit) > 0).astype(np.float64)
+    return flags
+
+
+def _another(sketches: list[Sketch], question: Question) -> Floats:
+    if not question.speakers:
+        return np.zeros(len(sketches))
+    return np.array([one.speaker is not None and one.speaker not in question.speakers for one in sketches], np.float64)
+
+
+def _session(table: Table) -> Floats:
+    """How far the best of an item's session stay behind the best session; an item of no session is one by itself."""
+    strength = table.meaning / 2 + 2 * table.words
+    if not len(table):
+        return strength
+    alone = table.session < 0
+    number = np.where(alone, table.session.max() + 1 + np.arange(len(table)), table.session)
+    order = np.lexsort((-strength, number))
+    sorted_number = number[order]
+    first = np.r_[True, sorted_number[1:] != sorted_number[:-1]]
+    start = np.flatnonzero(first)
+    place = np.arange(len(order)) - np.repeat(start, np.diff(np.r_[start, len(order)]))
+    kept = place < SESSION_BEST
+    group = np.cumsum(first) - 1
+    total = np.bincount(group[kept], strength[order][kept])
+    mean = total / np.bincount(group[kept])
+    value = np.empty(len(table))
+    value[order] = mean[group]
+    behind: Floats = value - value.max()
+    return behind
+
+
+def date_match(days: tuple[Day, ...], spans: tuple[Span, ...], occurred: Floats) -> Floats:
+    """1 for the month that is named, less for the month after and for the year, more for the week after a day."""
+    best = np.zeros(len(occurred))
+    if not len(occurred):
+        return best
+    moments = occurred.astype("M8[s]")
+    months = moments.astype("M8[M]").astype(np.int64)  # since January 1970
+    dates = moments.astype("M8[D]").astype(np.int64)
+    for day in days:
+        best = np.maximum(best, _day_match(day, months, dates))
+    for span in spans:
+        best = np.maximum(best, ((occurred >= span.start) & (occurred < span.end)).astype(np.float64))
+    return best
+
+
+def _day_match(day: Day, months: Ints, dates: Ints) -> Floats:
+    year = months // 12 + 1970
+    value = np.zeros(len(months))
+    if day.year:
+        value += 0.3 * (year == day.year)
+    if not day.month:
+        return value
+    wanted_year = np.where(day.year > 0, day.year, year)
+    since = months - ((wanted_year - 1970) * 12 + day.month - 1)
+    if not day.year:
+        since %= 12
+    value += np.where(since == 0, 1.0, np.where(since == 1, 0.3, 0.0))
+    if day.day:
+        first = ((wanted_year - 1970) * 12 + day.month - 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+        after = dates - (first + day.day - 1)
+        value += 0.7 * ((after >= 0) & (after <= 7))
+    return value

@@ -1,0 +1,42 @@
+"""Answer a recall: understand, gather, fuse, rank, pack."""
+
+from __future__ import annotations
+
+from engrain.core.recalled import Hit, Recall, RecallRequest
+from engrain.ports import Kit
+from engrain.recall.fuse import fuse
+from engrain.recall.gather import Gathered, fetch, gather
+from engrain.recall.pack import Choice, Chosen, choices, choose, hit_of, merge, pack
+from engrain.recall.question import understand
+from engrain.recall.rank import Ranked, rank
+
+
+def search(request: RecallRequest, kit: Kit) -> Recall:
+    """Every scope is searched apart, so that none changes the order in another; then the answers are merged."""
+    gathered: list[Gathered] = []
+    ranked: list[Ranked] = []
+    candidates: list[list[Choice]] = []
+    for number, scope in enumerate(request.scopes):
+        question = understand(request.query, kit.items.speakers(scope), request.now)
+        gathered.append(gather(question, scope, request, kit))
+        ranked.append(rank(fuse(gathered[-1], question, kit.embedder.model), question, request.now.timestamp()))
+        candidates.append(choices(ranked[-1], number, question.wants_several))
+    usual = kit.embedder.model.floor
+    floor = usual if request.min_relevance is None else request.min_relevance
+    chosen = choose(merge(candidates), request.n, floor, usual)
+    return pack(_hits(chosen, request, kit, gathered, ranked), chosen, request.budget, kit.count_tokens)
+
+
+def _hits(
+    chosen: Chosen, request: RecallRequest, kit: Kit, gathered: list[Gathered], ranked: list[Ranked]
+) -> dict[Choice, Hit]:
+    hits: dict[Choice, Hit] = {}
+    for number, scope in enumerate(request.scopes):
+        mine = [choice for choice in chosen.taken if choice.scope == number]
+        items, outdated = fetch(scope, [choice.id for choice in mine], kit)
+        for choice in mine:
+            if choice.id in items:
+                marks = [mark for mark in outdated.get(choice.id, ()) if mark.until <= (request.at or request.now)]
+                found_by = gathered[number].arms_of(choice.id)
+                hits[choice] = hit_of(choice, ranked[number], items[choice.id], marks, found_by)
+    return {choice: hits[choice] for choice in chosen.taken if choice in hits}
