@@ -18,7 +18,7 @@ from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
 from engrain.stores.sqlite.lock import borrow, give_back
-from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade
+from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Journal, open_connection, readable, set_journal, survey
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
@@ -50,12 +50,14 @@ class Handle:
         ids: IdSource | None = None,
         engine: Engine = "auto",
         read_only: bool = False,
+        cache_bytes: int = LENS_BYTES,
     ) -> None:
         self._clock = clock
+        self._cache_bytes = cache_bytes
         self._ids: IdSource = ids or SortableIds()
         self._site = readable(survey(location, engine, read_only))
-        self._lock_path = self._site.beside("-lock") if self._site.path and not read_only else None
-        self._lock = borrow(self._lock_path) if self._lock_path else None
+        # A read-only store never takes the lock, but counts as a user of the file.
+        self._lock = borrow(self._site.beside("-lock")) if self._site.path else None
         self._touches = Touches()
         self._scopes: dict[str, int] = {}
         self._lenses: Lenses | None = None
@@ -64,7 +66,7 @@ class Handle:
         self._writer = Writer(self._open_writer, self._lock, self)
         self._pool = Pool(lambda: open_connection(self._site))
         self._tidy = Tidy(self._writer, self._pool)
-        self._purge = Purge(self._writer, self._site)
+        self._purge = Purge(self._writer, self._site, self._lock)
         try:
             self._begin()
         except BaseException:
@@ -86,6 +88,7 @@ class Handle:
     def _open_writer(self) -> Connection:
         db = open_connection(self._site)
         try:
+            version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
         except BaseException:
             db.close()
@@ -97,7 +100,8 @@ class Handle:
         return db
 
     def _chosen_journal(self, db: Connection) -> Journal:
-        if self._lock is None or db.rows("pragma journal_mode")[0][0] == "wal" == self._site.journal:
+        settled = db.rows("pragma journal_mode")[0][0] == self._site.journal
+        if self._lock is None or self._site.read_only or settled:
             return set_journal(db, self._site)
         self._lock.acquire(LOCK_SECONDS)
         try:
@@ -151,7 +155,7 @@ class Handle:
         if at is not None:
             return to_micros(at)
         ((_, newest),) = db.rows(_SQL["counters"])
-        return max(to_micros(self._clock()), newest)
+        return max(to_micros(self._clock()), int(newest))
 
     def _now(self) -> datetime:
         with self._reading() as db:
@@ -179,7 +183,7 @@ class Handle:
         if self._lenses is None:
             from engrain.stores.sqlite.lens import Lenses
 
-            self._lenses = Lenses(self._reading, lambda: to_micros(self._now()), LENS_BYTES)
+            self._lenses = Lenses(self._reading, lambda: to_micros(self._now()), self._cache_bytes)
         return self._lenses
 
     # Closing and forking
@@ -208,8 +212,8 @@ class Handle:
         _opened.discard(self)
         self._pool.close()
         self._writer.close()
-        if self._lock_path:
-            give_back(self._lock_path)
+        if self._lock:
+            give_back(self._lock)
 
     def _before_fork(self) -> None:
         """Close all: a child that inherits a connection believes it holds locks that only its parent holds."""
