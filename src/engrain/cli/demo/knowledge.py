@@ -21,16 +21,17 @@ def remember_and_recall(stage: Stage) -> None:
 
 
 def not_knowing(stage: Stage) -> None:
-    found = stage.run(f'memory.recall("{UNKNOWN}").hits')
-    cut = stage.run(f'memory.recall("{UNKNOWN}").left_out')
+    stage.run(f'found = memory.recall("{UNKNOWN}")')
+    found, cut = stage.run("found.hits"), stage.run("found.left_out")
     stage.fact("unknown_hits", len(found), not found)
     stage.fact("unknown_left_out", cut)
     stage.say("No answer is better than a wrong one: what it knows was below the relevance floor.")
 
 
 def a_fact_that_changes(stage: Stage) -> None:
-    stage.run('memory.remember("Ana lives in Lima.", slot="user.city", occurred_at="2025-03-01")', silent=True)
-    stage.run('memory.remember("Ana lives in Quito.", slot="user.city", occurred_at="2026-06-01")', silent=True)
+    for city, day in (("Lima", "2025-03-01"), ("Quito", "2026-06-01")):
+        said = f'memory.remember("Ana lives in {city}.", slot="user.city",'
+        stage.run(f'{said}\n                occurred_at="{day}")', silent=True)
     now = stage.run('memory.slot("user.city").text')
     then = stage.run('memory.slot("user.city", as_of="2025-12-24").text')
     found = stage.run('print(memory.recall("Where is Ana\'s home?"))')
