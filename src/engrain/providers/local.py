@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.errors import EmbedderFailed
+from engrain.providers.forks import after_fork
 from engrain.providers.query_cache import QueryCache
 from engrain.providers.vectors import checked_texts
 from engrain.providers.windows import windows
@@ -35,16 +35,13 @@ class LocalEmbedder:
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = workers or min(MOST_WORKERS, _processors())
+        self._queries = QueryCache()
         self._start_afresh()
-        if hasattr(os, "register_at_fork"):
-            here = weakref.WeakMethod(self._start_afresh)
-            os.register_at_fork(after_in_child=lambda: (here() or _nothing)())
+        after_fork(self._start_afresh)
 
     def _start_afresh(self) -> None:
-        # In a forked child a lock may be held for ever by a thread that was left behind, ours and onnxruntime's alike.
         self._lock = threading.Lock()
         self._engine: _Engine | None = None
-        self._queries = QueryCache()
 
     @property
     def model(self) -> EmbeddingModel:
@@ -170,7 +167,3 @@ def _session(model: bytes) -> Any:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _nothing() -> None:
-    pass
