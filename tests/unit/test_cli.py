@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from engrain.cli.root import COMMANDS, root
 from engrain.cli.shown import safe
 from engrain.cli.where import parsed_metadata, parsed_where
 
+QUESTION = "What is her favourite programming language?"
 ENGRAIN = (sys.executable, "-m", "engrain.cli")
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("ENGRAIN_")} | {"COLUMNS": "80"}
 Run = Callable[..., Result]
@@ -59,6 +61,14 @@ def shell(*args: str, **extra: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([*ENGRAIN, *args], capture_output=True, env=CLEAN | extra.pop("env", {}), timeout=30, **extra)
 
 
+def cpu_seconds(*args: str) -> float:
+    """What a run costs, whatever else this machine is busy with."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shell(*args)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 # Help and start-up
 
 
@@ -86,14 +96,7 @@ def test_help_is_quick_and_pulls_in_nothing_heavy() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "onnxruntime", "apsw", "rich", "orjson"} & set(loaded)
-    best = 9.0
-    for _ in range(10):
-        start = time.perf_counter()
-        shell("--help")
-        best = min(best, time.perf_counter() - start)
-        if best <= 0.15:
-            return
-    pytest.fail(f"engrain --help took {best * 1000:.0f} ms at best")
+    assert min(cpu_seconds("--help") for _ in range(5)) <= 0.15
 
 
 def test_version() -> None:
@@ -196,11 +199,14 @@ def test_slots_and_relations(run: Run) -> None:
 def test_recall_finds_by_meaning_and_explains(run: Run) -> None:
     id = kept(run, "Ana prefers Python over JavaScript.")
     kept(run, "The release train leaves every Tuesday.")
-    found = told(run, "recall", "Which language should the example use?", "--explain")
+    found = told(run, "recall", QUESTION, "--explain")
     assert found["hits"][0]["item"]["id"] == id
-    shown = run("recall", "Which language should the example use?", "--explain").output
+    assert found["hits"][0]["arms"]["meaning"] > 0
+    shown = run("recall", QUESTION, "--explain").output
     assert "Ana prefers Python" in shown
     assert id in shown
+    assert "added to the score" in shown
+    assert "meaning" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 

@@ -28,7 +28,7 @@ def prepare(stage: Stage) -> None:
 def a_second_process(stage: Stage) -> None:
     reader: Process = stage.names["reader"]
     stage.run('memory.remember("The staging database moved to port 6432.")', silent=True)
-    seen = _elsewhere(stage, reader, 'print(memory.recall("On which port is staging?"))')
+    seen = _elsewhere(stage, reader, 'print(memory.recall("On which port is staging?", n=1))')
     stage.fact("second_process_recalled", seen, "6432" in seen)
     stage.say("What one process has written, every other process finds at once.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engrain.cli.demo.stage import Stage
 
-QUESTION = "Which language should the example use?"
+QUESTION = "What is her favourite programming language?"
 UNKNOWN = "How tall is the Eiffel Tower?"
 
 
@@ -15,7 +15,7 @@ def remember_and_recall(stage: Stage) -> None:
     stage.run('memory.remember("Ana prefers Python over JavaScript.", importance=0.8)')
     stage.run('memory.remember("The release train leaves every Tuesday at 14:00.")')
     stage.run('memory.remember("Ana\'s cat is called Miso.")')
-    found = stage.run(f'print(memory.recall("{QUESTION}"))')
+    found = stage.run(f'print(memory.recall("{QUESTION}", n=1))')
     stage.fact("recalled", found.strip(), "Ana prefers Python" in found)
     stage.say("Found by meaning: question and answer have no word in common. Nothing left this machine.")
 
@@ -34,7 +34,7 @@ def a_fact_that_changes(stage: Stage) -> None:
         stage.run(f'{said}\n                occurred_at="{day}")', silent=True)
     now = stage.run('memory.slot("user.city").text')
     then = stage.run('memory.slot("user.city", as_of="2025-12-24").text')
-    found = stage.run('print(memory.recall("Where is Ana\'s home?"))')
+    found = stage.run('print(memory.recall("Where is Ana\'s home?", n=1))')
     stage.fact("city_now", now, "Quito" in now)
     stage.fact("city_then", then, "Lima" in then)
     stage.fact("recall_is_current", "Lima" not in found and "Quito" in found, "Lima" not in found and "Quito" in found)
