@@ -38,7 +38,9 @@ class SentenceTransformersEmbedder:
 
     @property
     def model(self) -> EmbeddingModel:
-        dimension = int(self._opened().get_sentence_embedding_dimension())
+        loaded = self._opened()
+        renamed = getattr(loaded, "get_embedding_dimension", None)  # the newer name
+        dimension = int(renamed() if renamed else loaded.get_sentence_embedding_dimension())
         return EmbeddingModel(self._name, self._revision or "", dimension, floor=0.25)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
