@@ -16,13 +16,15 @@ from engrain.recall.question import Question
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# What a full match of the words is worth in meaning where an item has no vector yet, in deviations of the cosine.
+# The scale on which the weights were learnt: meaning counts from 1.2 deviations above unrelated text, in steps of 1.4.
+ZERO, STEP = 1.2, 1.4
+# What a full match of the words is worth in meaning where an item has no vector yet.
 WORDS_AS_MEANING = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Cosines count in the model's own deviations from unrelated text. `previous` and `next` are rows, -1 for none."""
+    """`meaning` is the cosine in the model's own measure. `previous` and `next` are rows, -1 for none."""
 
     sketches: list[Sketch]
     meaning: Floats
@@ -45,7 +47,7 @@ def fuse(gathered: Gathered, question: Question, model: EmbeddingModel) -> Table
     meaning = np.full(len(rows), np.nan)
     for id, cosine in gathered.cosines.items():
         if id in rows:
-            meaning[rows[id]] = (cosine - model.mean) / model.deviation
+            meaning[rows[id]] = ((cosine - model.mean) / model.deviation - ZERO) / STEP
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
     previous, following, session = _neighbours(gathered.sketches)
     return Table(
