@@ -1,43 +1,63 @@
 """engrain: a memory for AI agents that stays.
 
-    from engrain import Memory
+from engrain import Memory
 
-    with Memory("agent.db", user="ana") as memory:
-        memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
-        print(memory.recall("Which language should the example use?"))
+with Memory("agent.db", user="ana") as memory:
+    memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
+    print(memory.recall("Which language should the example use?"))
 """
 
-from engrain.aio import AsyncMemory
-from engrain.core.answers import Forgotten, Status, Why
-from engrain.core.errors import (
-    BackendMissing,
-    BadText,
-    ConfigError,
-    Conflict,
-    DiskFull,
-    EmbedderFailed,
-    EmptyText,
-    EngrainError,
-    InvalidInput,
-    NewerStore,
-    NotADatabase,
-    NotFound,
-    OutcomeUnknown,
-    ReadOnlyStore,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-    TooLarge,
-    UnknownKey,
-)
-from engrain.core.items import Cite, Item, Place, Relation, Source
-from engrain.core.notes import Note
-from engrain.core.recalled import Hit, LeftOut, Recall
-from engrain.core.scope import Scope
-from engrain.memory import Memory
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from engrain.version import __version__
+
+if TYPE_CHECKING:
+    from engrain.aio import AsyncMemory
+    from engrain.core.answers import Forgotten, Status, Why
+    from engrain.core.errors import (
+        BackendMissing,
+        BadText,
+        ConfigError,
+        Conflict,
+        DiskFull,
+        EmbedderFailed,
+        EmptyText,
+        EngrainError,
+        InvalidInput,
+        NewerStore,
+        NotADatabase,
+        NotFound,
+        OutcomeUnknown,
+        ReadOnlyStore,
+        StoreBusy,
+        StoreClosed,
+        StoreCorrupt,
+        StoreError,
+        StoreUnavailable,
+        TooLarge,
+        UnknownKey,
+    )
+    from engrain.core.items import Cite, Item, Place, Relation, Source
+    from engrain.core.notes import Note
+    from engrain.core.recalled import Hit, LeftOut, Recall
+    from engrain.core.scope import Scope
+    from engrain.memory import Memory
+
+# Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
+_HOMES = {
+    "aio": "AsyncMemory",
+    "core.answers": "Forgotten Status Why",
+    "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
+    "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt StoreError "
+    "StoreUnavailable TooLarge UnknownKey",
+    "core.items": "Cite Item Place Relation Source",
+    "core.notes": "Note",
+    "core.recalled": "Hit LeftOut Recall",
+    "core.scope": "Scope",
+    "memory": "Memory",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "AsyncMemory",
@@ -78,3 +98,15 @@ __all__ = [
     "Why",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'engrain' has no attribute {name!r}")
+    value: object = getattr(import_module(f"engrain.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
