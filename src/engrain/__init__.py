@@ -49,8 +49,8 @@ _HOMES = {
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
     "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
-    "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt StoreError "
-    "StoreUnavailable TooLarge UnknownKey",
+    "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
+    "StoreError StoreUnavailable TooLarge UnknownKey",
     "core.items": "Cite Item Place Relation Source",
     "core.notes": "Note",
     "core.recalled": "Hit LeftOut Recall",

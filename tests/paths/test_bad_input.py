@@ -48,7 +48,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "unknown note key": (UnknownKey, lambda m: m.remember_many([{"text": "x", "wieght": 1}])),
     "note without text": (InvalidInput, lambda m: m.remember_many([{"importance": 1}])),
     "cites that are no list": (InvalidInput, lambda m: m.remember_many([{"text": "x", "source": {"cites": 7}}])),
-    "cite without its item": (
+    "cite without item": (
         InvalidInput,
         lambda m: m.remember_many([{"text": "x", "source": {"cites": [{"start": 1}]}}]),
     ),
