@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Relation, Source
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.care import Care
@@ -42,7 +42,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 _check_expected(work, *plan.expect)
             before = work.seq
             applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
-            work.index()
+            _index(work)
             if work.seq != before:
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
             if plan.request_id is not None:
@@ -59,8 +59,8 @@ class SqliteStore(Reads, Search, Sessions, Care):
 
     def _step(self, work: Work, step: Step) -> Outcome:
         if isinstance(step, Add):
-            return self._add(work, step.draft)
-        work.index()
+            return self._add_once(work, step)
+        _index(work)
         if isinstance(step, Correct):
             return self._correct(work, step)
         if isinstance(step, Change):
@@ -71,6 +71,17 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 self._purge.mark(work.db, work.seq)
             return outcome
         return _embed(work, step)
+
+    def _add_once(self, work: Work, step: Add) -> Outcome:
+        if step.request_id is None:
+            return self._add(work, step.draft)
+        first = work.db.rows(_SQL["request"], (work.scope_n, step.request_id))
+        if first:
+            return again(answer_of(first[0][0]).outcomes[0])
+        outcome = self._add(work, step.draft)
+        answer = answer_text(Applied((outcome,), work.seq))
+        work.db.run(_SQL["add_request"], (work.scope_n, step.request_id, answer, work.micros))
+        return outcome
 
     def _add(self, work: Work, draft: Draft) -> Outcome:
         if _kept_out(work, draft):
@@ -124,6 +135,16 @@ class SqliteStore(Reads, Search, Sessions, Care):
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _index(work: Work) -> None:
+    """Index rows wait until here, so that the vectors of many items are coded in one go."""
+    if work.indexing:
+        # Not above: it needs numpy, which `import engrain` must not.
+        from engrain.stores.sqlite.index_rows import write_index_many
+
+        waiting, work.indexing = work.indexing, []
+        write_index_many(work.db, waiting)
 
 
 def _check_expected(work: Work, session: str, length: int) -> None:
