@@ -29,9 +29,8 @@ class Condition:
     """`field operator value`. A field is one of FIELDS, or "metadata.NAME" for a top-level metadata key.
 
     A missing value matches `= None`, `exists False`, `!= x` and `not in`, and nothing else. Values of two types are
-    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code
-    point,
-    case and all. `contains` and `starts with` look into text. `source` matches if any of the item's sources has that name.
+    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and
+    all. `contains` and `starts with` look into text. `source` matches if any of the item's sources has that name.
     """
 
     field: str

@@ -96,4 +96,4 @@ class Applied:
 
 def again(first: Outcome) -> Outcome:
     """The answer to an Add that was applied before."""
-    return first if first.id is None else Outcome(first.id, "repeated", place=first.place)
+    return Outcome(first.id, "repeated", place=first.place)

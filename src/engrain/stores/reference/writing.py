@@ -50,10 +50,10 @@ class Transaction:
 
     def _add_once(self, step: Add) -> Outcome:
         first = self.state.requests.get((self.scope, step.request_id or ""))
-        if step.request_id is not None and first:
+        if step.request_id is not None and first and not self._kept_out(step.draft):
             return again(first.outcomes[0])
         outcome = self._add(step.draft)
-        if step.request_id is not None:
+        if step.request_id is not None and outcome.id is not None:
             self.state.requests[self.scope, step.request_id] = Applied((outcome,), self.state.seq)
         return outcome
 

@@ -76,9 +76,11 @@ class SqliteStore(Reads, Search, Sessions, Care):
         if step.request_id is None:
             return self._add(work, step.draft)
         first = work.db.rows(_SQL["request"], (work.scope_n, step.request_id))
-        if first:
+        if first and not _kept_out(work, step.draft):
             return again(answer_of(first[0][0]).outcomes[0])
         outcome = self._add(work, step.draft)
+        if outcome.id is None:
+            return outcome
         answer = answer_text(Applied((outcome,), work.seq))
         work.db.run(_SQL["add_request"], (work.scope_n, step.request_id, answer, work.micros))
         return outcome
