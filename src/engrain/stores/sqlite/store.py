@@ -31,6 +31,9 @@ class SqliteStore(Reads, Search, Sessions, Care):
     def apply(self, plan: Plan) -> Applied:
         if plan.record is not None:
             raise InvalidInput("this store has no task journal to record a step in.")
+        # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
+        import engrain.stores.sqlite.index_rows  # noqa: F401
+
         with self._writing() as db:
             scope = self._scope(db, plan.scope)
             if scope is not None and plan.request_id is not None:
