@@ -116,7 +116,7 @@ class Changes:
 
     def weigh(self, row: Row, value: int) -> None:
         row.importance, row.pinned, row.traits = value / 10, bool(value % 2), value % 4
-        row.sources = ["later", None, "page"][value % 3 :]
+        row.sources = ["later", None, "page"][value % 4 :]
         self.store.write(row)
 
     def reword(self, row: Row, value: int) -> None:
@@ -267,6 +267,28 @@ def test_a_file_that_went_back_in_time_is_read_anew() -> None:
     store.run("delete from words where item = ?", (row.n,))
     store.run("delete from item where n = ?", (row.n,))
     assert len(store.best((1,)).hits) == 1
+
+
+def test_what_went_leaves_the_memory_as_well() -> None:
+    store = LensStore()
+    rows = [store.add(passages=[{place % 50: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]}) for place in range(1200)]
+    store.nearest(DIRECTIONS[0])
+    store.best((1,))
+    full = store.lenses.memory()["bytes"]
+    for row in rows[:800]:
+        store.forget(row)
+    store.nearest(DIRECTIONS[0])
+    store.best((1,))
+    assert store.lenses.memory()["bytes"] < full / 2
+    for row in rows[800:] * 3:
+        row.passages = [{store.seq % 50: 1, 99: 1}]
+        row.vectors = {MODEL: [DIRECTIONS[0]] * (1 + store.seq % 2)}
+        store.write(row)
+        if store.seq % 100 == 0:
+            store.nearest(DIRECTIONS[0])
+            store.best((1,))
+    assert len(store.best((99,), 1000).hits) == 400
+    assert store.lenses.memory()["bytes"] < full
 
 
 def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
