@@ -287,8 +287,11 @@ def test_what_went_leaves_the_memory_as_well() -> None:
         if store.seq % 100 == 0:
             store.nearest(DIRECTIONS[0])
             store.best((1,))
-    assert len(store.best((99,), 1000).hits) == 400
-    assert store.lenses.memory()["bytes"] < full
+    assert len(store.best((99,), 1000).hits) == len(store.nearest(DIRECTIONS[0], 1000).ids) == 400
+    lens = store.lenses._places[ANA.id].lens
+    assert lens is not None
+    assert len(lens._words._owners) < 700
+    assert len(lens._scans[MODEL]._owners) < 1100
 
 
 def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
@@ -300,6 +303,15 @@ def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
     store.add(passages=[{1: 1}], speaker="Ana")
     assert len(store.best((1,)).hits) == 1
     assert store.lenses.speakers(ANA) == {"Ana"}
+
+
+def test_a_sketch_names_the_first_named_source_there_is_now() -> None:
+    store = LensStore()
+    row = store.add(sources=[None, "", "page", "book"])
+    for sources, named in ((row.sources, "page"), (["book"], "book"), ([None], None), ([], None)):
+        row.sources = sources
+        store.write(row)
+        assert [sketch.source for sketch in store.sketches([row.id])] == [named]
 
 
 def test_neighbours_stay_in_their_session() -> None:
