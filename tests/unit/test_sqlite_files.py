@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -101,7 +102,9 @@ def test_a_read_only_store_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork") or os.geteuid() != 0, reason="needs root, to become somebody else")
 def test_a_file_that_this_user_may_not_write(filled: Path) -> None:
-    for folder in (filled.parent, *list(filled.parents)[1:3]):
+    modes = {one: one.stat().st_mode for one in filled.parents if one.is_relative_to(tempfile.gettempdir())}
+    modes.pop(Path(tempfile.gettempdir()), None)
+    for folder in modes:
         folder.chmod(0o555)
     filled.chmod(0o444)
 
@@ -115,8 +118,13 @@ def test_a_file_that_this_user_may_not_write(filled: Path) -> None:
     try:
         _as_nobody(work)
     finally:
-        for folder in (filled.parent, *list(filled.parents)[1:3]):
-            folder.chmod(0o755)
+        for folder, mode in modes.items():
+            folder.chmod(mode)
+
+
+def test_a_path_with_a_file_for_a_folder(filled: Path) -> None:
+    with pytest.raises(StoreError):
+        SqliteStore(filled / "store.db")
 
 
 def _as_nobody(work: Callable[[], None]) -> None:

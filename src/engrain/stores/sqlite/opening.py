@@ -64,7 +64,10 @@ def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) ->
     if os.fspath(location) == ":memory:":
         return Site(None, name, "memory")
     path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
-    _check_path(path, read_only)
+    try:
+        _check_path(path, read_only)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
     why = _no_wal(path, name)
     if why and engine_version(name) < WAL_SAFE:
         warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
