@@ -47,6 +47,11 @@ class Site:
         around = [self.path, *(self.beside(end) for end in ("-wal", "-shm", "-journal", "-lock"))]
         return [one for one in (*around, *self.backups()) if one.exists()]
 
+    def log_size(self) -> int:
+        """Bytes in the write-ahead log."""
+        log = self.beside("-wal")
+        return log.stat().st_size if log.exists() else 0
+
     def beside(self, end: str) -> Path:
         assert self.path is not None
         return self.path.with_name(self.path.name + end)
@@ -179,8 +184,7 @@ def readable(site: Site) -> Site:
     except NotADatabase:
         raise
     except StoreError as exc:
-        log = site.beside("-wal")
-        if log.exists() and log.stat().st_size:
+        if site.log_size():
             raise ReadOnlyStore(
                 f"{site.path} has a log with newer writes beside it, and its folder cannot be written. "
                 "Open it once where it can, or copy all of its files."
