@@ -70,6 +70,8 @@ CREATE INDEX item_traits on item (scope, n) where traits <> 0;
 
 CREATE INDEX item_slot on item (scope, slot, valid_from) where slot is not null;
 
+CREATE INDEX item_corrected on item (replaced_by) where retracted_at is not null;
+
 CREATE UNIQUE INDEX item_open_slot on item (scope, slot)
   where slot is not null and valid_to is null and retracted_at is null;
 
