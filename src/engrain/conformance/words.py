@@ -62,8 +62,8 @@ LEXICON = [
 ]
 
 
-def passages(text: str, speaker: str | None) -> list[dict[int, int]]:
-    words = index_words(text, speaker)
+def passages(text: str, speaker: str | None, slot: str | None = None) -> list[dict[int, int]]:
+    words = index_words(text, speaker, slot)
     found: list[dict[int, int]] = [{} for _ in range(words.passages)]
     for term, packed in struct.iter_unpack("<II", words.pairs):
         found[packed >> 16][term] = packed & 0xFFFF
@@ -73,7 +73,7 @@ def passages(text: str, speaker: str | None) -> list[dict[int, int]]:
 def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[Matches, dict[str, float]]:
     """The statistics and the score of every item that has a term, computed from the texts alone."""
     items = page(store, query.scope, at=at)
-    cut = {item.id: passages(item.text, item.speaker) for item in items}
+    cut = {item.id: passages(item.text, item.speaker, item.slot) for item in items}
     every = [one for some in cut.values() for one in some]
     average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
     frequency = tuple(sum(term in one for one in every) for term in query.terms)
