@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -195,8 +196,13 @@ def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
     for reason, some in left.items():
         if some:
             best = sorted(some, key=lambda one: one.relevance, reverse=True)
-            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), best[0].relevance))
+            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
     return tuple(found)
+
+
+def _down(share: float) -> float:
+    """Rounded down: what is below the floor must not read as if it stood on it."""
+    return math.floor(share * 10_000) / 10_000
 
 
 def _span(text: str, number: int) -> tuple[int, int]:
