@@ -141,7 +141,7 @@ def test_a_background_lowers_relevance_and_leaves_the_order() -> None:
         rank(fuse(replace(plain, background=height), question, MODEL), question, 0.0) for height in (0.0, 0.15, 0.4)
     ]
     assert (values[0].relevance == values[1].relevance).all()
-    assert values[0].relevance[0] > 0.8
+    assert values[0].relevance[0] > 0.5
     assert values[2].relevance[0] < 0.2
     assert all((one.score == values[0].score).all() for one in values)
 
