@@ -16,6 +16,7 @@ from engrain.conformance.drafts import (
     BEN,
     add,
     correct,
+    derived,
     forget,
     hostile_scopes,
     message,
@@ -26,6 +27,7 @@ from engrain.conformance.drafts import (
 )
 from engrain.conformance.suite import Suite
 from engrain.core.bm25 import bm25, rarity
+from engrain.core.items import Cite
 from engrain.core.passages import index_words
 from engrain.core.plans import Change, Plan
 from engrain.core.scope import Scope
@@ -176,6 +178,16 @@ class WordIndexSuite(Suite):
         assert check(store, words, word_query("coffee")) == [kept]
         assert words.best(word_query("coffee")).frequency == (1,)
         assert words.best(word_query("coffee", at=START)).passages == 2
+
+    def test_the_name_of_a_slot_stays_among_the_words(self, store: ItemStore, words: WordIndex) -> None:
+        (id,) = add(store, plain("In Quito, near the park.", slot="user.homeCity"))
+        before = words.best(word_query("home city quito"))
+        store.rebuild()
+        assert words.best(word_query("home city quito")) == before
+        (made,) = add(store, derived("Near the park.", Cite(id, 10, 23)))
+        forget(store, made)
+        found = words.best(word_query("home city quito park"))
+        assert [(hit.id, hit.counts) for hit in found.hits] == [(id, (1, 1, 1, 0))]
 
     def test_a_write_is_seen_at_once(self, store: ItemStore, words: WordIndex) -> None:
         for n in range(20):
