@@ -48,7 +48,8 @@ def _hits(
                 marks = [mark for mark in outdated.get(choice.id, ()) if request.at is None or mark.until <= request.at]
                 passage = _passage(choice, items[choice.id], scope, (gathered[number], ranked[number]), kit)
                 hit = hit_of(choice, ranked[number], items[choice.id], passage, marks)
-                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id))
+                shared = scope if number else None
+                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id), scope=shared)
     return {choice: hits[choice] for choice in chosen.taken if choice in hits}
 
 
