@@ -70,7 +70,7 @@ class ApswConnection:
         try:
             self._raw.close()
         except apsw.Error as exc:
-            self._raise(exc)
+            raise failure(_code(exc), str(exc)) from exc  # closed all the same, so there is nobody to ask for more
 
     def _raise(self, exc: apsw.Error) -> NoReturn:
         if isinstance(exc, apsw.ConnectionClosedError):

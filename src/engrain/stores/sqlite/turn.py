@@ -41,13 +41,15 @@ class Turns:
         self.holder: Mark | None = None
         self.waiting: set[Mark] = set()
 
-    def take(self, mark: Mark) -> None:
+    def take(self, mark: Mark, joins: bool = False) -> None:
+        """`joins`: the commit of who has the turn now may be left to us."""
         # Through map, the answer is in the list before a signal can come between the lock and its name.
         mark.took.extend(map(self.lock.acquire, _NOW))
         if not mark.took[-1]:
             self._check_nested(mark)
             try:
-                self.waiting.add(mark)
+                if joins:
+                    self.waiting.add(mark)
                 while not mark.took[-1]:
                     mark.took.extend(map(self.lock.acquire, _BLOCK, _PATIENCE))
                     if not mark.took[-1]:
@@ -143,6 +145,7 @@ class Block:
     """A with-block that has the turn; to be entered where it stands, not through an ExitStack."""
 
     __slots__ = ("__weakref__", "_mark", "_turns")
+    joins = False
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -163,7 +166,7 @@ class Block:
         # Not `__del__`: that would run after every block, and swallow the interrupt that lands in it.
         mark.guard = weakref.ref(self, turns.abandoned)
         try:
-            turns.take(mark)
+            turns.take(mark, self.joins)
             turns.settle()
             return self.begin()
         except BaseException:

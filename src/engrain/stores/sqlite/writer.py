@@ -65,6 +65,7 @@ class Member(Block):
     """Statements that happen together or not at all. If the block ends without an error, they are durable."""
 
     __slots__ = ("_bell", "_group", "_writer")
+    joins = True
 
     def __init__(self, writer: Writer) -> None:
         super().__init__(writer.turns)
@@ -218,6 +219,10 @@ class Writer:
                 self._inside = False
                 return
         except EngrainError as exc:
+            if "no such savepoint" in str(exc):
+                # Interrupted before its first statement, or after it was complete: there is nothing to take back.
+                self._inside = False
+                return
             cause = exc
         failed = StoreError("another write of the same transaction failed. Nothing was kept; repeat it.")
         self._fail(group, cause if isinstance(cause, StoreError) else failed)
