@@ -13,7 +13,7 @@ demo: $(VENV)/.core  ## see an agent's memory work, about ten seconds
 	@$(BIN)/engrain demo
 
 test: check  ## format, types, import contracts and tests, under ten minutes on two cores
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-all: check  ## the long suites as well: crash matrix, load
 	$(BIN)/python -m pytest

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lens_store import ANA, BEN, MODEL, LensStore, Row, unit
@@ -344,3 +345,20 @@ def test_threads_see_every_write_that_was_committed_before_they_asked(tmp_path: 
         done.set()
         for one in searches:
             one.result()
+
+
+def test_a_lens_that_was_interrupted_half_way_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LensStore()
+    store.add(passages=[{1: 1}])
+    assert len(store.best((1,)).hits) == 1
+    store.add(passages=[{1: 1}])
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wordbook.Wordbook, "catch_up", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.best((1,))
+    assert len(store.best((1,)).hits) == 2
+    assert store.best((1,)) == store.new_lenses().best(WordQuery((1,), ANA, limit=10))

@@ -224,9 +224,11 @@ class Lenses:
             self._places.move_to_end(key)
         # The lock before the snapshot: a snapshot taken earlier could be older than what the lens has seen.
         with place.lock, self._read() as db:
-            lens = place.lens = _fresh(place.lens, db, key)
+            # Taken out while it changes: one that was interrupted half way is not used again.
+            lens, place.lens = place.lens, None
+            lens = _fresh(lens, db, key)
             answer = look(lens, db)
-            place.nbytes = lens.nbytes
+            place.lens, place.nbytes = lens, lens.nbytes
         self._keep_to_cap(key, place)
         return answer
 
