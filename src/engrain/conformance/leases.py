@@ -80,6 +80,17 @@ class LeaseSuite(Suite):
         with pytest.raises(TaskClaimed):
             claim(journal, worker="two")
 
+    def test_the_lease_of_a_dead_worker_has_run_out(self, journal: TaskJournal) -> None:
+        first = claim(journal, worker="one", seconds=30)
+        for dead in ("", "two", "on"):
+            with pytest.raises(TaskClaimed):
+                claim(journal, worker="two", dead=dead)
+        second = claim(journal, worker="two", dead="one")
+        assert (second.epoch, second.worker) == (2, "two")
+        for write in writes(journal, first):
+            with pytest.raises(LeaseLost):
+                write()
+
     def test_a_lease_is_extended_from_now(self, journal: TaskJournal, clock: SetClock) -> None:
         lease = claim(journal, seconds=30)
         clock.advance(10)
