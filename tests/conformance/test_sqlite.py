@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from engrain.conformance import ItemStoreSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance import ItemStoreSuite, MemoryStepSuite, TaskJournalSuite, VectorIndexSuite, WordIndexSuite
 from engrain.conformance.clock import SetClock
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
@@ -76,4 +76,28 @@ class TestItemsInMemory(InMemory, ItemStoreSuite):
 
 
 class TestWordsInMemory(InMemory, WordIndexSuite):
+    pass
+
+
+class TestTasks(Sqlite, TaskJournalSuite):
+    pass
+
+
+class TestMemorySteps(Sqlite, MemoryStepSuite):
+    pass
+
+
+class TestTasksOfTheStandardLibrary(Sqlite, TaskJournalSuite):
+    engine = "stdlib"
+
+
+class TestMemoryStepsOfTheStandardLibrary(Sqlite, MemoryStepSuite):
+    engine = "stdlib"
+
+
+class TestTasksInMemory(InMemory, TaskJournalSuite):
+    pass
+
+
+class TestMemoryStepsInMemory(InMemory, MemoryStepSuite):
     pass

@@ -17,6 +17,7 @@ from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
+from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Journal, open_connection, readable, set_journal, survey
@@ -67,6 +68,7 @@ class Handle:
         self._pool = Pool(lambda: open_connection(self._site))
         self._tidy = Tidy(self._writer, self._pool)
         self._purge = Purge(self._writer, self._site, self._lock)
+        self.journal = SqliteJournal(self)
         try:
             self._begin()
         except BaseException:

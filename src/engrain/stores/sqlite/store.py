@@ -29,8 +29,6 @@ class SqliteStore(Reads, Search, Sessions, Care):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
-        if plan.record is not None:
-            raise InvalidInput("this store has no task journal to record a step in.")
         with self._writing() as db:
             scope = self._scope(db, plan.scope)
             if scope is not None and plan.request_id is not None:
@@ -38,11 +36,16 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 if first:
                     return answer_of(first[0][0])
             work = self._work(db, plan.scope, scope)
+            page = self.journal.page(db, plan.record.lease) if plan.record else None
+            if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+                return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
             if plan.expect:
                 _check_expected(work, *plan.expect)
             before = work.seq
             applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
             work.index()
+            if page and plan.record:
+                page.finish_memory(plan.record, [one.id for one in applied.outcomes])
             if work.seq != before:
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
             if plan.request_id is not None:
