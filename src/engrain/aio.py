@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from engrain.core.scope import Scope
 from engrain.memory import Memory
@@ -27,7 +27,7 @@ def _awaited(
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, lambda: verb(self._opened(), *args, **kwargs))
 
-    return call
+    return cast("Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]", call)
 
 
 class AsyncMemory:

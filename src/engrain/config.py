@@ -7,9 +7,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from engrain.core.errors import ConfigError, UnknownKey
+
+SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
 DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
@@ -28,7 +30,7 @@ class Settings:
     embedder: str = "local"
     embedder_url: str | None = None
     cache_bytes: int = DEFAULT_CACHE
-    engine: str = "auto"
+    engine: SqliteEngine = "auto"
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
@@ -69,4 +71,6 @@ def _typed(path: Path, table: str, key: str, value: object) -> object:
     wanted: type = int if key == "cache_bytes" else str
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
+    if key == "engine" and value not in get_args(SqliteEngine):
+        raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return value

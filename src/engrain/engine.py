@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -89,7 +90,7 @@ class Engine:
         store, model = self.kit.items.status(), self.kit.embedder.model
         return Status(str(self.scope), asdict(store), asdict(model), self.upkeep.state())
 
-    def check(self) -> list[Finding]:
+    def check(self) -> builtins.list[Finding]:
         return [*self.kit.items.check(), self._embedder_check()]
 
     def rebuild(self, progress: Callable[[int], None]) -> int:

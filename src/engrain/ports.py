@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.filters import Filter
-from engrain.core.items import Cite, Draft, Item
+from engrain.core.items import Draft, Item
 from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.plans import Applied, Plan
+from engrain.core.queries import (
+    Changes,
+    Completion,
+    Episode,
+    Finding,
+    ItemChange,
+    Lineage,
+    ListQuery,
+    Matches,
+    Nearest,
+    OutboxEntry,
+    Outdated,
+    Prompt,
+    Sketch,
+    SketchQuery,
+    StoreStatus,
+    Summary,
+    Unembedded,
+    VectorQuery,
+    WordHit,
+    WordQuery,
+)
 from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens
 
@@ -23,122 +44,40 @@ if TYPE_CHECKING:
     Matrix = npt.NDArray[np.float32]
 
 
+__all__ = [
+    "Changes",
+    "Completion",
+    "Embedder",
+    "Episode",
+    "Episodes",
+    "Finding",
+    "ItemChange",
+    "ItemStore",
+    "Kit",
+    "Lineage",
+    "ListQuery",
+    "Matches",
+    "Model",
+    "Nearest",
+    "OutboxEntry",
+    "Outdated",
+    "Prompt",
+    "SessionLog",
+    "Sketch",
+    "SketchQuery",
+    "StoreStatus",
+    "Summary",
+    "TaskJournal",
+    "Unembedded",
+    "VectorIndex",
+    "VectorQuery",
+    "WordHit",
+    "WordIndex",
+    "WordQuery",
+]
+
+
 # Items
-
-
-@dataclass(frozen=True, slots=True)
-class ListQuery:
-    """Which items, newest recorded first, which is the order of their ids, last to first.
-
-    Those visible at `at`; with `history` closed, corrected and expired versions as well, and `at` plays no part.
-    """
-
-    scope: Scope
-    where: Filter | None = None
-    at: datetime | None = None
-    history: bool = False
-    limit: int = 100
-    after: str | None = None  # the id of the last item of the page before
-
-
-@dataclass(frozen=True, slots=True)
-class SketchQuery:
-    scope: Scope
-    ids: Sequence[str]
-    reach: int = 2
-    where: Filter | None = None
-    at: datetime | None = None
-
-
-class Sketch(NamedTuple):
-    """What ranking needs to know of an item, without its text."""
-
-    id: str
-    kind: str
-    session: str | None
-    place: int | None
-    speaker: str | None
-    role: str | None
-    occurred_at: float  # seconds since 1970: when it happened, or else when it was recorded
-    traits: int
-    passages: int
-    importance: float
-    pinned: bool
-    trust: float
-    source: str | None
-
-
-class Outdated(NamedTuple):
-    """A span of a message from which an item was taken that has since been replaced."""
-
-    id: str
-    start: int
-    end: int
-    until: datetime
-    now: str | None  # the text that holds at present
-
-
-class Lineage(NamedTuple):
-    """`item` rests on `cite`."""
-
-    item: str
-    cite: Cite
-
-
-class ItemChange(NamedTuple):
-    seq: int
-    id: str
-    gone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """`seq` is what the reader has now seen; pass it as `since` the next time. `complete` is False if more follow."""
-
-    seq: int
-    changes: tuple[ItemChange, ...]
-    complete: bool = True
-
-
-class Unembedded(NamedTuple):
-    scope: Scope
-    id: str
-    text: str
-    kind: str
-    hash: str
-
-
-class OutboxEntry(NamedTuple):
-    """`item` was written or removed, and the index `target` does not know it yet."""
-
-    seq: int
-    scope_id: str
-    item: str
-    gone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoreStatus:
-    backend: str
-    location: str
-    schema: int
-    items: int
-    open_items: int
-    scopes: int
-    bytes: int
-    seq: int
-    unembedded: int
-    purge_pending: bool
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Finding(NamedTuple):
-    """One point of a store's own check: what was looked at, how it stands, why, and what mends it."""
-
-    point: str
-    state: Literal["pass", "warn", "fail"]
-    why: str
-    mend: str = ""
 
 
 class ItemStore(Protocol):
@@ -261,25 +200,6 @@ class ItemStore(Protocol):
 # Search
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorQuery:
-    """`model` is EmbeddingModel.key; vectors of another model are never compared."""
-
-    vector: Matrix
-    model: str
-    scope: Scope
-    where: Filter | None = None
-    at: datetime | None = None
-    limit: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Nearest:
-    ids: list[str]
-    cosines: list[float]
-    exact: bool = True
-
-
 class VectorIndex(Protocol):
     def nearest(self, query: VectorQuery) -> Nearest:
         """Best first, cosine in -1..1, ties by newer id first; an item with several vectors counts with its best.
@@ -291,37 +211,6 @@ class VectorIndex(Protocol):
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         """The cosine of each of these items, nan where it is not visible or has no vector of the model; filter and
         limit play no part."""
-
-
-@dataclass(frozen=True, slots=True)
-class WordQuery:
-    """`terms` are core.words terms, each once."""
-
-    terms: tuple[int, ...]
-    scope: Scope
-    where: Filter | None = None
-    at: datetime | None = None
-    limit: int = 10
-
-
-class WordHit(NamedTuple):
-    """An item's best passage by BM25, the first of equals: its number, its length (the sum of its counts), how often
-    each term of the query is in it."""
-
-    id: str
-    passage: int
-    length: int
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Hits, and the scope's own statistics over the passages of its visible items, whatever the filter says."""
-
-    hits: list[WordHit]
-    passages: int
-    average: float
-    frequency: tuple[int, ...]
 
 
 class WordIndex(Protocol):
@@ -349,15 +238,6 @@ class Embedder(Protocol):
 
 
 # Sessions
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A session's rolling summary of the messages before number `upto`."""
-
-    text: str
-    upto: int
-    version: int
 
 
 class SessionLog(Protocol):
@@ -388,21 +268,6 @@ class SessionLog(Protocol):
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         """Stores it if its version is one more than the stored one's (1 for the first), else Conflict."""
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """Something that happened in a session: an entry of episodic memory."""
-
-    id: str
-    session: str
-    kind: str
-    text: str
-    importance: float
-    happened_at: datetime
-    expires_at: datetime | None
-    count: int = 1
-    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Episodes(Protocol):
@@ -495,22 +360,6 @@ class TaskJournal(Protocol):
 
 
 # Language models
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    text: str
-    system: str = ""
-    max_tokens: int = 1024
-    timeout: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    text: str
-    model: str
-    tokens_in: int
-    tokens_out: int
 
 
 class Model(Protocol):

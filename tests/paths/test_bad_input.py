@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engrain.conformance.clock import SetClock
 
 import engrain
 from engrain import BadText, ConfigError, EmptyText, InvalidInput, Memory, Note, Place, Source, TooLarge, UnknownKey
+from engrain.conformance.clock import SetClock
 
+DAY = 86_400.0
 NAN, INF = math.nan, math.inf
 
 REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
@@ -131,9 +131,9 @@ def test_settings_name_the_key_that_is_wrong(tmp_path: Path) -> None:
 
 def test_a_clock_that_jumps_loses_nothing(memory: Memory, clock: SetClock) -> None:
     memory.remember("first", slot="s.v")
-    clock.advance(timedelta(days=2))
+    clock.advance(2 * DAY)
     memory.remember("second", slot="s.v")
-    clock.advance(timedelta(days=-3))
+    clock.advance(-3 * DAY)
     memory.remember("third", slot="s.v")
     stray = memory.remember("a fact under a clock that runs behind")
     assert memory.slot("s.v").text == "third"

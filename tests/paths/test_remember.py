@@ -6,9 +6,9 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from engrain.conformance.clock import SetClock
 
 from engrain import Conflict, Memory, Note, NotFound, Place, Source
+from engrain.conformance.clock import SetClock
 
 DAY = timedelta(days=1)
 
@@ -44,7 +44,7 @@ def test_a_request_id_is_applied_once(memory: Memory) -> None:
 def test_a_slot_holds_one_value_and_its_history(memory: Memory, clock: SetClock) -> None:
     for city in ("Lima", "Quito", "Lima"):
         memory.remember(city, slot="user.city")
-        clock.advance(DAY)
+        clock.advance(DAY.total_seconds())
     start = clock() - 3 * DAY
     assert memory.slot("user.city").text == "Lima"
     assert len(memory.list({"slot": "user.city"}, history=True)) == 3
@@ -62,7 +62,7 @@ def test_a_late_import_goes_behind_and_closes_nothing(memory: Memory, clock: Set
 
 def test_a_correction_was_always_so(memory: Memory, clock: SetClock) -> None:
     memory.remember("Born in Lima", slot="user.birthplace", importance=0.8)
-    clock.advance(DAY)
+    clock.advance(DAY.total_seconds())
     wrong = memory.slot("user.birthplace")
     right = memory.correct(wrong.id, "Born in Cusco")
     assert memory.slot("user.birthplace", as_of=clock() - DAY).text == "Born in Cusco"

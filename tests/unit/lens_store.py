@@ -146,7 +146,8 @@ class LensStore:
         self.seq += 1
         self.run(
             "update item set changed = ?, kind = ?, importance = ?, pinned = ?, traits = ?, passages = ?,"
-            " valid_from = ?, valid_to = ?, retracted_at = ?, expires_at = ?, place = ?, session = ?, speaker = ? where n = ?",
+            " valid_from = ?, valid_to = ?, retracted_at = ?, expires_at = ?, place = ?, session = ?, speaker = ?"
+            " where n = ?",
             (
                 self.seq, row.kind, row.importance, row.pinned, row.traits, len(row.passages), row.valid_from,
                 row.valid_to, row.retracted_at, row.expires_at, row.place, row.session, row.speaker, row.n,

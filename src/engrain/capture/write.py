@@ -39,7 +39,7 @@ def commit_many(
             part = None if request_id is None else f"{request_id}/{number}"
             before, waiting = waiting, pool.submit(kit.items.apply, Plan(scope, steps, part))
             outcomes += _settled(before, done)
-        return outcomes + _settled(waiting, done)
+        return [*outcomes, *_settled(waiting, done)]
 
 
 def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:

@@ -34,7 +34,7 @@ def ended(run: Callable[[], object], args: Sequence[str]) -> int:
     except EngrainError as error:
         return _told(str(error), type(error).__name__, wants_json, 1)
     except BrokenPipeError:
-        return _quiet()
+        return reader_gone()
     except OSError as error:
         return _told(f"{error}.", type(error).__name__, wants_json, 1)
     except Exception as error:
@@ -62,7 +62,7 @@ def _stopped(stop: click.Abort) -> int:
     return 1
 
 
-def _quiet() -> int:
-    """`engrain list | head`: point stdout elsewhere, or Python complains once more when it flushes at exit."""
+def reader_gone() -> int:
+    """`engrain list | head` ends in silence: Python would complain once more when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return PIPE_CLOSED

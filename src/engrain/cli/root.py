@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from engrain.cli.failures import ended
+from engrain.cli.failures import ended, reader_gone
 from engrain.cli.session import DEFAULT_STORE, Session
 from engrain.version import __version__
 
@@ -61,6 +61,13 @@ class Root(click.Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # Caught before click sees it, which would make it look like an error of ours.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(reader_gone()) from None
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any

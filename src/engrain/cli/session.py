@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engrain.cli.plain import document, line
-from engrain.core.errors import BadText, Conflict, NotFound, ReadOnlyStore
+from engrain.core.errors import BadText, Conflict, EngrainError, NotFound, ReadOnlyStore
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -32,12 +34,17 @@ class Session:
     tenant: str | None = None
     json: bool = False
 
-    def memory(self, *, makes: bool = False) -> Memory:
-        """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error."""
-        from engrain.memory import Memory
+    def memory(self, *, makes: bool = False, embeds: str = "") -> Memory:
+        """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error.
 
+        `embeds` is a text that will be embedded: the embedder loads while the store opens.
+        """
         if not makes:
             self._must_exist()
+        if embeds:
+            _warm(self.store, embeds)
+        from engrain.memory import Memory
+
         who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
         try:
             return Memory(self.store, background=False, **who)  # type: ignore[arg-type]
@@ -72,6 +79,20 @@ class Session:
             raise NotFound(f'there is no store {path}. `engrain remember "…"` makes one; --store names another.')
 
 
+def _warm(store: str | None, text: str) -> None:
+    def load() -> None:
+        # An error here is met again, and reported, by the verb itself.
+        with suppress(EngrainError):
+            if settings(store).embedder == "local":
+                from engrain.providers.local import local_embedder
+
+                local_embedder().embed([text], "query")
+
+    from engrain.config import settings
+
+    Thread(target=load, name="engrain-warm", daemon=True).start()
+
+
 def whole_id(memory: Memory, given: str) -> str:
     """An id, or the beginning of one that only one item has."""
     if not SHORTEST_PREFIX <= len(given) < ID_LENGTH:
@@ -89,9 +110,9 @@ def given_text(text: str | None, what: str) -> str:
     """
     if text not in (None, "-"):
         return str(text)
-    if text is None and sys.stdin is not None and sys.stdin.isatty():
+    if text is None and sys.stdin.isatty():
         raise click.UsageError(f"Give the {what} as an argument, or pipe it in.")
-    raw = click.get_binary_stream("stdin").read(MAX_STDIN)
+    raw = sys.stdin.buffer.read(MAX_STDIN)
     try:
         return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as exc:

@@ -51,7 +51,11 @@ def strong(text: str) -> str:
 def item_lines(item: Item, *, full: bool = False) -> Iterator[str]:
     """The text, and below it, fainter, its id and what there is to know."""
     yield from wrapped(item.text, longest=None if full else LONGEST)
-    yield faint(INDENT + safe(" · ".join([item.id, *_traits(item)])))
+    yield from map(faint, wrapped(particulars(item), INDENT))
+
+
+def particulars(item: Item) -> str:
+    return " · ".join([item.id, *_traits(item)])
 
 
 def day(moment: datetime) -> str:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from engrain.providers.forks import after_fork
+
 if TYPE_CHECKING:
     from engrain.ports import Matrix
 
@@ -18,6 +20,10 @@ class QueryCache:
 
     def __init__(self, size: int = REMEMBERED) -> None:
         self._size = size
+        self._start_afresh()
+        after_fork(self._start_afresh)
+
+    def _start_afresh(self) -> None:
         self._rows: OrderedDict[str, Matrix] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -27,6 +27,8 @@ def unit_rows(rows: Any, count: int, dimension: int, who: str) -> Matrix:
     """The rows at length 1, or EmbedderFailed if they are not `count` finite vectors of that dimension."""
     import numpy as np
 
+    if not count:
+        return np.empty((0, dimension), np.float32)
     try:
         matrix = np.asarray(rows, np.float32).reshape(count, -1)
     except (TypeError, ValueError) as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -108,11 +109,11 @@ class SemanticMemory:
             raise NotFound(f"there is no item {id!r} in this memory ({self._scope}). `list` shows what there is.")
         return item
 
-    def _matching(self, what: object) -> list[str]:
+    def _matching(self, what: object) -> builtins.list[str]:
         where = parse_filter(what) if isinstance(what, Mapping) else None
         if where is None:
             raise InvalidInput('forget takes an id or a filter such as {"source": "page"}; an empty one is refused.')
-        found: list[str] = []
+        found: builtins.list[str] = []
         while True:
             after = found[-1] if found else None
             page = self._kit.items.page(ListQuery(self._scope, where, history=True, limit=1000, after=after))

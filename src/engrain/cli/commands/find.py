@@ -48,7 +48,7 @@ def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str |
 
 @verb(
     "get",
-    examples=("engrain get 01m5q8kzv3", "engrain get 01m5q8kzv3 --json"),
+    examples=("engrain get cr2pvv0vpt", "engrain get cr2pvv0vpt --json"),
     prints="The whole text, with its id and dates below it.",
 )
 @click.argument("id")
@@ -63,7 +63,7 @@ def get(cli: Session, id: str) -> None:
 
 @verb(
     "why",
-    examples=("engrain why 01m5q8kzv3", "engrain why 01m5q8kzv3 --json"),
+    examples=("engrain why cr2pvv0vpt", "engrain why cr2pvv0vpt --json"),
     prints="Its source, what it rests on, how far it is trusted, its other versions, how often it was used.",
 )
 @click.argument("id")

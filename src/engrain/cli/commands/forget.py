@@ -26,7 +26,7 @@ PAGE = 1_000
 @verb(
     "forget",
     examples=(
-        "engrain forget 01m5q8kzv3",
+        "engrain forget cr2pvv0vpt",
         "engrain forget --where 'source = old-wiki'",
         "engrain forget --where 'session = monday' --yes --json",
     ),

@@ -76,8 +76,8 @@ def relate(cli: Session, subject: str, relation: str, object: str, metadata: tup
 @verb(
     "correct",
     examples=(
-        'engrain correct 01m5q8kz "Ana lives in Quito."',
-        'echo "Ana lives in Quito." | engrain correct 01m5q8kz',
+        'engrain correct cr2pvv0v "Ana lives in Quito."',
+        'echo "Ana lives in Quito." | engrain correct cr2pvv0v',
     ),
     prints="The id of the new version, alone when the output is piped.",
 )
@@ -99,7 +99,7 @@ def correct(cli: Session, id: str, text: str | None, request_id: str | None) -> 
 
 @verb(
     "pin",
-    examples=("engrain pin 01m5q8kzv3", "engrain pin 01m5q8kzv3 --off"),
+    examples=("engrain pin cr2pvv0vpt", "engrain pin cr2pvv0vpt --off"),
     prints="Whether the item is pinned now.",
 )
 @click.argument("id")

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from engrain.cli.demo.process import Process
-from engrain.cli.demo.stage import READ, Stage
+from engrain.cli.demo.stage import READ, Stage, prompted
 from engrain.cli.shown import faint
 
-KILLED_AFTER = 60  # acknowledged writes
+KILLED_AFTER = 0.7  # seconds of writing
+LEAST = 20  # writes, however slow the disk is
 SECRET = "Ana's door code is 4417-kestrel."
 ROUNDS = 40
 
@@ -27,24 +28,26 @@ def prepare(stage: Stage) -> None:
 def a_second_process(stage: Stage) -> None:
     reader: Process = stage.names["reader"]
     stage.run('memory.remember("The staging database moved to port 6432.")', silent=True)
-    seen = _elsewhere(stage, reader, 'print(memory.recall("On which port is staging?"))')
+    seen = _elsewhere(stage, reader, 'print(memory.recall("On which port is staging?", n=1))')
     stage.fact("second_process_recalled", seen, "6432" in seen)
     stage.say("What one process has written, every other process finds at once.")
 
 
 def a_killed_writer(stage: Stage) -> None:
     writer: Process = stage.names["writer"]
-    code = 'for n in count(1): acknowledge(memory.remember(f"Parcel {n} was scanned."))'
+    code = 'for n in count(1):\n    acknowledge(memory.remember(f"Parcel {n} was scanned."))'
     stage.show(_prompt(writer, code))
     writer.send(code)
-    acknowledged = [writer.acknowledged() for _ in range(KILLED_AFTER)]
+    acknowledged, end = [writer.acknowledged()], time.monotonic() + KILLED_AFTER
+    while len(acknowledged) < LEAST or time.monotonic() < end:
+        acknowledged.append(writer.acknowledged())
     stage.show(f"   {faint('$')} {click.style(f'kill -9 {writer.pid}', fg='cyan')}")
     acknowledged += writer.kill()
     stage.pause(READ)
     stage.names["acknowledged"] = acknowledged
     told = stage.run("len(acknowledged)")
     there = stage.run("sum(memory.get(id) is not None for id in acknowledged)")
-    stage.fact("acknowledged", told, told >= KILLED_AFTER)
+    stage.fact("acknowledged", told, told >= LEAST)
     lost = stage.fact("lost", told - there, told == there)
     unsound = [one.point for one in stage.names["memory"].check() if one.state == "fail"]
     stage.fact("failed_checks", unsound, not unsound)
@@ -86,7 +89,7 @@ def _elsewhere(stage: Stage, process: Process, code: str) -> str:
 
 
 def _prompt(process: Process, code: str) -> str:
-    return f"   {faint(f'process {process.pid}')}\n   {faint('>>>')} {click.style(code, fg='cyan')}"
+    return f"   {faint(f'in process {process.pid}:')}\n{prompted(code)}"
 
 
 def _median_ms(calls: list[object]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engrain.cli.demo.stage import Stage
 
-QUESTION = "Which language should the example use?"
+QUESTION = "What is her favourite programming language?"
 UNKNOWN = "How tall is the Eiffel Tower?"
 
 
@@ -15,25 +15,26 @@ def remember_and_recall(stage: Stage) -> None:
     stage.run('memory.remember("Ana prefers Python over JavaScript.", importance=0.8)')
     stage.run('memory.remember("The release train leaves every Tuesday at 14:00.")')
     stage.run('memory.remember("Ana\'s cat is called Miso.")')
-    found = stage.run(f'print(memory.recall("{QUESTION}"))')
+    found = stage.run(f'print(memory.recall("{QUESTION}", n=1))')
     stage.fact("recalled", found.strip(), "Ana prefers Python" in found)
     stage.say("Found by meaning: question and answer have no word in common. Nothing left this machine.")
 
 
 def not_knowing(stage: Stage) -> None:
-    found = stage.run(f'memory.recall("{UNKNOWN}").hits')
-    cut = stage.run(f'memory.recall("{UNKNOWN}").left_out')
+    stage.run(f'found = memory.recall("{UNKNOWN}")')
+    found, cut = stage.run("found.hits"), stage.run("found.left_out")
     stage.fact("unknown_hits", len(found), not found)
     stage.fact("unknown_left_out", cut)
     stage.say("No answer is better than a wrong one: what it knows was below the relevance floor.")
 
 
 def a_fact_that_changes(stage: Stage) -> None:
-    stage.run('memory.remember("Ana lives in Lima.", slot="user.city", occurred_at="2025-03-01")', silent=True)
-    stage.run('memory.remember("Ana lives in Quito.", slot="user.city", occurred_at="2026-06-01")', silent=True)
+    for city, day in (("Lima", "2025-03-01"), ("Quito", "2026-06-01")):
+        said = f'memory.remember("Ana lives in {city}.", slot="user.city",'
+        stage.run(f'{said}\n                occurred_at="{day}")', silent=True)
     now = stage.run('memory.slot("user.city").text')
     then = stage.run('memory.slot("user.city", as_of="2025-12-24").text')
-    found = stage.run('print(memory.recall("Where is Ana\'s home?"))')
+    found = stage.run('print(memory.recall("Where is Ana\'s home?", n=1))')
     stage.fact("city_now", now, "Quito" in now)
     stage.fact("city_then", then, "Lima" in then)
     stage.fact("recall_is_current", "Lima" not in found and "Quito" in found, "Lima" not in found and "Quito" in found)

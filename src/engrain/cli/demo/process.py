@@ -10,6 +10,8 @@ import sys
 from contextlib import redirect_stdout
 from typing import IO, Any
 
+import click
+
 
 class Process:
     """A real process of its own. `ask` sends a line and waits; `send` sends one that acknowledges as it goes."""
@@ -62,7 +64,9 @@ class Process:
     def _answer(self) -> dict[str, Any]:
         line = _pipe(self._child.stdout).readline()
         if not line:
-            raise RuntimeError(f"the demo's process {self.pid} ended early, with exit code {self._child.wait()}.")
+            raise click.ClickException(
+                f"the demo's process {self.pid} ended early, with exit code {self._child.wait()}."
+            )
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -90,7 +94,7 @@ def serve(store: str, user: str) -> None:
         for line in sys.stdin:
             printed = io.StringIO()
             with redirect_stdout(printed):
-                exec(compile(json.loads(line), "<demo>", "single"), names)
+                exec(compile(json.loads(line) + "\n", "<demo>", "single"), names)
             answer(shown=printed.getvalue().rstrip("\n"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +19,14 @@ from engrain.cli.shown import faint, strong, wrapped
 INDENT = "    "
 READ = 0.30  # seconds to read a line
 THINK = 0.75  # seconds to take in what a scene has shown
+
+
+def prompted(code: str) -> str:
+    """As Python's own prompt shows it."""
+    marks = itertools.chain([">>>"], itertools.repeat("..."))
+    return "\n".join(
+        f"   {faint(mark)} {click.style(line, fg='cyan')}" for mark, line in zip(marks, code.split("\n"), strict=False)
+    )
 
 
 @dataclass
@@ -38,13 +47,13 @@ class Stage:
 
     def run(self, code: str, *, silent: bool = False) -> Any:
         """Show the line, run it as Python's own prompt would, show what it gave; the value."""
-        self.show(f"   {faint('>>>')} {click.style(code, fg='cyan')}")
+        self.show(prompted(code))
         values: list[Any] = []
         printed, hook = io.StringIO(), sys.displayhook
         sys.displayhook = values.append
         try:
             with redirect_stdout(printed):
-                exec(compile(code, "<demo>", "single"), self.names)
+                exec(compile(code + "\n", "<demo>", "single"), self.names)
         finally:
             sys.displayhook = hook
         value = values[-1] if values else None

@@ -66,12 +66,11 @@ class Names(dict[str | None, int]):
         self.known.append(name)
         return number
 
-    def number(self, names: Iterable[str | None]) -> list[int]:
-        return [self[name] for name in names]
+    def numbers(self, names: Iterable[str | None]) -> list[int]:
+        return list(map(self.__getitem__, names))
 
     def names(self, numbers: Array) -> list[str | None]:
-        known = self.known
-        return [known[number] for number in numbers.tolist()]
+        return list(map(self.known.__getitem__, numbers.tolist()))
 
 
 def integers(values: Sequence[int | None], missing: int = _MISSING) -> Ints:

@@ -29,7 +29,7 @@ class Reader(Protocol):
 
 def pages(db: Reader, statement: str, values: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
     """The columns of a statement's rows, page after page; the first column is what the pages are ordered by."""
-    after = -1
+    after = values["first"] - 1
     while True:
         rows = db.rows(statement, {**values, "after": after, "page": _PAGE})
         if rows:
@@ -66,7 +66,8 @@ class Roster:
         self._mask: Mask | None = None
         self._from = self._until = 0
         self._newness: Ints | None = None
-        self._newness_of = 0
+        self._in_order = True
+        self._touched: list[int] = []
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,7 +85,7 @@ class Roster:
     def catch_up(self, db: Reader, newest: int) -> None:
         if newest <= self.seen:
             return
-        values = {"scope": self.scope, "seen": self.seen}
+        values = {"scope": self.scope, "seen": self.seen, "first": 0}
         if self.seen:
             # First what came: an item may have come and gone since.
             self._take(db.rows(_SQL["roster_changed"], values))
@@ -93,7 +94,6 @@ class Roster:
             for columns in pages(db, _SQL["roster"], values):
                 self._append(columns)
         self.version += 1
-        self._mask = None
         self.seen = newest
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
@@ -108,6 +108,7 @@ class Roster:
             self.begins.now[row] = valid_from
             self.ends.now[row] = ends if retracted_at is None else _NEVER
             self.passages.now[row] = passages
+            self._touched.append(row)
 
     def _append(self, columns: list[tuple[Any, ...]]) -> None:
         ns, ids, valid_from, valid_to, retracted, expires, passages = columns
@@ -120,6 +121,8 @@ class Roster:
         self.ends.extend(ends)
         self.passages.extend(passages)
         self.here.extend(np.ones(len(ids), dtype=np.bool_))
+        if self._in_order:
+            self._in_order = self.ids[-1:] < [ids[0]] and not any(map(gt, ids, islice(ids, 1, None)))
         self.ids.extend(ids)
         self.row_of.update(zip(ids, range(first, first + len(ids)), strict=True))
 
@@ -132,13 +135,14 @@ class Roster:
                 del self.row_of[self.ids[row]]
             self._gone += 1
             self.here.now[row] = False
+            self._touched.append(row)
             self.ends.now[row] = _NEVER
 
     @property
     def span(self) -> dict[str, int]:
-        """Names for a statement that reads all of the scope."""
-        last = int(self.ns.now[-1]) if len(self.ns) else -1
-        return {"scope": self.scope, "last": last}
+        """Values for a statement that reads all of the scope."""
+        first, last = (int(self.ns.now[0]), int(self.ns.now[-1])) if len(self.ns) else (0, -1)
+        return {"scope": self.scope, "first": first, "last": last}
 
     @property
     def dense(self) -> bool:
@@ -167,23 +171,37 @@ class Roster:
 
     def newness(self) -> Ints | None:
         """A number per row that is higher for a newer id; None if the rows are in that order themselves."""
-        if self._newness_of != len(self.ids):
-            self._newness_of = len(self.ids)
-            self._newness = None
-            if any(map(gt, self.ids, islice(self.ids, 1, None))):
-                order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
-                self._newness = np.empty(len(order), dtype=np.int64)
-                self._newness[order] = np.arange(len(order))
+        if self._in_order:
+            return None
+        if self._newness is None or len(self._newness) != len(self.ids):
+            order = sorted(range(len(self.ids)), key=self.ids.__getitem__)
+            self._newness = np.empty(len(order), dtype=np.int64)
+            self._newness[order] = np.arange(len(order))
         return self._newness
 
     def visible(self, at: int) -> Mask:
-        """The same mask object for every moment between two boundaries."""
-        if self._mask is None or not self._from <= at < self._until:
-            begun, open_ = self.begins.now <= at, self.ends.now > at
-            rows = begun & open_
-            self._mask = Mask(rows, bool(rows.all()))
-            edges = np.concatenate((self.begins.now, self.ends.now))
-            past = np.concatenate((begun, ~open_))
-            self._from = int(edges[past].max(initial=_NEVER))
-            self._until = int(edges[~past].min(initial=_ALWAYS))
-        return self._mask
+        """The same mask object for every moment between two boundaries, as long as nothing changes."""
+        mask = self._mask
+        if mask is None or not self._from <= at < self._until:
+            self._from, self._until = _NEVER, _ALWAYS
+            mask = self._mask = self._judged(np.empty(0, dtype=np.bool_), np.arange(len(self.ids)), at)
+        elif len(mask.rows) < len(self.ids) or self._touched:
+            new = np.arange(len(mask.rows), len(self.ids))
+            mask = self._mask = self._judged(mask.rows, np.append(self._touched, new).astype(np.int64), at)
+        self._touched.clear()
+        return mask
+
+    def _judged(self, known: Flags, rows: Ints, at: int) -> Mask:
+        """A mask in which these rows are judged anew. Boundaries that are gone by now only make it last less long."""
+        begins, ends = self.begins.now[rows], self.ends.now[rows]
+        begun, open_ = begins <= at, ends > at
+        flags = np.append(known, np.zeros(len(self.ids) - len(known), dtype=np.bool_))
+        flags[rows] = begun & open_
+        past = max(
+            np.where(begun, begins, _NEVER).max(initial=_NEVER), np.where(open_, _NEVER, ends).max(initial=_NEVER)
+        )
+        next_ = min(
+            np.where(begun, _ALWAYS, begins).min(initial=_ALWAYS), np.where(open_, ends, _ALWAYS).min(initial=_ALWAYS)
+        )
+        self._from, self._until = max(self._from, int(past)), min(self._until, int(next_))
+        return Mask(flags, bool(flags.all()))

@@ -78,7 +78,8 @@ class Scan:
 
     def _load(self, db: Reader, roster: Roster) -> None:
         self._loaded = True
-        self._codes.reserve(len(roster))
+        # With room for what comes: the first remember after it must not copy the matrix.
+        self._codes.reserve(len(roster) + len(roster) // 8)
         statement = _SQL["codes_range" if roster.dense else "codes_scope"]
         for ns, blobs in pages(db, statement, {**roster.span, "base": self._base}):
             places = roster.places(np.array(ns, dtype=np.int64))

@@ -63,7 +63,7 @@ class Wordbook:
         self._loaded = False
         self._postings = Postings()
         self._owners = Column(np.int64)
-        self._lengths = Column(np.int64)
+        self._lengths = Column(np.float64)
         self._firsts = Column(np.int64)
         self._counts = Column(np.int64)
         self._dropped = 0
@@ -110,7 +110,7 @@ class Wordbook:
         self._several = self._several or bool(pairs.passages.max(initial=0) > 1)
         self._owners.extend(np.repeat(places, pairs.passages))
         lengths = np.bincount(pairs.passage, weights=pairs.counts, minlength=int(pairs.passages.sum()))
-        self._lengths.extend(lengths.astype(np.int64))
+        self._lengths.extend(lengths)
         self._postings.add(pairs.terms, pairs.passage + first, pairs.counts)
         self._statistics = self._tally = None
 
@@ -174,7 +174,8 @@ class Wordbook:
             counting = self._counting(visible)
             lengths = self._lengths.now if counting is None else self._lengths.now[counting]
             average = float(lengths.sum()) / len(lengths) if len(lengths) else 0.0
-            damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * (self._lengths.now / max(average, 1.0)))
+            damping = self._lengths.now * (SATURATION * LENGTH_SHARE / max(average, 1.0))
+            damping += SATURATION * (1 - LENGTH_SHARE)
             self._statistics = Statistics(visible, counting, len(lengths), average, damping)
         return self._statistics
 
@@ -236,4 +237,4 @@ class Wordbook:
             if len(having):
                 places = np.searchsorted(having, passages).clip(max=len(having) - 1)
                 counts[:, column] = np.where(having[places] == passages, times[places], 0)
-        return Best(rows, passages - self._firsts.now[rows], self._lengths.now[passages], counts)
+        return Best(rows, passages - self._firsts.now[rows], self._lengths.now[passages].astype(np.int64), counts)

@@ -1,0 +1,71 @@
+"""The demo is true, short and fits a small terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from engrain.cli.demo.program import SCENES
+from engrain.cli.demo.stage import Stage
+from engrain.cli.root import root
+
+DEMO = (sys.executable, "-m", "engrain.cli", "demo", "--fast")
+
+
+def test_the_facts_are_as_promised(tmp_path: Path) -> None:
+    done = subprocess.run([*DEMO, "--json"], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer = json.loads(done.stdout)
+    facts = answer["facts"]
+    assert answer["ok"]
+    assert answer["seconds"] <= 15
+    assert "Ana prefers Python" in facts["recalled"]
+    assert facts["unknown_hits"] == 0
+    assert (facts["city_now"], facts["city_then"]) == ("Ana lives in Quito.", "Ana lives in Lima.")
+    assert facts["recall_is_current"]
+    assert "6432" in facts["second_process_recalled"]
+    assert facts["acknowledged"] >= 20
+    assert facts["lost"] == 0
+    assert facts["places_before"] > 0
+    assert facts["places_after"] == 0
+    assert 0 < facts["write_ms"] < 1000
+    assert 0 < facts["recall_ms"] < 1000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_reads_well_at_80_columns(tmp_path: Path) -> None:
+    start = time.perf_counter()
+    done = subprocess.run(DEMO, capture_output=True, text=True, cwd=tmp_path, timeout=60, env={"COLUMNS": "80"})
+    assert time.perf_counter() - start <= 15
+    assert (done.returncode, done.stderr) == (0, "")
+    for title, _ in SCENES:
+        assert title in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    assert "engrain recall" in done.stdout.split("Next")[1]
+
+
+def test_what_is_shown_is_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage(tmp_path, fast=True)
+    assert stage.run("6 * 7") == 42
+    stage.run("print('hello')")
+    shown = capsys.readouterr().out
+    assert ">>> 6 * 7\n       42\n" in shown
+    assert "hello" in shown.splitlines()[-1]
+
+
+def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def liar(stage: Stage) -> None:
+        stage.fact("lost", 3, holds=False)
+
+    monkeypatch.setattr("engrain.cli.demo.program.SCENES", (("A lie.", liar),))
+    done = CliRunner().invoke(root, ["demo", "--fast", "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["broken"] == ["lost"]
+    assert "not what was promised" in CliRunner().invoke(root, ["demo", "--fast"]).output
