@@ -21,6 +21,7 @@ from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_t
 from engrain.lifecycle.upkeep import Upkeep
 from engrain.ports import Finding, Kit, ListQuery
 from engrain.recall.search import search
+from engrain.tasks.care import Tasks
 from engrain.tiers.semantic import SemanticMemory
 
 MAX_HITS = 1_000
@@ -35,6 +36,7 @@ class Engine:
         self.scope = scope
         self.reads = tuple(reads)
         self.semantic = SemanticMemory(kit, scope)
+        self.tasks = Tasks(kit, scope)
         self.upkeep = Upkeep(kit)
         if background:
             self.upkeep.start()

@@ -23,7 +23,9 @@ LARGE = 4096
 
 
 def task_of(row: Row) -> TaskRecord:
-    _, tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, kept = row[:16]
+    _, tenant, agent, user, task, goal, version, status, epoch, worker, until, started, ended, outcome, due, kept = row[
+        :16
+    ]
     return TaskRecord(
         scope=Scope(tenant, agent, user),
         task=task,
@@ -42,7 +44,10 @@ def task_of(row: Row) -> TaskRecord:
 
 
 def step_of(row: Row) -> StepRecord:
-    return StepRecord(*row[:9], from_micros(row[9]), moment(row[10]), row[11], row[12])
+    name, occurrence, kind, status, attempt, epoch, input_, key, version, began, ended, result, error = row[:13]
+    return StepRecord(
+        name, occurrence, kind, status, attempt, epoch, input_, key, version, from_micros(began), moment(ended), result, error,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
