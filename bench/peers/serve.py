@@ -4,7 +4,7 @@
 
 {"op": "add", "space": …, "docs": [[id, text], …], "vectors": "file.npy"}      all at once, as the peer likes it best
 {"op": "add_one", "space": …, "doc": [id, text], "vector": […]}                one durable write
-{"op": "search", "space": …, "text": …, "vector": […], "n": 10}                → {"docs": [[id, characters], …]}
+{"op": "search", "space": …, "text": …, "vector": […], "n": 10}                → {"docs": [id, …]}
 
 Every answer has the seconds the peer itself took ("wall" and "cpu"), so that talking to it is not part of the figure.
 No peer embeds anything: all get the vectors that engrain made of the same texts.
@@ -201,7 +201,7 @@ def answer(peer, asked):
     cpu, wall = time.process_time(), time.perf_counter()
     found = work[0](*work[1])
     took = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    return took if found is None else {"docs": [[id, len(text)] for id, text in found], **took}
+    return took if found is None else {"docs": [id for id, _ in found], **took}
 
 
 def main():

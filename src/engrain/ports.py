@@ -261,7 +261,7 @@ class SessionLog(Protocol):
         """The newest n of the same, in order."""
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
-        """The sessions last added to, newest first, as far as they still hold an item."""
+        """The sessions last added to, newest first, as far as an item that was not corrected still stands in them."""
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
         """None if there is none. Forgetting or cutting an item before its `upto` drops it."""

@@ -16,6 +16,7 @@ from engrain.conformance import (
 )
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.conformance.machine import compare_with_reference
 from engrain.stores.reference import ReferenceStore
 
 
@@ -57,3 +58,7 @@ class TestEmbedder(EmbedderSuite):
     @pytest.fixture
     def embedder(self) -> HashEmbedder:
         return HashEmbedder()
+
+
+def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
+    compare_with_reference(lambda clock: ReferenceStore(clock=clock))

@@ -26,7 +26,9 @@ class Sqlite:
 
         def open_store() -> SqliteStore:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an older engine says that it is older; test_sqlite_files looks at that
+                warnings.simplefilter(
+                    "ignore"
+                )  # an older engine says that it is older; test_sqlite_files looks at that
                 opened.append(SqliteStore(tmp_path / "store.db", clock=clock, engine=self.engine))
             return opened[-1]
 

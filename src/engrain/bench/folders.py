@@ -32,6 +32,11 @@ class Doc:
         return None if self.speaker is None or self.speaker.casefold() in ROLES else self.speaker
 
     @property
+    def line(self) -> str:
+        """As a transcript has it: what a system takes in that keeps texts alone. Without the name it finds far less."""
+        return f"{self.name}: {self.text}" if self.name else self.text
+
+    @property
     def note(self) -> Note:
         """As an importer of chats would hand it over."""
         return Note(self.text, occurred_at=self.ts, place=self._place, metadata={"doc": self.id})

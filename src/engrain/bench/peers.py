@@ -43,20 +43,24 @@ class Peer:
         )
         self.version = str(self._heard()["version"])
         self.last = Took(0, 0)
+        # A budget is spent on what was said, not on the name that was put in front of it.
+        self._sizes: dict[tuple[str, str], int] = {}
 
     def add(self, batch: Batch) -> None:
         vectors = self._folder / "vectors.npy"
         np.save(vectors, batch.vectors)
-        docs = [(doc.id, doc.text) for doc in batch.docs]
+        docs = [(doc.id, doc.line) for doc in batch.docs]
+        self._sizes |= {(batch.space, doc.id): len(doc.text) for doc in batch.docs}
         self._ask({"op": "add", "space": batch.space, "docs": docs, "vectors": str(vectors)})
 
     def add_one(self, doc: Doc, vector: Matrix) -> None:
-        self._ask({"op": "add_one", "space": doc.space, "doc": (doc.id, doc.text), "vector": vector.tolist()})
+        self._sizes[doc.space, doc.id] = len(doc.text)
+        self._ask({"op": "add_one", "space": doc.space, "doc": (doc.id, doc.line), "vector": vector.tolist()})
 
     def search(self, space: str, asked: Asked, n: int) -> list[Found]:
         vector = asked.vector.tolist()
         heard = self._ask({"op": "search", "space": space, "text": asked.text, "vector": vector, "n": n})
-        return [Found(str(doc), int(size)) for doc, size in heard["docs"]]
+        return [Found(doc, self._sizes[space, doc]) for doc in heard["docs"]]
 
     def close(self) -> None:
         self._process.communicate()

@@ -83,7 +83,7 @@ def _run_folder(
     for space in folder.spaces:
         docs = folder.docs_of(space)
         engrain.take(space, docs)
-        batch = Batch(space, docs, kept.embed([kept.windows(doc.text)[0] for doc in docs], "document"))
+        batch = Batch(space, docs, kept.embed([kept.windows(doc.line)[0] for doc in docs], "document"))
         for system in others:
             system.add(batch)
         done += len(docs)

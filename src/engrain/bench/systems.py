@@ -33,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The documents of one space, with the vectors that all systems share."""
+    """The documents of one space, with the vectors of their lines that all but engrain share."""
 
     space: str
     docs: Sequence[Doc]

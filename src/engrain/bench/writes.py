@@ -12,8 +12,6 @@ from engrain.bench.twin import Twin
 from engrain.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engrain.ports import Embedder
 
 PART = 100_000
@@ -79,15 +77,13 @@ def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, r
     ours: list[float] = []
     alone: list[float] = []
     with Memory(folder / "embedded.db", user="bench", embedder=embedder) as memory:
-        for number in range(rounds):
-            first, _ = corpus.items(FAR + 100_000 + 2 * number * size, size)
-            second, _ = corpus.items(FAR + 100_000 + (2 * number + 1) * size, size)
-            sides: list[Callable[[], None]] = [
-                lambda texts=first: alone.append(seconds(lambda: _embed(embedder, texts, BATCH))),  # type: ignore[misc]
-                lambda texts=second: ours.append(seconds(lambda: memory.remember_many(turns(texts)))),  # type: ignore[misc]
-            ]
-            for side in sides if number % 2 else reversed(sides):
-                side()
+        for number in range(2 * rounds):
+            texts, _ = corpus.items(FAR + 100_000 + number * size, size)
+            if number % 4 in (0, 3):  # first one, then the other begins
+                notes = turns(texts, number * size)
+                ours.append(seconds(lambda notes=notes: memory.remember_many(notes)))  # type: ignore[misc]
+            else:
+                alone.append(seconds(lambda texts=texts: _embed(embedder, texts, BATCH)))  # type: ignore[misc]
     return {
         "texts": size * rounds,
         "embedder_texts_per_second": size * rounds / sum(alone),

@@ -49,8 +49,10 @@ def _told(message: str, kind: str, as_json: bool, code: int) -> int:
     if as_json:
         click.echo(document({"error": {"type": kind, "message": message}}))
     else:
+        from engrain.cli.shown import safe
+
         colour = False if os.environ.get("NO_COLOR") else None
-        click.echo(f"{click.style('Error:', fg='red', bold=True)} {message}", err=True, color=colour)
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {safe(message)}", err=True, color=colour)
     return code
 
 

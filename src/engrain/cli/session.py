@@ -90,7 +90,8 @@ def _warm(store: str | None, text: str) -> None:
 
     from engrain.config import settings
 
-    Thread(target=load, name="engrain-warm", daemon=True).start()
+    # Not a daemon: a run that ends early waits for it, because a native load cut off at exit may crash.
+    Thread(target=load, name="engrain-warm").start()
 
 
 def whole_id(memory: Memory, given: str) -> str:

@@ -17,6 +17,7 @@ from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, fact
 from engrain.conformance.views import ENTITIES, SESSIONS, SLOTS, TARGET, View, shown
 from engrain.core.errors import EngrainError
 from engrain.core.items import Cite, Draft, Item, Place, Relation, Source
+from engrain.core.passages import index_words
 from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step
 from engrain.core.scope import Scope
 from engrain.ports import ListQuery, Summary
@@ -26,9 +27,10 @@ MakeStore = Callable[[SetClock], Any]
 
 TEXTS = ("Lima", "Quito", "Ana lives in Lima.", "I always drink tea, never coffee. " * 30, "茶が好きです。", "x")
 SCOPES = st.sampled_from([ANA, ANA, ANA, BEN])
-PICKS = st.tuples(st.integers(0, 30), st.integers(0, 9))  # which item, and whether of any scope
+PICKS = st.tuples(st.integers(0, 7), st.integers(0, 15))  # which item; now and then one of any scope, or long gone
+SPANS = st.none() | st.tuples(st.integers(0, 4), st.integers(4, 9))  # ninths of the text; now and then an empty one
 
-PLACES = st.tuples(st.sampled_from(SESSIONS), st.none() | st.integers(0, 4), st.sampled_from(["Ana", "Zoe", None]))
+PLACES = st.tuples(st.sampled_from(SESSIONS), st.sampled_from([None, None, None, 1, 6]), st.sampled_from(["Ana", None]))
 DRAFTS = st.fixed_dictionaries(
     {
         "text": st.sampled_from(TEXTS),
@@ -37,20 +39,33 @@ DRAFTS = st.fixed_dictionaries(
         "slot": st.sampled_from([None, None, *SLOTS]),
         "metadata": st.sampled_from([{}, {"k": 1}, {"k": "x", "l": [1, None]}]),
         "source": st.sampled_from([Source(), Source("page", "web"), Source("told", "agent")]),
-        "place": st.none() | PLACES,
+        "place": st.sampled_from([None, None, ()]).flatmap(lambda one: st.none() if one is None else PLACES),
         "occurred": st.sampled_from([None, None, None, -3_600, -60, 0, 3_600]),
         "expires": st.sampled_from([None, None, None, 30, 7_200]),
         "derived": st.booleans(),
         "embedded": st.booleans(),
-        "cites": st.lists(st.tuples(PICKS, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9))), max_size=2),
+        "cites": st.lists(st.tuples(PICKS, SPANS), max_size=2),
     }
 )
-STEPS = st.one_of(
-    st.tuples(st.just("add"), DRAFTS),
-    st.tuples(st.just("add"), DRAFTS),
-    st.tuples(st.just("correct"), PICKS, DRAFTS),
-    st.tuples(st.just("change"), PICKS, st.sampled_from([0.1, 0.9, None]), st.sampled_from([True, False, None])),
-    st.tuples(st.just("forget"), PICKS, st.booleans()),
+PLAIN = {
+    "kind": "fact", "importance": 0.5, "slot": None, "metadata": {}, "source": Source(), "place": None,
+    "occurred": None, "expires": None, "derived": True, "embedded": True,
+}  # fmt: skip
+SIMPLE = st.builds(
+    lambda text, cites, derived: {**PLAIN, "text": text, "cites": cites, "derived": derived},
+    st.sampled_from(TEXTS[1:3]),
+    st.lists(st.tuples(PICKS, SPANS), max_size=1),
+    st.booleans(),
+)
+ADDS = st.tuples(st.just("add"), SIMPLE | DRAFTS)
+CORRECTIONS = st.tuples(st.just("correct"), PICKS, SIMPLE | DRAFTS)
+REMOVALS = st.tuples(st.just("forget"), PICKS, st.sampled_from([False, False, True]))
+CHANGES = st.tuples(st.just("change"), PICKS, st.sampled_from([0.1, 0.9, None]), st.sampled_from([True, False, None]))
+REQUESTS = st.sampled_from([None, None, None, "r", "s"])
+SEED = (
+    Draft("Ana lives in Lima.", kind="message", place=Place("monday", None, "Ana", "user")),
+    Draft("Lima", slot="city"),
+    Draft("Ana likes tea", kind="relation", relation=Relation(ENTITIES[0], "likes", ENTITIES[1])),
 )
 
 
@@ -65,8 +80,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.stores = (ReferenceStore(clock=self.clock), type(self).make(self.clock))
         self.known: list[tuple[Scope, str, str]] = []  # scope, id in the one, id in the other
         self.labels: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        self.written = {ANA, BEN}
         self.seen = [0, 0]
         self.mirrors: tuple[dict[str, Item], dict[str, Item]] = ({}, {})
+        for scope in (ANA, BEN):
+            steps = tuple(Add(replace(draft, words=index_words(draft.text))) for draft in SEED)
+            self._both(scope, lambda store, _: store.apply(Plan(scope, steps)))  # noqa: B023
+            self._apply(scope, [("add", {**PLAIN, "text": "Lives in Lima.", "cites": [((2, 9), (6, 9))]})])
 
     def teardown(self) -> None:
         for store in getattr(self, "stores", ()):
@@ -74,63 +94,74 @@ class StoreMachine(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(
-        scope=SCOPES,
-        specs=st.lists(STEPS, min_size=1, max_size=3),
-        request=st.sampled_from([None, None, None, "r", "s"]),
-    )
-    def apply(self, scope: Scope, specs: list[Any], request: str | None) -> None:
-        cites = [self._cites(scope, spec[-1]["cites"]) if isinstance(spec[-1], dict) else () for spec in specs]
-        plans = [
-            Plan(
-                scope,
-                tuple(self._step(scope, spec, each, side) for spec, each in zip(specs, cites, strict=True)),
-                request,
-            )
-            for side in (0, 1)
-        ]
-        self._both(scope, lambda store, side: store.apply(plans[side]))
+    @rule(scope=SCOPES, specs=st.lists(ADDS, min_size=1, max_size=3), request=REQUESTS)
+    def add(self, scope: Scope, specs: list[Any], request: str | None) -> None:
+        self._apply(scope, specs, request)
+
+    @rule(scope=SCOPES, spec=CORRECTIONS)
+    def correct(self, scope: Scope, spec: Any) -> None:
+        self._apply(scope, [spec])
+
+    @rule(scope=SCOPES, spec=REMOVALS)
+    def forget(self, scope: Scope, spec: Any) -> None:
+        self._apply(scope, [spec])
 
     @rule(
-        scope=SCOPES, session=st.sampled_from(SESSIONS), count=st.integers(1, 3), expect=st.none() | st.integers(0, 4)
+        scope=SCOPES, specs=st.lists(ADDS | CORRECTIONS | REMOVALS | CHANGES, min_size=2, max_size=4), request=REQUESTS
+    )
+    def apply(self, scope: Scope, specs: list[Any], request: str | None) -> None:
+        self._apply(scope, specs, request)
+
+    @rule(
+        scope=SCOPES,
+        session=st.sampled_from(SESSIONS),
+        count=st.integers(1, 3),
+        expect=st.sampled_from([None, None, 3]),
     )
     def append(self, scope: Scope, session: str, count: int, expect: int | None) -> None:
         drafts = [fact(TEXTS[n], kind="message", place=Place(session, None, "Zoe", "user")) for n in range(count)]
         self._both(scope, lambda store, _: store.append(scope, session, drafts, expect))
 
-    @rule(scope=SCOPES, session=st.sampled_from(SESSIONS), upto=st.integers(0, 3), version=st.integers(1, 2))
-    def summarize(self, scope: Scope, session: str, upto: int, version: int) -> None:
-        self._both(scope, lambda store, _: store.summarize(scope, session, Summary("In sum.", upto, version)))
-
     @rule(seconds=st.sampled_from([0.000_001, 1, 60, 3_600, -1, -3_600]))
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule(scope=SCOPES, picks=st.lists(PICKS, max_size=3))
-    def touch(self, scope: Scope, picks: list[Any]) -> None:
-        pairs = [self._pick(scope, pick) for pick in picks]
+    @rule(what=st.sampled_from(["touch", "summarize", "embed", "drain", "rebuild"]), scope=SCOPES, n=st.integers(0, 7))
+    def keep_house(self, what: str, scope: Scope, n: int) -> None:
+        getattr(self, f"_{what}")(scope, n)
+
+    def _apply(self, scope: Scope, specs: list[Any], request: str | None = None) -> None:
+        cites = [self._cites(scope, spec[-1]["cites"]) if isinstance(spec[-1], dict) else () for spec in specs]
+        pairs = list(zip(specs, cites, strict=True))
+        plans = [
+            Plan(scope, tuple(self._step(scope, spec, each, side) for spec, each in pairs), request) for side in (0, 1)
+        ]
+        self._both(scope, lambda store, side: store.apply(plans[side]))
+
+    def _summarize(self, scope: Scope, n: int) -> None:
+        summary = Summary("In sum.", n % 4, 1 + n // 6)
+        self._both(scope, lambda store, _: store.summarize(scope, SESSIONS[n % 2], summary))
+
+    def _touch(self, scope: Scope, n: int) -> None:
+        pairs = [self._pick(scope, (n, each)) for each in (0, 5)]
         self._both(scope, lambda store, side: store.touch(scope, [pair[side] for pair in pairs]))
 
-    @rule(limit=st.integers(1, 3))
-    def embed(self, limit: int) -> None:
+    def _embed(self, scope: Scope, n: int) -> None:
         for side, store in enumerate(self.stores):
-            for one in store.unembedded(MODEL, limit):
+            for one in store.unembedded(MODEL, n + 1):
                 applied = store.apply(Plan(one.scope, (Embed(one.id, one.hash, EMBEDDER.vectors(one.text)),)))
                 assert applied.outcomes == (Outcome(one.id, "changed"),), side
 
-    @rule(count=st.integers(1, 4))
-    def drain(self, count: int) -> None:
+    def _drain(self, scope: Scope, n: int) -> None:
         for side, store in enumerate(self.stores):
-            entries = store.outbox(TARGET, count)
+            entries = store.outbox(TARGET, n + 1)
             for one in entries:
-                scope = next((scope for scope in (ANA, BEN) if scope.id == one.scope_id), None)
-                assert scope
-                assert one.gone is not bool(store.get_many(scope, [one.item])), side
+                owner = next(scope for scope in (ANA, BEN) if scope.id == one.scope_id)
+                assert one.gone is not bool(store.get_many(owner, [one.item])), side
             if entries:
                 store.settle(TARGET, entries[-1].seq)
 
-    @rule()
-    def rebuild(self) -> None:
+    def _rebuild(self, scope: Scope, n: int) -> None:
         assert self.stores[0].rebuild() == self.stores[1].rebuild()
 
     # What must hold after each step
@@ -140,10 +171,13 @@ class StoreMachine(RuleBasedStateMachine):
         at = START + timedelta(seconds=61)
         for scope in (ANA, BEN):
             oracle, real = (View(store, scope, at, self._label(side)) for side, store in enumerate(self.stores))
-            wanted, found = oracle.everything(), real.everything()
+            # The scope that was not written to is looked at less closely: this halves the time.
+            whole = scope in self.written
+            wanted, found = ((one.everything() if whole else one.items()) for one in (oracle, real))
             for name, value in wanted.items():
                 assert found[name] == value, f"{name} of {scope}"
         states = [store.status() for store in self.stores]
+        self.written = {ANA, BEN}
         counted = [(one.items, one.open_items, one.scopes, one.unembedded) for one in states]
         assert counted[0] == counted[1]
 
@@ -165,6 +199,7 @@ class StoreMachine(RuleBasedStateMachine):
     # How the two are kept in step
 
     def _both(self, scope: Scope, call: Callable[[Any, int], Any]) -> None:
+        self.written = {scope}
         wanted, found = (_attempt(partial(call, store, side)) for side, store in enumerate(self.stores))
         if not isinstance(wanted, Applied) or not isinstance(found, Applied):
             assert found == wanted
@@ -192,19 +227,22 @@ class StoreMachine(RuleBasedStateMachine):
         return lambda id: None if id is None else self.labels[side].get(id, f"unknown {id == 'nothing'}")
 
     def _pick(self, scope: Scope, pick: tuple[int, int]) -> tuple[str, str]:
-        near = [one for one in self.known if one[0] == scope or pick[1] == 0]
-        if not near or pick == (30, 9):
+        """Mostly one that is there."""
+        within = [one for one in self.known if one[0] == scope or pick[1] == 0]
+        there = {item.id for item in self.stores[0].get_many(scope, [one[1] for one in within])}
+        near = [one for one in within if one[1] in there or pick[1] < 2]
+        if not near:
             return "nothing", "nothing"
         _, *pair = near[-1 - pick[0] % len(near)]
         return pair[0], pair[1]
 
     def _cites(self, scope: Scope, specs: list[Any]) -> list[tuple[Cite, Cite]]:
-        """Of both sides. Spans are drawn over the present text, and may be bad."""
+        """Of both sides. Spans are drawn over the present text."""
         found = []
         for pick, edges in specs:
             pair = self._pick(scope, pick)
             item = next(iter(self.stores[0].get_many(scope, [pair[0]])), None)
-            long = len(item.text) if item else 5
+            long = len(item.text) if item else 9
             span = (None, None) if edges is None else (long * edges[0] // 9, long * edges[1] // 9)
             found.append((Cite(pair[0], *span), Cite(pair[1], *span)))
         return found
@@ -250,7 +288,7 @@ def _unused(item: Item) -> Item:
     return replace(shown(item, lambda id: id), access_count=0, last_accessed=None)
 
 
-def compare_with_reference(make: MakeStore, examples: int = 25, steps: int = 15, fixed: bool = True) -> None:
+def compare_with_reference(make: MakeStore, examples: int = 20, steps: int = 15, fixed: bool = True) -> None:
     """Run the machine against the stores that `make` opens, one for each example; `fixed`: the same each time."""
     bound = type("BoundMachine", (StoreMachine,), {"make": staticmethod(make)})
     run_state_machine_as_test(

@@ -151,6 +151,12 @@ class SessionLogSuite(Suite):
         assert log.sessions(ANA, 10) == ["b", "a", "c"]
         forget(store, log.read(ANA, "c", 0, 1)[0].id)
         assert log.sessions(ANA, 10) == ["b", "a"]
+        (first, _) = log.read(ANA, "b", 0, 9)
+        correct(store, first.id, said("z"))
+        assert log.sessions(ANA, 10) == ["b", "a"]
+        for one in log.read(ANA, "b", 0, 9):
+            forget(store, one.id)
+        assert log.sessions(ANA, 10) == ["a"]
 
     # Summaries
 

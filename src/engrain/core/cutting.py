@@ -27,7 +27,7 @@ def cut(text: str, spans: Sequence[Span]) -> str:
 
 
 def moved(at: int | None, spans: Sequence[Span], *, left: bool) -> int | None:
-    """Where an edge of a cite is after the cut. One inside a hole moves outwards, so that the cite takes in the mark."""
+    """Where an edge of a cite is after the cut; one inside a hole moves out, so that the cite takes in the mark."""
     if at is None:
         return None
     shift = 0

@@ -30,6 +30,8 @@ class Languages:
     relative: tuple[Relative, ...]
     numbers: dict[str, int]
     statements: dict[str, re.Pattern[str]]
+    hints: dict[str, tuple[str, ...]]
+    words: dict[str, frozenset[str]]
     questions: dict[str, re.Pattern[str]]
 
 
@@ -57,6 +59,8 @@ def _combined(tables: list[dict[str, Any]]) -> Languages:
         relative=relative,
         numbers=numbers,
         statements=_patterns(tables, "statements"),
+        hints={name: tuple(some) for name, some in _lists(tables, "hints").items()},
+        words={name: frozenset(" ".join(some).split()) for name, some in _lists(tables, "words").items()},
         questions=_patterns(tables, "questions"),
     )
 
@@ -90,8 +94,13 @@ def _relative(row: dict[str, Any]) -> Relative:
 
 def _patterns(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:
     """Matched against lower-case text: ignoring case in the pattern costs twice the time."""
-    parts: dict[str, list[str]] = {}
+    lists = _lists(tables, section)
+    return {name: re.compile("|".join(f"(?:{part})" for part in parts)) for name, parts in lists.items()}
+
+
+def _lists(tables: list[dict[str, Any]], section: str) -> dict[str, list[str]]:
+    lists: dict[str, list[str]] = {}
     for table in tables:
-        for name, patterns in table.get(section, {}).items():
-            parts.setdefault(name, []).extend(patterns)
-    return {name: re.compile("|".join(f"(?:{part})" for part in patterns)) for name, patterns in parts.items()}
+        for name, value in table.get(section, {}).items():
+            lists.setdefault(name, []).extend([value] if isinstance(value, str) else value)
+    return lists

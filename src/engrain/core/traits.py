@@ -1,6 +1,8 @@
 """Tell from a text, when it is written, what kind of statement it makes."""
 
-from engrain.core.languages import languages
+import re
+
+from engrain.core.languages import Languages, languages
 
 INSTRUCTION = 1
 PREFERENCE = 2
@@ -10,6 +12,8 @@ ASKS = 8
 STANDING = INSTRUCTION | PREFERENCE
 SHORT = 25
 _LIMIT = 20_000
+_DIGIT = re.compile(r"\d")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _QUESTION_MARKS = ("?", "？", "؟")
 
 
@@ -18,18 +22,17 @@ def traits(text: str, role: str | None = None) -> int:
     head = text[:_LIMIT].lower()
     if "\u2019" in head:
         head = head.replace("\u2019", "'")
-    known = languages().statements
+    known = languages()
     bits = 0
     if role not in ("assistant", "tool"):
-        if known["instruction"].search(head):
-            bits |= INSTRUCTION
-        if known["preference"].search(head):
-            bits |= PREFERENCE
-    if known["number_or_time"].search(head):
+        bits |= INSTRUCTION * _states("instruction", head, known) | PREFERENCE * _states("preference", head, known)
+    if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(_LETTERS.findall(head)):
         bits |= NUMBER_OR_TIME
-    if asks(head):
-        bits |= ASKS
-    return bits
+    return bits | ASKS * asks(head)
+
+
+def _states(what: str, head: str, known: Languages) -> bool:
+    return any(hint in head for hint in known.hints[what]) and known.statements[what].search(head) is not None
 
 
 def asks(text: str) -> bool:

@@ -12,7 +12,7 @@ from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model, 
 OPENAI_URL = "https://api.openai.com/v1"
 SHORTENED = "text-embedding-3-"  # only these take a wish for fewer dimensions
 
-# Floors and means are from experience with each family, not from a calibration.
+# Floors, means and deviations are guesses: none of these models was measured here.
 KNOWN = {
     served.model.name: served
     for served in (

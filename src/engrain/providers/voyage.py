@@ -24,7 +24,7 @@ SIZES = {
     "voyage-finance-2": 1024,
     "voyage-law-2": 1024,
 }
-# Not calibrated: a cautious floor, and the usual mean between texts that have nothing to do with each other.
+# The floor is a guess: none of these models was measured here.
 KNOWN = {name: ServedModel(EmbeddingModel(name, "", size, floor=0.25)) for name, size in SIZES.items()}
 
 

@@ -17,11 +17,11 @@ def windows(text: str, size: Size, limit: int) -> list[str]:
     total = size(text)
     if total <= limit:
         return [text]
-    sentences = [part for span in _sentences(text) for part in _halved(text, span, size, limit)]
+    sentences = [part for span in _sentences(text) for part in _fitted(text, span, size, limit)]
     share = total / math.ceil(total / limit)
     packed = _packed(text, sentences, size, min(limit, math.ceil(share)), limit)
     # Sizes add up at a space that the model knows as one; at any other the sum is only close, so look again.
-    fitting = (text[start:end].strip() for span in packed for start, end in _halved(text, span, size, limit))
+    fitting = (text[start:end].strip() for span in packed for start, end in _fitted(text, span, size, limit))
     return [window for window in fitting if window]
 
 
@@ -51,17 +51,21 @@ def _sentences(text: str) -> Iterator[Span]:
         yield start, len(text)
 
 
-def _halved(text: str, span: Span, size: Size, limit: int) -> Iterator[Span]:
-    """The span, or its halves' halves as soon as they fit, cut at the last space before the middle if there is one."""
+def _fitted(text: str, span: Span, size: Size, limit: int) -> Iterator[Span]:
+    """The span, or as many even parts as it needs, each looked at again; cut at a space if a part has one."""
     start, end = span
-    if end - start <= 1 or size(text[start:end]) <= limit:
+    parts = math.ceil(size(text[start:end]) / limit)
+    if end - start <= 1 or parts <= 1:
         yield span
         return
-    middle = (start + end) // 2
-    space = text.rfind(" ", start + 1, middle)
-    middle = space if space > 0 else middle
-    yield from _halved(text, (start, middle), size, limit)
-    yield from _halved(text, (middle, end), size, limit)
+    parts = min(parts, end - start)
+    edges = [start]
+    for part in range(1, parts):
+        even = start + (end - start) * part // parts
+        space = text.rfind(" ", edges[-1] + 1, even)
+        edges.append(even if space < 0 else space)
+    for left, right in zip(edges, [*edges[1:], end], strict=True):
+        yield from _fitted(text, (left, right), size, limit)
 
 
 def _packed(text: str, spans: list[Span], size: Size, share: int, limit: int) -> Iterator[Span]:

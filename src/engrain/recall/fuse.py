@@ -16,13 +16,15 @@ from engrain.recall.question import Question
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# What a full match of the words is worth in meaning where an item has no vector yet, in deviations of the cosine.
+# The scale on which the weights were learnt: meaning counts from 1.2 deviations above unrelated text, in steps of 1.4.
+ZERO, STEP = 1.2, 1.4
+# What a full match of the words is worth in meaning where an item has no vector yet.
 WORDS_AS_MEANING = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Cosines count in the model's own deviations from unrelated text. `previous` and `next` are rows, -1 for none."""
+    """`meaning` is the cosine in the model's own measure. `previous` and `next` are rows, -1 for none."""
 
     sketches: list[Sketch]
     meaning: Floats
@@ -40,12 +42,10 @@ class Table:
 
 
 def fuse(gathered: Gathered, question: Question, model: EmbeddingModel) -> Table:
-    rows = {sketch.id: row for row, sketch in enumerate(gathered.sketches)}
-    words, cover, unnamed, passage = _words(gathered, question, rows)
-    meaning = np.full(len(rows), np.nan)
-    for id, cosine in gathered.cosines.items():
-        if id in rows:
-            meaning[rows[id]] = (cosine - model.mean) / model.deviation
+    ids = [sketch.id for sketch in gathered.sketches]
+    words, cover, unnamed, passage = _words(gathered, question, ids)
+    cosines = np.array([gathered.cosines.get(id, np.nan) for id in ids], dtype=np.float64)
+    meaning = ((cosines - model.mean) / model.deviation - ZERO) / STEP
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
     previous, following, session = _neighbours(gathered.sketches)
     return Table(
@@ -53,14 +53,14 @@ def fuse(gathered: Gathered, question: Question, model: EmbeddingModel) -> Table
     )
 
 
-def _words(gathered: Gathered, question: Question, rows: dict[str, int]) -> tuple[Floats, Floats, Floats, Ints]:
-    size = len(rows)
+def _words(gathered: Gathered, question: Question, ids: list[str]) -> tuple[Floats, Floats, Floats, Ints]:
+    size = len(ids)
     scores, cover, unnamed = np.zeros(size), np.zeros(size), np.zeros(size)
     passage = np.zeros(size, dtype=np.int64)
-    hits = [hit for hit in gathered.words.values() if hit.id in rows]
-    if not hits:
+    places = [row for row, id in enumerate(ids) if id in gathered.words]
+    if not places:
         return scores, cover, unnamed, passage
-    places = np.array([rows[hit.id] for hit in hits])
+    hits = [gathered.words[ids[row]] for row in places]
     counts = np.array([hit.counts for hit in hits], dtype=np.float64)
     weights = rarity(gathered.frequency, gathered.passages)
     plain = weights * np.array([term not in question.names for term in question.terms])
@@ -74,15 +74,15 @@ def _words(gathered: Gathered, question: Question, rows: dict[str, int]) -> tupl
 
 def _neighbours(sketches: list[Sketch]) -> tuple[Ints, Ints, Ints]:
     at = {(one.session, one.place): row for row, one in enumerate(sketches) if one.place is not None}
-    size = len(sketches)
-    previous, following = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int64)
-    session = np.full(size, -1, dtype=np.int64)
     numbers: dict[str, int] = {}
-    for row, one in enumerate(sketches):
-        if one.session is None:
-            continue
-        session[row] = numbers.setdefault(one.session, len(numbers))
-        if one.place is not None:
-            previous[row] = at.get((one.session, one.place - 1), -1)
-            following[row] = at.get((one.session, one.place + 1), -1)
-    return previous, following, session
+    previous, following, session = [], [], []
+    for one in sketches:
+        name, place = one.session, one.place
+        session.append(-1 if name is None else numbers.setdefault(name, len(numbers)))
+        if name is None or place is None:
+            previous.append(-1)
+            following.append(-1)
+        else:
+            previous.append(at.get((name, place - 1), -1))
+            following.append(at.get((name, place + 1), -1))
+    return np.array(previous, np.int64), np.array(following, np.int64), np.array(session, np.int64)

@@ -42,14 +42,12 @@ class Chosen:
 
 def choices(ranked: Ranked, scope: int, spread: bool) -> list[Choice]:
     """All candidates of a scope, best first; a newer id wins a tie."""
-    sketches, score, relevance = ranked.table.sketches, ranked.score, ranked.relevance
-    order = sorted(range(len(sketches)), key=lambda row: (score[row], sketches[row].id), reverse=True)
+    sketches, score, relevance = ranked.table.sketches, ranked.score.tolist(), ranked.relevance.tolist()
+    order = sorted(range(len(sketches)), key=[(s, one.id) for s, one in zip(score, sketches, strict=True)].__getitem__)
+    order.reverse()
     if spread:
         order = _spread(order, ranked)
-    return [
-        Choice(scope, row, sketches[row].id, float(score[row]), float(relevance[row]), sketches[row].source)
-        for row in order
-    ]
+    return [Choice(scope, row, sketches[row].id, score[row], relevance[row], sketches[row].source) for row in order]
 
 
 def merge(scopes: Sequence[list[Choice]]) -> list[Choice]:
@@ -71,14 +69,15 @@ def choose(candidates: Sequence[Choice], n: int, floor: float, usual_floor: floa
     """The first n above the floor, no named source with more than half of them while others have something to say."""
     above = [one for one in candidates if one.relevance >= floor]
     taken, set_back = _shared(above[:n], above[n:], usual_floor)
-    picked, back = set(taken), set(set_back)
+    picked = {(one.scope, one.row) for one in taken}
+    known = picked | {(one.scope, one.row) for one in set_back}
     left: dict[Reason, list[Choice]] = {
         "floor": [one for one in candidates if one.relevance < floor],
-        "n": [one for one in above if one not in picked and one not in back],
+        "n": [one for one in above if (one.scope, one.row) not in known],
         "source": set_back,
         "budget": [],
     }
-    return Chosen([one for one in above if one in picked], left)
+    return Chosen([one for one in above if (one.scope, one.row) in picked], left)
 
 
 def _shared(taken: list[Choice], waiting: list[Choice], usual_floor: float) -> tuple[list[Choice], list[Choice]]:
@@ -108,8 +107,8 @@ def _shared(taken: list[Choice], waiting: list[Choice], usual_floor: float) -> t
 
 def hit_of(choice: Choice, ranked: Ranked, item: Item, outdated: Sequence[Outdated], found_by: tuple[str, ...]) -> Hit:
     start, end = _span(item.text, int(ranked.table.passage[choice.row]))
-    parts = ranked.parts[choice.row]
-    arms = {name: round(float(part), 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
+    parts = ranked.parts[choice.row].tolist()
+    arms = {name: round(part, 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
     outlived = tuple(
         Outlived(item.text[mark.start : mark.end], mark.until, mark.now)
         for mark in outdated

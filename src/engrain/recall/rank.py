@@ -35,8 +35,10 @@ WEIGHTS = {
     "recency": 0.05,
 }
 SECONDS_PER_MONTH = 30 * 86_400.0
-TOPICAL = 1.5  # deviations of the cosine from which a standing order counts in full
+TOPICAL = 1.5  # the meaning from which a standing order counts in full
 SESSION_BEST = 3
+LIFT_OF_A_TURN, LIFT_OF_A_FACT = -1.0, -2.0
+CROWD = (20, 2_000)  # passages between which relevance was calibrated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,23 +102,19 @@ def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[s
 def _relevance(table: Table, features: dict[str, Floats]) -> Floats:
     """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
 
-    The more there is to look through, the better the best chance match: small memories are judged less strictly.
+    The more there is to look through, the better the best chance match: the same match counts less in a large memory.
+    A good best lifts the others only so far, a turn further than a fact: a turn may answer by its context.
     """
     if not len(table):
         return np.zeros(0)
-    best_meaning, best_cover = table.meaning.max(), table.cover_unnamed.max()
-    crowd = np.log1p(min(table.passages, 2_000) / 10)
-    context = np.maximum(_of(table.cover_unnamed, table.previous), _of(table.cover_unnamed, table.next))
+    crowd = np.log1p(np.clip(table.passages, *CROWD) / 10)
+    lift = 0.9 * table.meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
     logit = (
-        0.75 * table.meaning
-        + 3.8 * table.cover_unnamed
-        + 4.2 * context
-        + 1.2 * best_meaning
-        + 0.9 * best_cover
-        + 2.0 * np.minimum(features["date"], 1)
-        + 0.4 * (features["instruction"] + features["preference"])
-        - 0.6 * crowd
-        - 3.1
+        1.0 * table.meaning
+        + 4.7 * table.cover_unnamed
+        + 3.4 * np.minimum(features["date"], 1)
+        + 2.0 * (features["instruction"] + features["preference"])
+        + np.minimum(lift, np.where(table.session >= 0, LIFT_OF_A_TURN, LIFT_OF_A_FACT))
     )
     likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
     return likely

@@ -46,7 +46,7 @@ def remember(cli: Session, text: str | None, metadata: tuple[str, ...], **given:
     """
     place = _place(given.pop("session"), given.pop("speaker"), given.pop("role"))
     words, more = given_text(text, "text"), parsed_metadata(metadata)
-    with cli.memory(makes=True) as memory:
+    with cli.memory(makes=True, embeds=words[:20]) as memory:
         id = memory.remember(words, metadata=more, place=place, **given)
     cli.answer({"id": id}, lambda: _written(id, "Remembered."))
 

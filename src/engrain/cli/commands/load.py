@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from engrain.cli.jsonl import BadLine, read
+from engrain.cli.jsonl import BadLine, Loaded, read
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import faint, many, safe
@@ -16,6 +16,7 @@ from engrain.cli.verbs import verb
 
 if TYPE_CHECKING:
     from engrain.core.plans import Outcome
+    from engrain.memory import Memory
 
 SHOWN = 20
 MEANING = {
@@ -50,16 +51,29 @@ def load(cli: Session, file: BinaryIO, skip_bad: bool, source: str | None) -> No
         loaded = read(file, source, done)
     outcomes: list[Outcome] = []
     if loaded.notes and (skip_bad or not loaded.bad):
-        with cli.memory(makes=True) as memory, progress("Importing", len(loaded.notes), cli.json) as done:
-            for batch in loaded.batches():
-                outcomes += memory.remember_many(batch.notes, request_id=batch.request_id)
-                done(len(batch.notes))
+        with cli.memory(makes=True) as memory:
+            outcomes = _written(memory, loaded, cli.json)
     counts: Counter[str] = Counter(one.status for one in outcomes)
     failed = bool(loaded.bad) and not skip_bad
     answer = {"read": len(loaded.notes) + len(loaded.bad), "bad": loaded.bad, "written": not failed}
     cli.answer(answer | {key: counts[key] for key in MEANING}, lambda: _report(counts, loaded.bad, failed))
     if failed:
         click.get_current_context().exit(1)
+
+
+def _written(memory: Memory, loaded: Loaded, quiet: bool) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    try:
+        with progress("Importing", len(loaded.notes), quiet) as done:
+            for batch in loaded.batches():
+                outcomes += memory.remember_many(batch.notes, request_id=batch.request_id)
+                done(len(batch.notes))
+    except KeyboardInterrupt:
+        click.echo(
+            f"{len(outcomes):,} of {len(loaded.notes):,} notes are written. Repeat the import to go on.", err=True
+        )
+        raise
+    return outcomes
 
 
 def _report(counts: Counter[str], bad: Sequence[BadLine], failed: bool) -> Iterator[str]:

@@ -59,7 +59,7 @@ def _report(found: Recall, explain: bool) -> Iterator[str]:
     if not found.hits:
         yield "Nothing relevant is remembered."
     for cut in found.left_out:
-        yield faint(f"Left out: {cut}.")
+        yield from map(faint, wrapped(f"Left out: {cut}."))
     if explain:
         yield from explained(found.hits)
 

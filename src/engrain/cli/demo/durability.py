@@ -51,7 +51,8 @@ def a_killed_writer(stage: Stage) -> None:
     lost = stage.fact("lost", told - there, told == there)
     unsound = [one.point for one in stage.names["memory"].check() if one.state == "fail"]
     stage.fact("failed_checks", unsound, not unsound)
-    stage.verdict(f"Killed in the middle of writing: {told} writes were acknowledged, {lost} are lost.")
+    sound = "the store is sound" if not unsound else f"failed checks: {', '.join(unsound)}"
+    stage.verdict(f"Killed while it wrote: {told} writes acknowledged, {lost} lost, {sound}.")
 
 
 def forgetting(stage: Stage) -> None:

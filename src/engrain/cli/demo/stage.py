@@ -17,8 +17,8 @@ import click
 from engrain.cli.shown import faint, strong, wrapped
 
 INDENT = "    "
-READ = 0.30  # seconds to read a line
-THINK = 0.75  # seconds to take in what a scene has shown
+READ = 0.20  # seconds to read a line
+THINK = 0.50  # seconds to take in what a scene has shown
 
 
 def prompted(code: str) -> str:
@@ -69,7 +69,7 @@ class Stage:
 
     def say(self, text: str) -> None:
         for line in wrapped(text, "   "):
-            self.show(faint(line))
+            self.show(line)
 
     def fact(self, name: str, value: Any, holds: bool = True) -> Any:
         """Keep what was seen. A promise that does not hold is said aloud and ends the demo with exit code 1."""

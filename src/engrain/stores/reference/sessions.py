@@ -36,7 +36,8 @@ class Sessions(Holder):
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
         with self.reading() as state:
-            held = {one.item.session for one in state.within(scope) if one.item.session is not None}
+            standing = (one.item for one in state.within(scope) if one.item.retracted_at is None)
+            held = {item.session for item in standing if item.session is not None}
             return sorted(held, key=lambda session: -state.written[scope, session])[:limit]
 
     def summary(self, scope: Scope, session: str) -> Summary | None:

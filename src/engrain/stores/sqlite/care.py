@@ -79,11 +79,8 @@ class Care(Handle):
             words = {n: (text, index_words(text, speaker)) for n, text, speaker in rows}
             # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
             with self._writing() as db:
-                same = [
-                    n
-                    for n, text, _ in db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
-                    if words.get(n, ("",))[0] == text
-                ]
+                now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
+                same = [n for n, text in now if n in words and words[n][0] == text]
                 write_index_many(db, [(n, words[n][1], None) for n in same])
                 _renumber(db, {n: words[n][1] for n in same})
             seen, last = seen + len(rows), rows[-1][0]

@@ -23,7 +23,7 @@ select
 select n, text, speaker from item where n > ? order by n limit ?;
 
 -- texts_of --
-select n, text, speaker from item where n between ? and ?;
+select n, text from item where n between ? and ?;
 
 -- seq --
 select value from meta where name = 'seq';

@@ -83,9 +83,9 @@ def integers(values: Sequence[int | None], missing: int = _MISSING) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def as_json(numbers: Iterable[int]) -> str:
+def as_json(numbers: Ints) -> str:
     """A list that is bound as one value, for `in (select value from json_each(?))`."""
-    return f"[{','.join(map(str, numbers))}]"
+    return str(numbers.tolist())
 
 
 def ranges(starts: Ints, counts: Ints) -> Ints:

@@ -15,7 +15,7 @@ from engrain.stores.sqlite.sql import load
 
 _SQL = load("index.sql")
 _NAMES = ("kind", "session", "speaker", "role", "source")
-_NUMBERS = ("place", "happened", "recorded", "traits", "passages", "importance", "pinned", "trust")
+_NUMBERS = ("place", "happened", "traits", "importance", "pinned", "trust")
 _TYPES = {"importance": np.float64, "trust": np.float64, "happened": np.float64, "pinned": np.bool_}
 _NO_PLACE = np.iinfo(np.int64).min
 _PLACE_BITS = 40
@@ -98,14 +98,15 @@ class Details:
 
     # Answers
 
-    def sketches(self, ids: list[str], rows: Ints) -> list[Sketch]:
+    def sketches(self, roster: Roster, rows: Ints) -> list[Sketch]:
         columns = self._columns
+        ids = list(map(roster.ids.__getitem__, rows.tolist()))
         numbers = {name: columns[name].now[rows] for name in columns}
         names = {name: self._names[name].names(numbers[name]) for name in _NAMES}
         places = [None if place == _NO_PLACE else place for place in numbers["place"].tolist()]
         fields = (
             ids, names["kind"], names["session"], places, names["speaker"], names["role"],
-            numbers["happened"].tolist(), numbers["traits"].tolist(), numbers["passages"].tolist(),
+            numbers["happened"].tolist(), numbers["traits"].tolist(), roster.passages.now[rows].tolist(),
             numbers["importance"].tolist(), numbers["pinned"].tolist(), numbers["trust"].tolist(), names["source"],
         )  # fmt: skip
         return list(map(_sketch, zip(*fields, strict=True)))
@@ -124,9 +125,9 @@ class Details:
         return _once(np.concatenate((rows, near)))
 
     def having(self, traits: int, mask: Mask, limit: int) -> Ints:
+        """The newest first: rows are in the order in which items were recorded."""
         rows = np.flatnonzero((self._columns["traits"].now & traits != 0) & mask.rows)
-        order = np.lexsort((-rows, -self._columns["recorded"].now[rows]))
-        return rows[order[: max(limit, 0)]]
+        return rows[::-1][: max(limit, 0)]
 
     def speakers(self, present: Flags) -> frozenset[str]:
         numbers = np.flatnonzero(np.bincount(self._columns["speaker"].now[present]))

@@ -172,7 +172,7 @@ def commit_failure(code: int | None, message: str) -> EngrainError:
 
     Busy, a full disk, a broken constraint and a read-only file are met before the frame (or the journal's end) that
     makes the commit: nothing is kept. Any other failure may come after it: a sync that fails may have written, an
-    index in shared memory that cannot grow follows a durable log, a journal may be cut although the sync after it failed.
+    index in shared memory that cannot grow follows a durable log, a journal may be cut before its sync fails.
     """
     if (code or 0) & 0xFF in (BUSY, LOCKED, FULL, CONSTRAINT, READONLY, TOOBIG):
         return failure(code, message)
@@ -193,7 +193,7 @@ _FAILURES: Mapping[int, tuple[type[EngrainError], str]] = {
     ),
     IOERR: (
         StoreError,
-        "the disk reported an error. Nothing of this write was kept; look at the disk, then repeat it.",
+        "the disk reported an error. Nothing of this write was kept; repeat it.",
     ),
     CORRUPT: (StoreCorrupt, "the file is damaged. Run: engrain doctor."),
     FULL: (DiskFull, "the disk is full. Nothing of this write was kept; free some space and repeat it."),

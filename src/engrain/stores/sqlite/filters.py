@@ -38,9 +38,7 @@ def _test(condition: Condition, bind: Bound) -> str:
     if condition.field.startswith("metadata."):
         key = bind(condition.field.removeprefix("metadata."))
         # json_each compares the key as a value: a path would have to quote what the caller chose.
-        found = (
-            f"item.metadata <> '{{}}' and exists (select 1 from json_each(item.metadata) as j where j.key = {key} and "
-        )
+        found = f"exists (select 1 from json_each(item.metadata) as j where j.key = {key} and "
         return _in_rows(condition, found, bind, ("j.type <> 'null'", "j.value", _JSON_TYPES))
     if condition.field == "source":
         found = "exists (select 1 from source as j where j.item = item.n and j.name <> '' and "

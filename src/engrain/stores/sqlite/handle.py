@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import Clock, from_micros, system_clock, to_micros
-from engrain.core.errors import ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
@@ -60,7 +60,7 @@ class Handle:
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow(self._site.beside("-lock")) if self._site.path else None
         self._touches = Touches()
-        self._scopes: dict[str, int] = {}
+        self._scopes: dict[Scope, int] = {}
         self._lenses: Lenses | None = None
         self._closed = False
         self._inside = _Inside()
@@ -85,7 +85,8 @@ class Handle:
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
             self._purge.pending = True
-            self._purge.run()
+            with contextlib.suppress(EngrainError):
+                self._purge.run()
 
     def _open_writer(self) -> Connection:
         db = open_connection(self._site)
@@ -102,7 +103,8 @@ class Handle:
         return db
 
     def _chosen_journal(self, db: Connection) -> Journal:
-        settled = db.rows("pragma journal_mode")[0][0] == self._site.journal
+        # Only to or from a write-ahead log is a change of the file; the rest is a connection's own affair.
+        settled = (db.rows("pragma journal_mode")[0][0] == "wal") == (self._site.journal == "wal")
         if self._lock is None or self._site.read_only or settled:
             return set_journal(db, self._site)
         self._lock.acquire(LOCK_SECONDS)
@@ -164,16 +166,15 @@ class Handle:
             return from_micros(self._micros(db))
 
     def _scope(self, db: Connection, scope: Scope) -> int | None:
-        key = scope.id
-        known = self._scopes.get(key)
+        known = self._scopes.get(scope)
         if known is None:
-            rows = db.rows(_SQL["scope_number"], (key,))
+            rows = db.rows(_SQL["scope_number"], (scope.id,))
             if not rows:
                 return None
-            # Seen by a reader or after its own commit only: a number that is rolled back must not be remembered.
             known = int(rows[0][0])
-            if not db.in_transaction or db is not self._writer.connection:
-                self._scopes[key] = known
+            # A number that is not yet committed must not be remembered: it may be rolled back.
+            if db is not self._writer.connection:
+                self._scopes[scope] = known
         return known
 
     def _add_scope(self, db: Connection, scope: Scope) -> int:
@@ -199,13 +200,15 @@ class Handle:
         if self._closed:
             return
         try:
-            if self._touches and not self._site.read_only:
-                with self._writing():
-                    pass
             self._tidy.stop()
             self._purge.stop()
-            if self._purge.pending:
-                self._purge.run()
+            # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
+            with contextlib.suppress(EngrainError):
+                if self._touches and not self._site.read_only:
+                    with self._writing():
+                        pass
+                if self._purge.pending:
+                    self._purge.run()
         finally:
             self._closed = True
             self._shut()

@@ -4,25 +4,38 @@ select n, (select max(changed) from item where item.scope = scope.n), (select ma
 from scope where id = ?;
 
 -- roster --
--- Page by page: the first rows are still in the processor's cache when their columns are made of them.
-select n, id, valid_from, valid_to, retracted_at, expires_at, passages
+-- Page by page: the rows are still in the processor's cache when columns are made of them. The end is null for an item
+-- that is open, and before all time for one that was never so.
+select n, id, valid_from,
+  case
+    when retracted_at is not null then -9223372036854775808
+    when valid_to is null then expires_at
+    when expires_at is null then valid_to
+    else min(valid_to, expires_at)
+  end,
+  passages
 from item where scope = :scope and n > :after order by n limit :page;
 
 -- roster_changed --
-select n, id, valid_from, valid_to, retracted_at, expires_at, passages
+select n, id, valid_from,
+  case
+    when retracted_at is not null then -9223372036854775808
+    when valid_to is null then expires_at
+    when expires_at is null then valid_to
+    else min(valid_to, expires_at)
+  end,
+  passages
 from item where scope = :scope and changed > :seen order by n;
 
 -- gone --
 select n from gone where scope = :scope and seq > :seen;
 
 -- details --
-select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), recorded_at,
-  traits, passages, importance, pinned, trust
+select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
 from item where scope = :scope and n > :after order by n limit :page;
 
 -- details_changed --
-select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), recorded_at,
-  traits, passages, importance, pinned, trust
+select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
 from item where scope = :scope and changed > :seen order by n;
 
 -- sources_range --

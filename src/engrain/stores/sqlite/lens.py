@@ -184,7 +184,7 @@ class Lenses:
             rows = lens.roster.places_of_ids(query.ids)
             rows = details.around(rows[rows >= 0], query.reach)
             rows = rows[mask.rows[rows]]
-            return details.sketches([lens.roster.ids[row] for row in rows.tolist()], rows)
+            return details.sketches(lens.roster, rows)
 
         return self._through(query.scope, look)
 

@@ -27,11 +27,19 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.name = str(path)
         self._threads = threading.Lock()
         self._file: int | None = None
+        self._database: int | None = None
         self._pid = 0
+        self._owner = 0
+        self._depth = 0
 
     def acquire(self, timeout: float) -> None:
+        """Again by the thread that has it: counts, and is released as often."""
+        if self._owner == threading.get_ident():
+            self._depth += 1
+            return
         ends = time.monotonic() + timeout
         if not self._threads.acquire(timeout=timeout):
             raise _busy(timeout)
@@ -45,8 +53,13 @@ class FileLock:
         except BaseException:
             self._threads.release()
             raise
+        self._owner, self._depth = threading.get_ident(), 1
 
     def release(self) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        self._owner = 0
         try:
             if self._file is not None:
                 _unlock(self._file, TURN)
@@ -65,11 +78,22 @@ class FileLock:
     def reset(self) -> None:
         """In a forked child: nobody here holds it."""
         self._threads = threading.Lock()
+        self._owner = self._depth = 0
+
+    def database(self, path: Path) -> int:
+        """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
+        if self._database is None:
+            try:
+                self._database = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+            except OSError as exc:
+                raise _failure(exc, path) from exc
+        return self._database
 
     def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        for file in (self._file, self._database):
+            if file is not None:
+                os.close(file)
+        self._file = self._database = None
 
 
 _known: dict[str, tuple[FileLock, int]] = {}
@@ -84,12 +108,12 @@ def borrow(path: Path) -> FileLock:
         return lock
 
 
-def give_back(path: Path) -> None:
-    # Closed by the last user only: closing any handle of a file drops all of the process's locks on it.
+def give_back(lock: FileLock) -> None:
+    # Closed by the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
     with _guard:
-        lock, users = _known.pop(str(path))
+        _, users = _known.pop(lock.name)
         if users > 1:
-            _known[str(path)] = lock, users - 1
+            _known[lock.name] = lock, users - 1
         else:
             lock.close()
 
@@ -125,7 +149,7 @@ def _failure(exc: OSError, path: Path) -> StoreError:
         return ReadOnlyStore(f"{path.parent} cannot be written: {exc.strerror}. Open the store read-only.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{path.parent} has no space left. Nothing was written; free some space and repeat it.")
-    return StoreError(f"the lock file {path} cannot be opened: {exc.strerror}.")
+    return StoreError(f"{path} cannot be opened: {exc.strerror}.")
 
 
 if sys.platform == "win32":

@@ -17,11 +17,11 @@ Journal = Literal["wal", "truncate", "memory"]
 # Before this version a checkpoint could overwrite frames of the log that were not yet in the file.
 WAL_SAFE = (3, 51, 3)
 BUSY_MILLISECONDS = 10_000
-_MAGIC = b"SQLite format 3\x00"
 # Shared memory, which a write-ahead log needs, does not reach across machines.
-_NETWORK = frozenset(
-    "nfs nfs4 cifs smb3 smbfs afs ceph 9p lustre gpfs beegfs glusterfs ocfs2 gfs2 orangefs pvfs2 davfs vboxsf".split()
-)
+_NETWORK = {
+    "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2",
+    "gfs2", "orangefs", "pvfs2", "davfs", "vboxsf",
+}  # fmt: skip
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
 
 
@@ -80,15 +80,9 @@ def _check_path(path: Path, read_only: bool) -> None:
         if read_only:
             raise StoreError(f"{path} does not exist, and a read-only store cannot be made.")
         return
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_MAGIC))
-    except PermissionError as exc:
-        raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
-    except OSError as exc:
-        raise NotADatabase(f"{path} cannot be read as a file: {exc.strerror}.") from exc
-    if head and head != _MAGIC:
-        raise NotADatabase(f"{path} is not an SQLite database. Give the path of an engrain store, or of a new file.")
+    # What is in it is left to SQLite: to open and close the file here would drop the locks of an open connection.
+    if not path.is_file():
+        raise NotADatabase(f"{path} is not a file. Give the path of an engrain store, or of a new file.")
 
 
 def _no_wal(path: Path, engine: Literal["apsw", "stdlib"]) -> str:
@@ -123,10 +117,7 @@ def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
 
 
 def open_connection(site: Site) -> Connection:
-    if site.path is None:
-        location = ":memory:"
-    else:
-        location = uri(site.path, "ro" if site.read_only else "rwc", site.immutable)
+    location = ":memory:" if site.path is None else uri(site.path, "ro" if site.read_only else "rwc", site.immutable)
     db = connect(location, site.engine)
     try:
         _set_up(db, site)

@@ -69,10 +69,14 @@ class Postings:
             self._large[int(keys[place])] = int(counts[place])
         self._tail.extend(keys)
 
+    def reserve(self, length: int) -> None:
+        self._tail.reserve(length)
+
     def settle(self) -> None:
         if len(self._tail) <= _TAIL:
             return
-        self._runs.append(np.sort(self._tail.now))
+        self._tail.now.sort()
+        self._runs.append(self._tail.now)
         self._tail = Column(np.uint64)
         while len(self._runs) > 1 and 2 * len(self._runs[-1]) > len(self._runs[-2]):
             last = self._runs.pop()
@@ -111,7 +115,7 @@ class Postings:
         keys = _keys(terms, passages) | np.minimum(counts, _LARGE).astype(np.uint64)
         there = np.isin(keys, self._tail.now)
         for run in self._runs:
-            places = np.searchsorted(run, keys).clip(max=len(run) - 1)
+            places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
             there |= run[places] == keys
         for place in np.flatnonzero(there & (counts >= _LARGE)).tolist():
             there[place] = self._large[int(keys[place])] == counts[place]

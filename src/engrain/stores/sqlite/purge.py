@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreBusy
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, Site
+from engrain.stores.sqlite.scrub import scrub
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.writer import Writer
 
@@ -18,11 +21,12 @@ _PAUSE = 1.0
 
 
 class Purge:
-    """A meta row says that something is pending, so that a crash does not forget it; it holds the number of the change."""
+    """A meta row says that something is pending, so that a crash does not forget it; it holds the change's number."""
 
-    def __init__(self, writer: Writer, site: Site) -> None:
+    def __init__(self, writer: Writer, site: Site, lock: FileLock | None) -> None:
         self._writer = writer
         self._site = site
+        self._lock = lock
         self._tried = 0.0
         self._thread: threading.Thread | None = None
         self.pending = False
@@ -34,7 +38,7 @@ class Purge:
         self.pending = True
 
     def after_commit(self) -> None:
-        """Try again what a reader held up. On a thread of its own, because the commit's caller waits for nothing more."""
+        """Try again what a reader held up: on a thread of its own, because the commit's caller has its answer."""
         if not self.pending or time.monotonic() - self._tried < _PAUSE or (self._thread and self._thread.is_alive()):
             return
         self._thread = threading.Thread(target=self._retry, name="engrain-purge", daemon=True)
@@ -52,22 +56,41 @@ class Purge:
         self._thread = None
 
     def run(self, wait: bool = False) -> bool:
-        if self._site.path is None or self._site.read_only:
+        if self._site.read_only:
             return True
         self._tried = time.monotonic()
         with self._writer.exclusive() as db:
             marked = db.rows(_SQL["meta"], ("purge",))
             if not _emptied(db, _PATIENCE_MILLISECONDS if wait else 0):
                 return False
-            for copy in self._site.backups():
-                with contextlib.suppress(OSError):
-                    copy.unlink()
-            if self._site.backups():
+            if marked and not self._cleaned(marked[0][0]):
                 return False
-            if marked:
-                db.run(_SQL["drop_meta"], ("purge", marked[0][0]))
         self.pending = False
         return True
+
+    def _cleaned(self, seq: int) -> bool:
+        """Copies made before an upgrade go, and the unused bytes of every page."""
+        if not _removed(self._site.backups()):
+            return False
+        # A new connection, because the old one remembers pages as they were and would write them back. That this one
+        # commits makes every other connection read its pages again.
+        db = self._writer.reopen()
+        db.run("begin immediate")
+        if self._site.path and self._lock:
+            log = self._site.beside("-wal")
+            if log.exists() and log.stat().st_size:
+                return False
+            scrub(self._lock.database(self._site.path))
+        db.run(_SQL["drop_meta"], ("purge", seq))
+        db.commit()
+        return True
+
+
+def _removed(copies: list[Path]) -> bool:
+    for copy in copies:
+        with contextlib.suppress(OSError):
+            copy.unlink()
+    return not any(copy.exists() for copy in copies)
 
 
 def _emptied(db: Connection, patience: int) -> bool:

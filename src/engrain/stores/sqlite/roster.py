@@ -102,23 +102,19 @@ class Roster:
         new = [row for row in rows if row[0] > last]
         if new:
             self._append(list(zip(*new, strict=True)))
-        for n, _, valid_from, valid_to, retracted_at, expires_at, passages in rows[: len(rows) - len(new)]:
+        for n, _, begins, ends, passages in rows[: len(rows) - len(new)]:
             row = int(np.searchsorted(self.ns.now, n))
-            ends = min(_ALWAYS if end is None else end for end in (valid_to, expires_at))
-            self.begins.now[row] = valid_from
-            self.ends.now[row] = ends if retracted_at is None else _NEVER
+            self.begins.now[row] = begins
+            self.ends.now[row] = _ALWAYS if ends is None else ends
             self.passages.now[row] = passages
             self._touched.append(row)
 
     def _append(self, columns: list[tuple[Any, ...]]) -> None:
-        ns, ids, valid_from, valid_to, retracted, expires, passages = columns
-        ends = np.minimum(integers(valid_to, _ALWAYS), integers(expires, _ALWAYS))
-        if retracted.count(None) < len(retracted):
-            ends[[one is not None for one in retracted]] = _NEVER
+        ns, ids, begins, ends, passages = columns
         first = len(self.ids)
         self.ns.extend(ns)
-        self.begins.extend(valid_from)
-        self.ends.extend(ends)
+        self.begins.extend(begins)
+        self.ends.extend(integers(ends, _ALWAYS))
         self.passages.extend(passages)
         self.here.extend(np.ones(len(ids), dtype=np.bool_))
         if self._in_order:
@@ -153,7 +149,7 @@ class Roster:
         """One row for each n, -1 for an unknown one."""
         if not len(self.ns):
             return np.full(len(ns), -1, dtype=np.int64)
-        rows = np.searchsorted(self.ns.now, ns).clip(max=len(self.ns) - 1)
+        rows = np.minimum(np.searchsorted(self.ns.now, ns), len(self.ns) - 1)
         return np.where(self.ns.now[rows] == ns, rows, -1)
 
     def places_of_ids(self, ids: Sequence[str]) -> Ints:

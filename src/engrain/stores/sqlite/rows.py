@@ -38,8 +38,8 @@ def sources_of(db: Connection, numbers: Sequence[int]) -> dict[int, tuple[Source
 
 def _item(row: Row, sources: tuple[Source, ...]) -> Item:
     (
-        _, id_, kind, text, importance, recorded, begins, ends, occurred, slot, metadata, trust, session, place, speaker,
-        role, subject, relation, object_, pinned, replaced_by, retracted, expires, count, accessed,
+        _, id_, kind, text, importance, recorded, begins, ends, occurred, slot, metadata, trust, session, place,
+        speaker, role, subject, relation, object_, pinned, replaced_by, retracted, expires, count, accessed,
     ) = row  # fmt: skip
     return Item(
         id=id_,
@@ -72,7 +72,7 @@ def moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)
 
 
-def micros(time: datetime | None) -> int | None:
+def micros_of(time: datetime | None) -> int | None:
     return None if time is None else to_micros(time)
 
 

@@ -241,7 +241,7 @@ class Scan:
         owners = self._owners.now[rows]
         items = np.unique(owners)
         counts = self._counts.now[items]
-        found = db.rows(_SQL["vectors"], (as_json((roster.ns.now[items] + self._base).tolist()),))
+        found = db.rows(_SQL["vectors"], (as_json(roster.ns.now[items] + self._base),))
         vectors = np.frombuffer(b"".join([blob for (blob,) in found]), dtype="<f4").reshape(-1, self.dimension)
         if len(found) != len(items) or len(vectors) != counts.sum():
             raise StoreCorrupt("vectors and their codes differ. Run: engrain doctor --rebuild.")
@@ -252,9 +252,8 @@ class Scan:
 
 def dots(vectors: Array, query: Floats) -> Floats:
     """Each row by the same steps wherever it stands (BLAS does not promise that), so that equal vectors tie."""
-    products: Any = vectors.astype(np.float64)
-    products *= query
-    return np.asarray(products.sum(axis=1)).clip(-1.0, 1.0)
+    products: Floats = np.einsum("ij,j->i", vectors.astype(np.float64), query)
+    return products.clip(-1.0, 1.0)
 
 
 def _best_by_owner(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:

@@ -16,7 +16,7 @@ from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.reads import Reads
-from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros, sources_of
+from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
 from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sessions import Sessions
 from engrain.stores.sqlite.sql import load
@@ -50,14 +50,15 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
             if plan.request_id is not None:
                 db.run(_SQL["add_request"], (work.scope_n, plan.request_id, answer_text(applied), work.micros))
+        self._scopes[plan.scope] = work.scope_n
         return applied
 
     def _work(self, db: Connection, scope: Scope, number: int | None) -> Work:
         if number is None:
             number = self._add_scope(db, scope)
         ((seq, newest),) = db.rows(_SQL["counters"])
-        now = from_micros(max(to_micros(self._clock()), newest))
-        return Work(db, scope, number, now, seq, self._key)
+        micros = max(to_micros(self._clock()), newest)
+        return Work(db, scope, number, from_micros(micros), micros, seq, self._key)
 
     def _step(self, work: Work, step: Step) -> Outcome:
         if isinstance(step, Add):
@@ -91,7 +92,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
             return _repeat(work, (number, decision.repeats, place), draft, trust)
         values = {
             "valid_from": to_micros(decision.valid_from),
-            "valid_to": micros(decision.valid_to),
+            "valid_to": micros_of(decision.valid_to),
             "replaced_by": decision.replaced_by,
             **_placed(work, draft.place),
         }
@@ -123,7 +124,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
         new = self._ids(work.now)
         work.db.run(_SQL["point_item"], (new, number))
         kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
-        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros(old.valid_to)}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
 
@@ -193,9 +194,10 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
     sides = (relation.subject, relation.relation, relation.object) if relation else (None, None, None)
     row = (
         new, work.scope_n, work.mark(), draft.kind, draft.importance, values["trust"], bool(values.get("pinned")),
-        draft.traits, draft.words.passages, micros(draft.occurred_at), work.micros, values["valid_from"],
-        values["valid_to"], micros(draft.expires_at), values["place"], values["session"], values["speaker"],
-        values["role"], draft.slot, values["replaced_by"], values["hash"], *sides, metadata_text(draft.metadata), draft.text,
+        draft.traits, draft.words.passages, micros_of(draft.occurred_at), work.micros, values["valid_from"],
+        values["valid_to"], micros_of(draft.expires_at), values["place"], values["session"], values["speaker"],
+        values["role"], draft.slot, values["replaced_by"], values["hash"], *sides, metadata_text(draft.metadata),
+        draft.text,
     )  # fmt: skip
     work.db.run(_SQL["add_item"], row)
     number = work.db.last_row
@@ -219,7 +221,7 @@ def _add_entities(work: Work, item: int, relation: Relation) -> None:
 
 def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust: float) -> Outcome:
     number, id_, place = found
-    said = {"importance": draft.importance, "trust": trust, "expires": micros(draft.expires_at)}
+    said = {"importance": draft.importance, "trust": trust, "expires": micros_of(draft.expires_at)}
     work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
     known = sources_of(work.db, [number]).get(number, ())
     if draft.source not in known:

@@ -15,38 +15,55 @@ _EVERY = 16
 
 
 class Tidy:
+    """A thread that is started when first needed and sleeps otherwise: to start one each time costs a commit's time."""
+
     def __init__(self, writer: Writer, pool: Pool) -> None:
         self._writer = writer
         self._pool = pool
+        self.renew()
+
+    def renew(self) -> None:
+        """As if never used: in a forked child, whose threads are gone."""
         self._commits = 0
+        self._asked = threading.Event()
+        self._ended = False
         self._thread: threading.Thread | None = None
 
     def after_commit(self, db: Connection, journal: str) -> None:
         self._commits += 1
-        if journal != "wal" or self._commits % _EVERY or (self._thread and self._thread.is_alive()):
+        if journal != "wal" or self._commits % _EVERY or self._asked.is_set():
             return
         with contextlib.suppress(EngrainError):
-            ((_, frames, done),) = db.rows("pragma wal_checkpoint(noop)")
-            if frames > FRAMES or done > FRAMES:
-                self._thread = threading.Thread(target=self._run, name="engrain-tidy", daemon=True)
-                self._thread.start()
+            ((_, frames, _),) = db.rows("pragma wal_checkpoint(noop)")
+            if frames > FRAMES:
+                self._ask()
 
-    def _run(self) -> None:
-        # An error here costs no data: the log stays, and the next commits try again.
-        with contextlib.suppress(EngrainError):
-            with self._pool.bare() as db:
-                db.rows("pragma wal_checkpoint(passive)")
-            # The rest, with no writer in between, and then a commit of its own that starts the log anew: the first
-            # commit into a log syncs twice, and nobody's write should be that one.
-            with self._writer.exclusive() as db:
-                db.rows("pragma wal_checkpoint(passive)")
-                db.run("begin immediate")
-                db.run("update meta set value = value where name = 'seq'")
-                db.commit()
+    def _ask(self) -> None:
+        self._asked.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="engrain-tidy", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        while self._asked.wait() and not self._ended:
+            # An error here costs no data: the log stays, and the next commits ask again.
+            with contextlib.suppress(EngrainError):
+                self._tidy()
+            self._asked.clear()
+
+    def _tidy(self) -> None:
+        with self._pool.bare() as db:
+            db.rows("pragma wal_checkpoint(passive)")
+        # The rest, with no writer in between, and then a commit of its own that starts the log anew: the first
+        # commit into a log syncs twice, and nobody's write should be that one.
+        with self._writer.exclusive() as db:
+            db.rows("pragma wal_checkpoint(passive)")
+            db.run("begin immediate")
+            db.run("update meta set value = value where name = 'seq'")
+            db.commit()
 
     def stop(self) -> None:
+        self._ended = True
         if self._thread:
+            self._asked.set()
             self._thread.join()
-
-    def renew(self) -> None:
-        self._thread = None

@@ -99,7 +99,11 @@ class Wordbook:
             places = roster.places(np.array(ns, dtype=np.int64))
             ours = places >= 0
             mine = blobs if ours.all() else list(compress(blobs, ours.tolist()))
-            self._append(places[ours], parsed(mine, roster.passages.now[places[ours]]))
+            pairs = parsed(mine, roster.passages.now[places[ours]])
+            if mine and not len(self._postings):
+                # What comes is likely to be as long as what came first.
+                self._postings.reserve(len(pairs.terms) * len(roster) // len(mine) * 9 // 8)
+            self._append(places[ours], pairs)
         self._postings.settle()
 
     def _append(self, places: Ints, pairs: Pairs) -> None:
@@ -235,6 +239,6 @@ class Wordbook:
         counts = np.zeros((len(passages), len(tally.terms)), dtype=np.int64)
         for column, (having, times) in enumerate(tally.found):
             if len(having):
-                places = np.searchsorted(having, passages).clip(max=len(having) - 1)
+                places = np.minimum(np.searchsorted(having, passages), len(having) - 1)
                 counts[:, column] = np.where(having[places] == passages, times[places], 0)
         return Best(rows, passages - self._firsts.now[rows], self._lengths.now[passages].astype(np.int64), counts)

@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from engrain.core.clock import to_micros
 from engrain.core.items import Draft, Vectors, Words
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
@@ -18,14 +17,11 @@ class Work:
     scope: Scope
     scope_n: int
     now: datetime
+    micros: int
     seq: int
     key: bytes
     # Index rows wait until the end, so that the vectors of many items are coded in one go.
     indexing: list[tuple[int, Words, Vectors | None]] = field(default_factory=list)
-
-    @property
-    def micros(self) -> int:
-        return to_micros(self.now)
 
     def mark(self) -> int:
         """The number of one more change."""
@@ -38,7 +34,7 @@ class Work:
         return self.digest("item", draft.kind, draft.text, *parts)
 
     def digest(self, *parts: str) -> bytes:
-        """Keyed, so that a hash in one store says nothing to another; length-prefixed, so that parts cannot run together."""
+        """Keyed, so that a hash says nothing to another store; length-prefixed, so that parts cannot run together."""
         digest = hashlib.blake2b(key=self.key, digest_size=16)
         for part in parts:
             raw = part.encode()

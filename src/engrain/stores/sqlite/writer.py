@@ -29,6 +29,9 @@ class Group:
         self.done = threading.Event()
         self.error: EngrainError | None = None
 
+    def joinable(self) -> bool:
+        return self.members < GROUP_MEMBERS and time.monotonic() - self.began < GROUP_SECONDS
+
 
 class Hooks(Protocol):
     def before_commit(self, db: Connection) -> None:
@@ -44,9 +47,9 @@ class Writer:
     """One connection on which threads take turns.
 
     A thread runs its own statements inside a savepoint. If another is waiting when it is done, it leaves the commit to
-    that one and waits for it; the last in the row commits for all. Turned down: a thread of its own for writing, because
-    two hops between threads cost a third of a commit, and a leader that runs the others' work, because their errors
-    would then come up in the wrong thread.
+    that one and waits for it; the last in the row commits for all. Turned down: a writing thread, because of two
+    hops between threads for each write, and a leader that runs the others' work, because their errors would then come
+    up in the wrong thread.
     """
 
     def __init__(self, connect: Callable[[], Connection], lock: FileLock | None, hooks: Hooks) -> None:
@@ -66,15 +69,18 @@ class Writer:
 
     @contextmanager
     def member(self) -> Iterator[Connection]:
-        """Statements that happen together or not at all. When the block has ended without an error, they are durable."""
+        """Statements that happen together or not at all. If the block ends without an error, they are durable."""
         self._wait_for_turn()
         group = None
         try:
             db, group = self._joined()
+            shared = group.members > 0  # else the transaction itself is the savepoint
             try:
-                db.run("savepoint member")
+                if shared:
+                    db.run("savepoint member")
                 yield db
-                db.run("release member")
+                if shared:
+                    db.run("release member")
                 group.members += 1
             except BaseException as exc:
                 self._undo(db, group, exc)
@@ -117,9 +123,9 @@ class Writer:
         return self._db, self._group
 
     def _undo(self, db: Connection, group: Group, cause: BaseException) -> None:
-        """Takes back one member's statements; if SQLite has rolled back all (the disk is full), the group has failed."""
+        """Takes back one member's statements; if SQLite has rolled back all (a full disk), the group has failed."""
         try:
-            if db.in_transaction:
+            if group.members and db.in_transaction:
                 db.run("rollback to member")
                 db.run("release member")
                 return
@@ -145,14 +151,14 @@ class Writer:
 
     def _leave(self, group: Group | None) -> Group | None:
         """Commits, or leaves that to a thread that waits; the group that the caller still has to wait for."""
+        pending = group if group is not None and self._group is group else None
         with self._counting:
-            open_group = group is not None and self._group is group
-            if open_group and self._waiting and self._lock and group.members < GROUP_MEMBERS and _young(group):  # type: ignore[union-attr]
+            if pending and self._waiting and self._lock and pending.joinable():
                 self._turn.release()
                 return group
         try:
-            if open_group:
-                self._commit(group)  # type: ignore[arg-type]
+            if pending:
+                self._commit(pending)
         finally:
             self._turn.release()
         return group
@@ -214,9 +220,17 @@ class Writer:
             try:
                 yield db
             finally:
-                if db.in_transaction:
-                    db.run("rollback")
+                if self._db and self._db.in_transaction:
+                    self._db.run("rollback")
                 self._release()
+
+    def reopen(self) -> Connection:
+        """Another connection in place of this one, for whoever is `exclusive`."""
+        if self._lock:  # a store in memory ends with its connection
+            self._drop()
+        if self._db is None:
+            self._db = self._connect()
+        return self._db
 
     def close(self) -> None:
         with self._turn:
@@ -241,7 +255,3 @@ class Writer:
 
     def thaw(self) -> None:
         self._turn.release()
-
-
-def _young(group: Group) -> bool:
-    return time.monotonic() - group.began < GROUP_SECONDS
