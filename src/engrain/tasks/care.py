@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, get_args
 
 from engrain.core.clock import checked_time
@@ -66,7 +67,7 @@ class Tasks:
 
     # Looking
 
-    def list(self, status: TaskStatus | Sequence[TaskStatus], limit: int) -> list[TaskRecord]:
+    def listed(self, status: TaskStatus | Sequence[TaskStatus], limit: int) -> list[TaskRecord]:
         wanted = (status,) if isinstance(status, str) else tuple(status)
         for one in wanted:
             if one not in get_args(TaskStatus):
@@ -95,9 +96,7 @@ class Tasks:
 
     def signal(self, task: str, event: str, payload: object) -> bool:
         text = encode(payload, "the payload")
-        return journal_of(self._kit).signal(
-            self._scope, checked_key(task, "task"), checked_key(event, "event"), text
-        )
+        return journal_of(self._kit).signal(self._scope, checked_key(task, "task"), checked_key(event, "event"), text)
 
     def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
         end = TaskEnd(status, checked_name(why, "why"))
@@ -186,6 +185,6 @@ class Tasks:
                 _log.warning("task %r was taken over while it was recovered: %s", task.task, exc)
             except Exception as exc:  # noqa: BLE001  # a worker's loop: the task is parked with its error
                 _log.warning("task %r was recovered and stopped again: %s", task.task, exc)
-            after = yield Ask(lambda name=task.task: journal_of(self._kit).task(self._scope, name))
+            after = yield Ask(partial(journal_of(self._kit).task, self._scope, task.task))
             found += [after] if after is not None else []
         return found

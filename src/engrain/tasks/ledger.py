@@ -20,6 +20,7 @@ from engrain.tasks.envelope import decode, fingerprint
 from engrain.tasks.lease import Tenure
 
 T = TypeVar("T")
+SETTLED = ("done", "skipped")
 _REPEATS = 3
 _MAX_ERROR = 2_000
 _log = logging.getLogger("engrain")
@@ -46,7 +47,7 @@ class Seat(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        return self.record is not None and self.record.status in ("done", "skipped")
+        return self.record is not None and self.record.status in SETTLED
 
     @property
     def attempt(self) -> int:
@@ -68,6 +69,7 @@ class Ledger:
         self._task = task
         self._version = version
         self._records = {(step.name, step.occurrence): step for step in steps}
+        self._ahead = sum(step.status in SETTLED for step in steps)
         self._counts: dict[str, int] = {}
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
@@ -83,6 +85,11 @@ class Ledger:
     @property
     def open(self) -> bool:
         return self._tenure.lease.status == "running"
+
+    @property
+    def replaying(self) -> bool:
+        """Whether steps that an earlier run settled are still to come."""
+        return self._ahead > 0
 
     def now(self) -> datetime:
         return self._clock()
@@ -114,6 +121,7 @@ class Ledger:
             occurrence = self._counts.get(name, 0)
             seat = Seat(wish.kind, name, occurrence, input_, self._records.get((name, occurrence)))
             self._prove(seat)
+            self._ahead -= seat.settled
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
             return seat

@@ -62,9 +62,7 @@ class ResumableAgent:
         async with run:
             return await adrive(self._play(run, steps, names), run.hop)
 
-    def _play(
-        self, run: Run | AsyncRun, steps: Sequence[Callable[..., Any] | Effect], names: list[str]
-    ) -> Flow[State]:
+    def _play(self, run: Run | AsyncRun, steps: Sequence[Callable[..., Any] | Effect], names: list[str]) -> Flow[State]:
         state: State = {"completed": [], "results": {}}
         for step, name in zip(steps, names, strict=True):
             call = _noting_changes(_function(step), state)

@@ -20,46 +20,46 @@ class _Task:
     """What both faces show of a task, and the flows that both drive."""
 
     def __init__(self, course: Course) -> None:
-        self._course = course
+        self.course = course
 
     @property
     def id(self) -> str:
-        return self._course.terms.task
+        return self.course.terms.task
 
     @property
     def goal(self) -> str:
-        return self._course.record.goal if self._course.record else self._course.terms.goal
+        return self.course.record.goal if self.course.record else self.course.terms.goal
 
     @property
     def epoch(self) -> int:
         """How often this task has been claimed, this run included."""
-        return self._course.record.epoch if self._course.record else 0
+        return self.course.record.epoch if self.course.record else 0
 
     @property
     def status(self) -> TaskStatus | None:
         """As it was when the run was entered: "running", or "done" for a task that is only replayed."""
-        return self._course.record.status if self._course.record else None
+        return self.course.record.status if self.course.record else None
 
     @property
     def snapshot(self) -> Any:
         """What `keep` stored last, in this run or an earlier one; None if nothing."""
-        return self._course.snapshot
+        return self.course.snapshot
 
     @property
     def outcome(self) -> str:
-        return self._course.outcome
+        return self.course.outcome
 
     @outcome.setter
     def outcome(self, text: str) -> None:
         """A line for people, shown by `engrain tasks` once the task is done."""
-        self._course.outcome = str(text)
+        self.course.outcome = str(text)
 
     def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
-        return self._course.step(Wish("step", name, key, work.args), work)
+        return self.course.step(Wish("step", name, key, work.args), work)
 
     def effect_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         checked_policy(work.on_ambiguous)
-        return self._course.step(Wish("effect", name, key, work.args), work)
+        return self.course.step(Wish("effect", name, key, work.args), work)
 
 
 class Run(_Task):
@@ -102,7 +102,7 @@ class Run(_Task):
         `fields` are those of `remember`: importance, slot, metadata, source, occurred_at, place. Returns the id, or the
         list of ids.
         """
-        return drive(self._course.remember(name, what, key, fields))
+        return drive(self.course.remember(name, what, key, fields))
 
     def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
@@ -111,37 +111,37 @@ class Run(_Task):
 
         With block=False the task is given back and TaskWaiting raised; `recover` continues it when it is due.
         """
-        drive(self._course.sleep(name, until, key, block))
+        drive(self.course.sleep(name, until, key, block))
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        self.sleep_until(self._course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+        self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
 
     def wait_event(
         self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
     ) -> Any:
         """The payload of an event, as soon as somebody has called memory.signal(task, event, payload)."""
-        return drive(self._course.event(event, timeout, key, block))
+        return drive(self.course.event(event, timeout, key, block))
 
     def keep(self, snapshot: Any) -> None:
         """Store plain JSON with the task, in place of what was kept before."""
-        self._course.keep(snapshot)
+        self.course.keep(snapshot)
 
     def __enter__(self) -> Self:
-        self._course.open()
+        self.course.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._course.close(error)
+        self.course.close(error)
 
 
 class AsyncRun(_Task):
     """Run for asyncio: the same steps, awaited. A coroutine function runs in the loop, a plain one on a thread."""
 
-    def __init__(self, course: Course, hop: Hop) -> None:
-        super().__init__(course)
+    def __init__(self, course: Callable[[], Course], hop: Hop) -> None:
+        self._made = course
         self.hop = hop
 
     async def step(
@@ -163,29 +163,30 @@ class AsyncRun(_Task):
         return await adrive(self.effect_flow(name, key, work), self.hop)
 
     async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
-        return await adrive(self._course.remember(name, what, key, fields), self.hop)
+        return await adrive(self.course.remember(name, what, key, fields), self.hop)
 
     async def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
-        await adrive(self._course.sleep(name, until, key, block), self.hop)
+        await adrive(self.course.sleep(name, until, key, block), self.hop)
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
-        await self.sleep_until(self._course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+        await self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
 
     async def wait_event(
         self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
     ) -> Any:
-        return await adrive(self._course.event(event, timeout, key, block), self.hop)
+        return await adrive(self.course.event(event, timeout, key, block), self.hop)
 
     async def keep(self, snapshot: Any) -> None:
-        await self.hop(lambda: self._course.keep(snapshot))
+        await self.hop(lambda: self.course.keep(snapshot))
 
     async def __aenter__(self) -> Self:
-        await self.hop(self._course.open)
+        self.course = await self.hop(self._made)
+        await self.hop(self.course.open)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.hop(lambda: self._course.close(error))
+        await self.hop(lambda: self.course.close(error))
