@@ -14,6 +14,7 @@ MAX_RESULT = 16_000_000  # bytes of JSON
 MAX_DEPTH = 64
 # Python itself refuses to write a number of more than 4,300 digits.
 _MAX_BITS = 14_000
+_DECODER = json.JSONDecoder()
 _HEAD = f'{{"v":{VERSION},"value":'
 
 
@@ -35,7 +36,7 @@ def decode(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        found = json.loads(text)
+        found = _DECODER.decode(text)
         version = found["v"]
     except (ValueError, KeyError, TypeError) as exc:
         raise StoreCorrupt(f"a recorded result cannot be read: {text[:80]!r}.") from exc

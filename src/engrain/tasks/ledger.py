@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from engrain.core.clock import to_micros
@@ -110,13 +111,12 @@ class Ledger:
     def enter(self, wish: Wish) -> Seat:
         """The next place of this name. Whoever enters leaves."""
         name = full_name(wish.name, wish.key)
-        what = f"{wish.kind} {name!r}"
-        input_ = fingerprint(wish.args, what)
+        input_ = fingerprint(wish.args, f"{wish.kind} {name!r}") if wish.args else ""
         self._tenure.check()
         with self._lock:
             if name in self._under_way:
                 raise StepConcurrent(
-                    f"{what} of task {self._task.task!r} is under way: steps that run side by side need a key= each."
+                    f"{wish.kind} {name!r} of task {self._task.task!r} is under way: steps that run side by side need a key= each."
                 )
             occurrence = self._counts.get(name, 0)
             seat = Seat(wish.kind, name, occurrence, input_, self._records.get((name, occurrence)))
@@ -202,6 +202,7 @@ def sure(write: Callable[[], T]) -> T:
     return write()
 
 
+@lru_cache(4096)
 def full_name(name: str, key: str | None) -> str:
     """name, or name[key]. A name has no brackets, so the two cannot be confused."""
     checked_key(name, "step name")
