@@ -7,51 +7,78 @@ with Memory("agent.db", user="ana") as memory:
     print(memory.recall("Which language should the example use?"))
 """
 
-from engrain.aio import AsyncMemory
-from engrain.core.answers import Forgotten, Status, Why
-from engrain.core.errors import (
-    BackendMissing,
-    BadText,
-    ConfigError,
-    Conflict,
-    DiskFull,
-    EmbedderFailed,
-    EmptyText,
-    EngrainError,
-    InputChanged,
-    InvalidInput,
-    LeaseLost,
-    NewerStore,
-    NotADatabase,
-    NotDone,
-    NotFound,
-    OutcomeUnknown,
-    ReadOnlyStore,
-    StepAmbiguous,
-    StepConcurrent,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-    TaskClaimed,
-    TaskEnded,
-    TaskError,
-    TaskWaiting,
-    TooLarge,
-    UnknownKey,
-    VersionChanged,
-)
-from engrain.core.items import Cite, Item, Place, Relation, Source
-from engrain.core.notes import Note
-from engrain.core.recalled import Hit, LeftOut, Recall
-from engrain.core.scope import Scope
-from engrain.memory import Memory
-from engrain.tasks.effects import Compensate
-from engrain.tasks.resumable import Effect, ResumableAgent
-from engrain.tasks.retry import Retry
-from engrain.tasks.run import AsyncRun, Run
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from engrain.version import __version__
+
+if TYPE_CHECKING:
+    from engrain.aio import AsyncMemory
+    from engrain.core.answers import Forgotten, Status, Why
+    from engrain.core.errors import (
+        BackendMissing,
+        BadText,
+        ConfigError,
+        Conflict,
+        DiskFull,
+        EmbedderFailed,
+        EmptyText,
+        EngrainError,
+        InputChanged,
+        InvalidInput,
+        LeaseLost,
+        NewerStore,
+        NotADatabase,
+        NotDone,
+        NotFound,
+        OutcomeUnknown,
+        ReadOnlyStore,
+        StepAmbiguous,
+        StepConcurrent,
+        StoreBusy,
+        StoreClosed,
+        StoreCorrupt,
+        StoreError,
+        StoreUnavailable,
+        TaskClaimed,
+        TaskEnded,
+        TaskError,
+        TaskWaiting,
+        TooLarge,
+        UnknownKey,
+        VersionChanged,
+    )
+    from engrain.core.items import Cite, Item, Place, Relation, Source
+    from engrain.core.notes import Note
+    from engrain.core.recalled import Hit, LeftOut, Recall
+    from engrain.core.scope import Scope
+    from engrain.memory import Memory
+    from engrain.tasks.effects import Compensate
+    from engrain.tasks.resumable import Effect, ResumableAgent
+    from engrain.tasks.retry import Retry
+    from engrain.tasks.run import AsyncRun, Run
+
+# Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
+_HOMES = {
+    "aio": "AsyncMemory",
+    "core.answers": "Forgotten Status Why",
+    "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
+    "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
+    "StoreError StoreUnavailable TooLarge UnknownKey "
+    # of durable tasks
+    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent TaskClaimed TaskEnded TaskError TaskWaiting "
+    "VersionChanged",
+    "core.items": "Cite Item Place Relation Source",
+    "core.notes": "Note",
+    "core.recalled": "Hit LeftOut Recall",
+    "core.scope": "Scope",
+    "memory": "Memory",
+    "tasks.effects": "Compensate",
+    "tasks.resumable": "Effect ResumableAgent",
+    "tasks.retry": "Retry",
+    "tasks.run": "AsyncRun Run",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "AsyncMemory",
@@ -108,3 +135,15 @@ __all__ = [
     "Why",
     "__version__",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'engrain' has no attribute {name!r}")
+    value: object = getattr(import_module(f"engrain.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,7 @@ from typing import Any
 from engrain.capture import write
 from engrain.core.answers import Forgotten, Status, Why
 from engrain.core.clock import checked_time
+from engrain.core.errors import EngrainError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Relation
 from engrain.core.notes import Note
@@ -127,8 +128,11 @@ class Engine:
         )
 
     def _embedder_check(self) -> Finding:
-        model = self.kit.embedder.model
-        row = self.kit.embedder.embed(["engrain"], "query")
+        try:
+            model = self.kit.embedder.model
+            row = self.kit.embedder.embed(["engrain"], "document")
+        except EngrainError as exc:
+            return Finding("embedder", "fail", str(exc), "Check the embedder setting; words find everything meanwhile.")
         if row.shape == (1, model.dimension):
             return Finding("embedder", "pass", f"{model.name} answers with {model.dimension} dimensions.")
         return Finding(

@@ -47,6 +47,12 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "span the wrong way": (InvalidInput, lambda m: m.remember("x", source=cite("0" * 26, 5, 2))),
     "unknown note key": (UnknownKey, lambda m: m.remember_many([{"text": "x", "wieght": 1}])),
     "note without text": (InvalidInput, lambda m: m.remember_many([{"importance": 1}])),
+    "cites that are no list": (InvalidInput, lambda m: m.remember_many([{"text": "x", "source": {"cites": 7}}])),
+    "cite without item": (
+        InvalidInput,
+        lambda m: m.remember_many([{"text": "x", "source": {"cites": [{"start": 1}]}}]),
+    ),
+    "cite that is none": (InvalidInput, lambda m: m.remember("x", source=Source(None, "agent", ("abc",)))),
     "number as note": (InvalidInput, lambda m: m.remember_many([3])),
     "empty request id": (EmptyText, lambda m: m.remember("x", request_id="")),
     "empty query": (EmptyText, lambda m: m.recall("")),

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from engrain.conformance.embedder import HashEmbedder
 
 from engrain import EmbedderFailed, Memory
+from engrain.conformance.embedder import HashEmbedder
 
 
 class Failing(HashEmbedder):
@@ -64,3 +64,10 @@ def test_rebuild_makes_every_index_anew(memory: Memory) -> None:
 def test_a_model_that_is_not_installed_names_the_command(open_memory: Callable[..., Memory]) -> None:
     with pytest.raises(ImportError, match="pip install"):
         open_memory(embedder="sentence-transformers:some-model").remember("x")
+
+
+def test_the_doctor_reports_an_embedder_that_fails(open_memory: Callable[..., Memory]) -> None:
+    findings = {finding.point: finding for finding in open_memory(embedder=Failing()).check()}
+    assert findings["embedder"].state == "fail"
+    assert "did not answer" in findings["embedder"].why
+    assert len(findings) > 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -44,7 +44,7 @@ def as_note(value: object) -> Note:
         if isinstance(given.get(name), Mapping):
             part = _known_keys(given[name], kind, name)
             if name == "source":
-                part["cites"] = tuple(Cite(**_known_keys(cite, Cite, "cite")) for cite in part.get("cites") or ())
+                part["cites"] = _cites(part.get("cites"))
             given[name] = _made(kind, part, name)
     return _made(Note, given, "note")  # type: ignore[no-any-return]
 
@@ -78,7 +78,19 @@ def _source(source: str | Source | None) -> Source:
     return source
 
 
-def _cite(cite: Cite) -> None:
+def _cites(given: object) -> tuple[Cite, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
+    return tuple(
+        cite if isinstance(cite, Cite) else _made(Cite, _known_keys(cite, Cite, "cite"), "cite") for cite in given
+    )
+
+
+def _cite(cite: object) -> None:
+    if not isinstance(cite, Cite):
+        raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
     checked_key(cite.item, "cited item")
     if cite.start is None and cite.end is None:
         return

@@ -3,7 +3,7 @@ select
   (select count(*) from item),
   (select count(*) from item where valid_to is null and retracted_at is null),
   (select count(*) from scope where exists (select 1 from item where item.scope = scope.n)),
-  (select value from meta where name = 'seq'),
+  (select seq from counter),
   (select count(*) from item where not exists (
     select 1 from model join vector on vector.key = (model.n << 40 | item.n))),
   (select count(*) from meta where name = 'purge');
@@ -26,10 +26,10 @@ select n, text, speaker from item where n > ? order by n limit ?;
 select n, text from item where n between ? and ?;
 
 -- seq --
-select value from meta where name = 'seq';
+select seq from counter;
 
 -- set_seq --
-update meta set value = ? where name = 'seq';
+update counter set seq = ? where n = 1;
 
 -- rebuilt --
 update item set passages = ?, changed = ? where n = ?;

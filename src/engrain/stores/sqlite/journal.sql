@@ -96,4 +96,4 @@ insert into event (scope, task, event, at, payload) values (?, ?, ?, ?, ?) on co
 select payload from event where scope = ? and task = ? and event = ?;
 
 -- set_now --
-update meta set value = max(value, ?) where name = 'now';
+update counter set now = max(now, ?) where n = 1;

@@ -7,11 +7,11 @@ insert into scope (id, tenant, agent, user) values (?, ?, ?, ?);
 
 -- counters --
 -- The newest change, then the newest time recorded.
-select (select value from meta where name = 'seq'), (select value from meta where name = 'now');
+select seq, now from counter;
 
 -- set_counters --
 -- Once per plan. Times never run backwards, whatever the clocks of other processes say.
-update meta set value = case name when 'seq' then :seq else max(value, :now) end where name in ('seq', 'now');
+update counter set seq = :seq, now = max(now, :now) where n = 1;
 
 -- set_meta --
 insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value;

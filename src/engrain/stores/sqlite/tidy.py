@@ -59,7 +59,7 @@ class Tidy:
         with self._writer.exclusive() as db:
             db.rows("pragma wal_checkpoint(passive)")
             db.run("begin immediate")
-            db.run("update meta set value = value where name = 'seq'")
+            db.run("update counter set seq = seq where n = 1")
             db.commit()
 
     def stop(self) -> None:

@@ -26,8 +26,12 @@ class Group:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.members = 0
-        self.done = threading.Event()
+        self.done: threading.Event | None = None  # made when somebody has to wait
         self.error: EngrainError | None = None
+
+    def tell(self) -> None:
+        if self.done:
+            self.done.set()
 
     def joinable(self) -> bool:
         return self.members < GROUP_MEMBERS and time.monotonic() - self.began < GROUP_SECONDS
@@ -146,7 +150,7 @@ class Writer:
             db.close()
         finally:
             self._release()
-            group.done.set()
+            group.tell()
             self._hooks.after_failure()
 
     def _leave(self, group: Group | None) -> Group | None:
@@ -154,6 +158,7 @@ class Writer:
         pending = group if group is not None and self._group is group else None
         with self._counting:
             if pending and self._waiting and self._lock and pending.joinable():
+                pending.done = pending.done or threading.Event()
                 self._turn.release()
                 return group
         try:
@@ -180,11 +185,11 @@ class Writer:
             raise
         self._group = None
         self._release()
-        group.done.set()
+        group.tell()
         self._hooks.after_commit(db)
 
     def _wait_for(self, group: Group) -> None:
-        while not group.done.wait(1.0):
+        while group.done and not group.done.wait(1.0):
             # Nobody should be needed here; a lost hand-over must not hang a caller for ever.
             if self._turn.acquire(blocking=False):
                 self._leave(group)

@@ -2,6 +2,9 @@
 
 create table meta (name text primary key, value any) strict, without rowid;
 
+-- One row: the newest change, and the newest time recorded.
+create table counter (n integer primary key, seq integer not null, now integer not null) strict;
+
 create table scope (n integer primary key, id text not null unique, tenant text, agent text, user text) strict;
 
 -- Long columns stand last: a scan over the short ones then never walks an overflow chain.
@@ -118,5 +121,6 @@ create table session (
 -- How far each outside index has read the change sequence.
 create table target (name text primary key, seq integer not null) strict, without rowid;
 
--- The key of every hash, the newest change, the newest time recorded.
-insert into meta (name, value) values ('key', randomblob(32)), ('seq', 0), ('now', 0);
+-- The key of every hash.
+insert into meta (name, value) values ('key', randomblob(32));
+insert into counter (n, seq, now) values (1, 0, 0);
