@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from engrain.stores.sqlite.handle import Handle
 
 _SQL = load("journal.sql")
-_N, _UNTIL, _STARTED, _DEADLINE = 0, 10, 11, 14
-_STARTED_MARK, _UNTIL_MARK = 16, 17
+_N, _UNTIL, _DEADLINE_MARK, _UNTIL_MARK = 0, 10, 16, 17
 
 
 class SqliteJournal:
@@ -95,7 +94,9 @@ class SqliteJournal:
 
     def expire(self, now: datetime) -> list[TaskRecord]:
         with self._store._writing() as db:
-            late = [row for row in db.rows(_SQL["overdue"], (to_micros(now),)) if self._late(row)]
+            # By the wall clock, and by the steady one as far as that can tell.
+            overdue = db.rows(_SQL["overdue"], (to_micros(now),))
+            late = [row for row in overdue if passed(self._steady, row[_DEADLINE_MARK]) is not False]
             found = []
             for row in late:
                 task = task_of(row)
@@ -190,7 +191,9 @@ class SqliteJournal:
             return rows[0]
         values = {"scope": scope, "task": claim.task, "goal": claim.goal, "version": claim.version}
         due = None if claim.deadline is None else to_micros(claim.deadline)
-        db.run(_SQL["add_task"], {**values, "now": now, "deadline": due, "mark": mark(self._steady)})
+        # As far ahead as the claimant's clock says; that clock may be behind the store's time.
+        late = None if claim.deadline is None else mark(self._steady, claim.deadline - self._store._clock())
+        db.run(_SQL["add_task"], {**values, "now": now, "deadline": due, "mark": late})
         return db.rows(_SQL["task"], (scope, claim.task))[0]
 
     def _over(self, row: Row, now: int) -> bool:
@@ -200,11 +203,6 @@ class SqliteJournal:
         if self._steady and row[_UNTIL_MARK] and steadily is None:
             return True
         return bool(row[_UNTIL] <= now) if steadily is None else steadily
-
-    def _late(self, row: Row) -> bool:
-        """Past its deadline by the wall clock, and by the steady one as far as that can tell."""
-        allowed = timedelta(microseconds=row[_DEADLINE] - row[_STARTED])
-        return passed(self._steady, row[_STARTED_MARK], allowed) is not False
 
     def _known(self, db: Connection, scope: Scope, task: str) -> tuple[int, TaskRecord]:
         number = self._store._scope(db, scope)

@@ -4,14 +4,14 @@ select n, epoch, worker is null, status from task where scope = ? and task = ?;
 
 -- task --
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
-  ended_at, outcome, deadline, snapshot.body, started_mark, until_mark, ended_mark
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
 where task.scope = ? and task.task = ?;
 
 -- tasks --
 -- Newest start first. A list of states as JSON; null for all.
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
-  ended_at, outcome, deadline, snapshot.body, started_mark, until_mark, ended_mark
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
 where (:all or task.scope = :scope) and (:status is null or status in (select value from json_each(:status)))
   and (not :held or until is not null)
@@ -19,7 +19,7 @@ order by started_at desc, task.n desc limit :limit;
 
 -- overdue --
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
-  ended_at, outcome, deadline, snapshot.body, started_mark, until_mark, ended_mark
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
 where ended_at is null and deadline <= ?;
 
@@ -27,7 +27,7 @@ where ended_at is null and deadline <= ?;
 select n, scope, task, ended_at, ended_mark from task where ended_at < ?;
 
 -- add_task --
-insert into task (scope, task, goal, version, status, epoch, started_at, deadline, started_mark)
+insert into task (scope, task, goal, version, status, epoch, started_at, deadline, deadline_mark)
 values (:scope, :task, :goal, :version, 'running', 0, :now, :deadline, :mark);
 
 -- claim --

@@ -12,7 +12,7 @@ create table task (
   status text not null,
   task text not null,
   worker text,
-  started_mark text,
+  deadline_mark text,
   until_mark text,
   ended_mark text,
   version text not null,
