@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from conftest import Open
-from engrain.conformance.clock import SetClock
 
 from engrain import (
     AsyncMemory,
@@ -33,6 +32,7 @@ from engrain import (
     TooLarge,
     VersionChanged,
 )
+from engrain.conformance.clock import SetClock
 
 QUICK = Retry(2, first=0.0)
 
