@@ -90,7 +90,8 @@ class Engine:
         return self.semantic.why(id)
 
     def status(self) -> Status:
-        store, model = self.kit.items.status(), self.kit.embedder.model
+        model = self.kit.embedder.model
+        store = self.kit.items.status(model.key)
         return Status(str(self.scope), asdict(store), asdict(model), self.upkeep.state())
 
     def check(self) -> builtins.list[Finding]:

@@ -99,6 +99,7 @@ class ItemStore(Protocol):
         relation are equal: `added`; `repeated` (keeps the higher importance and trust and the later expiry, adds the
         source if it is new, and leaves the rest); `replaced` (others = the version it closed); `behind` (a later value
         of the slot stands; others = the version it closed, if any).
+        An Add whose own request id was applied before changes nothing and is `repeated`, with the first answer's id.
         A derived draft whose text was forgotten in this scope is `kept_out`: no id, no place. A place without a number
         takes the session's next one, counting from 0; a place that a standing item holds with the same text is
         `repeated`, with another it is a Conflict. Trust is the source's, and no more than that of any item it cites;
@@ -184,8 +185,8 @@ class ItemStore(Protocol):
     def settle(self, target: str, seq: int) -> None:
         """The target has taken everything up to seq; a smaller one than before changes nothing."""
 
-    def status(self) -> StoreStatus:
-        """`unembedded` counts the items that have no vectors of any model."""
+    def status(self, model: str | None = None) -> StoreStatus:
+        """`unembedded` counts the items without vectors of this model, or with none of any if no model is named."""
 
     def check(self) -> list[Finding]:
         """Look at the store itself: engine, schema, integrity, indexes, disk. Nothing fails in a healthy store."""

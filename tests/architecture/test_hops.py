@@ -20,11 +20,13 @@ from engrain.stores.sqlite.store import SqliteStore
 
 SOURCE = str(Path(engine_apsw.__file__).parents[2])
 MOST = 5
-# The face itself, the span around it, the open file, and the adapter that hands the statement to SQLite.
+# What only hands on: the face itself, the span around it, the open file, the seam behind which the lens is imported
+# when it is first needed, and the adapter that gives the statement to SQLite.
 NOT_COUNTED = {
     "memory.py",
     "telemetry.py",
     "stores/sqlite/handle.py",
+    "stores/sqlite/search.py",
     "stores/sqlite/engine.py",
     "stores/sqlite/engine_apsw.py",
 }

@@ -107,22 +107,23 @@ def test_reciprocal_rank_is_that_of_the_first_hit() -> None:
 
 
 def test_a_budget_counts_what_fits_whole_and_in_order() -> None:
-    found = [Found("a", 2_000), Found("x", 1_600), Found("b", 401), Found("c", 10)]
+    found = [("a", 2_000), ("x", 1_600), ("b", 401), ("c", 10)]
     gold = frozenset("abc")
     assert measures.recall_in_budget(found, gold, 1_000) == pytest.approx(
         1 / 3
     )  # b is a character too long, and ends it
-    found[2] = Found("b", 400)
+    found[2] = ("b", 400)
     assert measures.recall_in_budget(found, gold, 1_000) == pytest.approx(2 / 3)
 
 
 def test_the_ten_come_from_one_call_and_the_budget_from_the_other() -> None:
-    scores = measures.score(["a"], [Found("x", 4_000), Found("a", 4)], frozenset("a"))
-    assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=0.0)
+    long = [Found("x", 3_990, 3_996), Found("a", 4, 8)]
+    scores = measures.score(["a"], long, frozenset("a"))
+    assert scores == Scores(r5=1.0, r10=1.0, ndcg10=1.0, mrr=1.0, rb1000=1.0, rb1000_whole=0.0)
 
 
 def test_a_mean_is_taken_measure_by_measure() -> None:
-    assert measures.mean([Scores(1, 1, 1, 1, 0), Scores(0, 1, 0, 0, 1)]) == Scores(0.5, 1, 0.5, 0.5, 0.5)
+    assert measures.mean([Scores(1, 1, 1, 1, 0, 0), Scores(0, 1, 0, 0, 1, 0)]) == Scores(0.5, 1, 0.5, 0.5, 0.5, 0)
 
 
 def test_the_interval_is_paired_and_repeatable() -> None:

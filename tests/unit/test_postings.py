@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lens_store import ANA, BEN, LensStore
+from lens_store import ANA, BEN, LensStore, words_of
 
 from engrain.ports import WordQuery
 from engrain.stores.sqlite import postings
-from engrain.stores.sqlite.postings import Postings
+from engrain.stores.sqlite.postings import Postings, parsed
 
 passage = st.dictionaries(st.integers(1, 12), st.sampled_from([1, 1, 1, 2, 3, 30, 31, 32, 900, 65_535]), max_size=6)
 
@@ -61,6 +63,19 @@ def test_ties_come_newest_first_and_the_first_of_equal_passages_is_named() -> No
     hits = store.best((1,), 3).hits
     assert [hit.id for hit in hits] == [row.id for row in reversed(rows[-3:])]
     assert {hit.passage for hit in hits} == {1}
+
+
+def test_equal_scores_tie_in_whatever_order_their_parts_are_added() -> None:
+    store = LensStore()
+    rows = [store.add(passages=[dict(zip((1, 2, 3, 4), counts, strict=True))]) for counts in permutations((1, 2, 3, 7))]
+    assert [hit.id for hit in store.best((1, 2, 3, 4), 100).hits] == [row.id for row in reversed(rows)]
+
+
+def test_a_passage_beyond_what_an_item_admits_to_stays_with_the_item() -> None:
+    blobs = [words_of([{1: 1}, {2: 1}, {3: 1}]).pairs, words_of([{4: 1}]).pairs]
+    pairs = parsed(blobs, np.array([1, 1]))
+    assert pairs.passages.tolist() == [3, 1]
+    assert pairs.passage.tolist() == [0, 1, 2, 3]
 
 
 def test_counts_come_in_the_order_asked_and_without_those_that_have_no_term() -> None:

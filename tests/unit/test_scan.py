@@ -107,6 +107,28 @@ def test_one_hot_zero_and_opposite_vectors() -> None:
     check(store, unit([3, -2, 1, 0, 0, 0, 0, 1]), 5)
 
 
+def test_the_rounding_of_the_question_is_part_of_the_bound() -> None:
+    # By its rounded form (1, 1/127, 0, 0, …) the first of the two rows is the better one; in truth the second is.
+    query = unit([1, 0.0045, 0.0039, 0.0039, 0, 0, 0, 0])
+    store = LensStore()
+    store.add(vectors={MODEL: [unit([1, 1, -1, -1, 1, 1, 1, 1])]})
+    store.add(vectors={MODEL: [unit([1, -1, 1, 1, 1, 1, 1, 1])]})
+    check(store, query, 1)
+
+
+def test_a_vector_put_in_the_place_of_another_is_found_by_the_new_one() -> None:
+    random = np.random.default_rng(7)
+    store = LensStore()
+    rows = [store.add(vectors={MODEL: [unit(random.standard_normal(DIMENSION))]}) for _ in range(300)]
+    for row in rows[::60]:
+        query = unit(random.standard_normal(DIMENSION))
+        check(store, query, 2)
+        row.vectors = {MODEL: [query]}
+        store.write(row)
+        assert store.nearest(query, 1).ids == [row.id]
+        check(store, unit(random.standard_normal(DIMENSION)), 300)
+
+
 def test_cosines_are_those_of_nearest_and_nan_without_a_vector() -> None:
     random = np.random.default_rng(5)
     store = LensStore()

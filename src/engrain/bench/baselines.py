@@ -61,8 +61,8 @@ class Baselines:
         return _best_first(scores)
 
     def found(self, space: str, order: Order, n: int) -> list[Found]:
-        docs = self._spaces[space].docs
-        return [Found(docs[at].id, len(docs[at].text)) for at in order[:n]]
+        docs = [self._spaces[space].docs[at] for at in order[:n]]
+        return [Found(doc.id, len(doc.text), len(doc.text)) for doc in docs]
 
 
 class Baseline:

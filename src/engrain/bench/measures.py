@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,21 +16,23 @@ SEED = 20_240_607
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One returned item: which document it stands for, and how many characters of text came back."""
+    """One returned item: which document it stands for, and how many characters of text came back, of how many."""
 
     doc: str
     size: int
+    whole: int
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One question's measures, or the means over many."""
+    """One question's measures, or the means over many. `rb1000_whole` is as if every document came back whole."""
 
     r5: float
     r10: float
     ndcg10: float
     mrr: float
     rb1000: float
+    rb1000_whole: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,15 @@ def reciprocal_rank(docs: Sequence[str], gold: frozenset[str]) -> float:
     return next((1 / rank for rank, doc in enumerate(docs, 1) if doc in gold), 0.0)
 
 
-def recall_in_budget(found: Sequence[Found], gold: frozenset[str], tokens: int) -> float:
-    """The share of the gold whose returned text lies whole within the first `tokens`, in rank order."""
+def recall_in_budget(sizes: Iterable[tuple[str, int]], gold: frozenset[str], tokens: int) -> float:
+    """The share of the gold whose text lies within the first `tokens`, in rank order; `sizes` are in characters."""
     left = tokens * CHARACTERS_PER_TOKEN
     inside = set()
-    for one in found:
-        left -= one.size
+    for doc, size in sizes:
+        left -= size
         if left < 0:
             break
-        inside.add(one.doc)
+        inside.add(doc)
     return len(gold & inside) / len(gold)
 
 
@@ -79,7 +81,8 @@ def score(top: Sequence[str], long: Sequence[Found], gold: frozenset[str]) -> Sc
         r10=recall_at(top, gold, 10),
         ndcg10=ndcg_at(top, gold, 10),
         mrr=reciprocal_rank(top, gold),
-        rb1000=recall_in_budget(long, gold, 1_000),
+        rb1000=recall_in_budget([(one.doc, one.size) for one in long], gold, 1_000),
+        rb1000_whole=recall_in_budget([(one.doc, one.whole) for one in long], gold, 1_000),
     )
 
 

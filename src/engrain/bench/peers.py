@@ -60,7 +60,8 @@ class Peer:
     def search(self, space: str, asked: Asked, n: int) -> list[Found]:
         vector = asked.vector.tolist()
         heard = self._ask({"op": "search", "space": space, "text": asked.text, "vector": vector, "n": n})
-        return [Found(doc, self._sizes[space, doc]) for doc in heard["docs"]]
+        sizes = [(doc, self._sizes[space, doc]) for doc in heard["docs"]]
+        return [Found(doc, size, size) for doc, size in sizes]
 
     def close(self) -> None:
         self._process.communicate()

@@ -12,7 +12,7 @@ from rich.text import Text
 from engrain.bench.targets import recall_targets
 
 Report = Mapping[str, Any]
-MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000"}
+MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole"}
 
 
 def recall_tables(report: Report) -> RenderableType:

@@ -115,7 +115,7 @@ class Engrain:
 
 
 def found_in(recall: Recall) -> list[Found]:
-    return [Found(_doc(hit.item.metadata), len(hit.text)) for hit in recall.hits]
+    return [Found(_doc(hit.item.metadata), len(hit.text), len(hit.item.text)) for hit in recall.hits]
 
 
 def _doc(metadata: Mapping[str, object]) -> str:

@@ -24,7 +24,7 @@ _log = logging.getLogger("engrain")
 
 def commit(notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None) -> Applied:
     """One transaction. Nothing is locked while the texts are embedded."""
-    return kit.items.apply(Plan(scope, tuple(Add(draft) for draft in drafts(notes, kit.embedder)), request_id))
+    return kit.items.apply(Plan(scope, _steps(notes, kit.embedder), request_id))
 
 
 def commit_many(
@@ -35,11 +35,16 @@ def commit_many(
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH)):
-            steps = tuple(Add(draft) for draft in drafts(notes[start : start + BATCH], kit.embedder))
+            steps = _steps(notes[start : start + BATCH], kit.embedder)
             part = None if request_id is None else f"{request_id}/{number}"
             before, waiting = waiting, pool.submit(kit.items.apply, Plan(scope, steps, part))
             outcomes += _settled(before, done)
         return [*outcomes, *_settled(waiting, done)]
+
+
+def _steps(notes: Sequence[Note], embedder: Embedder) -> tuple[Add, ...]:
+    made = drafts(notes, embedder)
+    return tuple(Add(draft, note.request_id) for note, draft in zip(notes, made, strict=True))
 
 
 def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:

@@ -17,7 +17,6 @@ from engrain.core.text import MAX_METADATA, MAX_TEXT
 
 # The largest text, with every character written as an escape of six, and room for the rest of a note.
 MAX_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-BATCH = 256
 
 
 class BadLine(NamedTuple):
@@ -26,44 +25,26 @@ class BadLine(NamedTuple):
     message: str
 
 
-class Batch(NamedTuple):
-    request_id: str
-    notes: list[Note]
-
-
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`notes` with the hash of the line that each came from."""
+    """`notes` have request ids made from their content, so that repeating an import adds nothing."""
 
-    notes: list[tuple[Note, str]]
+    notes: list[Note]
     bad: list[BadLine]
-
-    def batches(self) -> Iterator[Batch]:
-        """Request ids come from the content, so that repeating an import adds nothing.
-
-        A note with a slot, a date or a place goes alone: it then stays known when the file has grown. The others are
-        merged by their words, and a few hundred go together.
-        """
-        merged = [(note, digest) for note, digest in self.notes if _mergeable(note)]
-        for start in range(0, len(merged), BATCH):
-            part = merged[start : start + BATCH]
-            yield Batch(_request([digest for _, digest in part]), [note for note, _ in part])
-        seen: Counter[str] = Counter()
-        for note, digest in self.notes:
-            if not _mergeable(note):
-                seen[digest] += 1
-                yield Batch(_request([digest, str(seen[digest])]), [note])
 
 
 def read(file: BinaryIO, source: str | None, done: Callable[[int], None]) -> Loaded:
     loaded = Loaded([], [])
+    seen: Counter[str] = Counter()
     for number, raw in _lines(file):
         try:
             if raw is None:
                 raise TooLarge(f"the line has more than {MAX_LINE:,} bytes. Split its text and store the parts.")
             if raw.strip():
                 value = _value(raw)
-                loaded.notes.append((_note(value, source), _digest([value, source])))
+                digest = _digest([value, source])
+                seen[digest] += 1
+                loaded.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
                 done(1)
         except EngrainError as exc:
             loaded.bad.append(BadLine(number, type(exc).__name__, str(exc)))
@@ -105,13 +86,5 @@ def _note(value: object, source: str | None) -> Note:
     return replace(checked(note), derived=True)
 
 
-def _mergeable(note: Note) -> bool:
-    return note.slot is None and note.occurred_at is None and note.place is None
-
-
 def _digest(value: object) -> str:
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
-
-
-def _request(parts: list[str]) -> str:
-    return "import-" + hashlib.blake2b("/".join(parts).encode(), digest_size=16).hexdigest()

@@ -276,6 +276,22 @@ class AddingSuite(Suite):
         first = store.apply(Plan(ANA, steps, request_id="r"))
         assert store.apply(Plan(ANA, steps, request_id="r")).outcomes == first.outcomes
 
+    def test_an_add_with_its_own_request_is_done_once_in_any_plan(self, store: ItemStore) -> None:
+        (said,) = add(store, fact("Forget me."))
+        store.apply(Plan(ANA, (Forget(said),)))
+        steps = (
+            Add(message("Hello."), "line 1"),
+            Add(message("Hello."), "line 2"),
+            Add(derived("Forget me."), "line 3"),
+        )
+        first = store.apply(Plan(ANA, steps)).outcomes
+        assert [one.status for one in first] == ["added", "added", "kept_out"]
+        again = store.apply(Plan(ANA, (Add(message("New."), "line 4"), *steps))).outcomes
+        assert [one.status for one in again] == ["added", "repeated", "repeated", "kept_out"]
+        assert [(one.id, one.place) for one in again[1:]] == [(one.id, one.place) for one in first]
+        assert sorted(texts(page(store))) == ["Hello.", "Hello.", "New."]
+        assert store.apply(Plan(BEN, steps[:1])).outcomes[0].status == "added"
+
     def test_another_handle_sees_what_was_acknowledged(
         self, store: ItemStore, another: Callable[[], ItemStore]
     ) -> None:

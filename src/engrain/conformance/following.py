@@ -188,6 +188,8 @@ class FollowingSuite(Suite):
         correct(store, c, fact("e"))
         status = store.status()
         assert (status.items, status.open_items, status.scopes, status.unembedded) == (5, 3, 2, 1)
+        assert store.status(MODEL).unembedded == 1
+        assert store.status("another model").unembedded == 5
         assert status.seq > 0
         assert status.backend
         forget(store, c)

@@ -15,8 +15,8 @@ from engrain.core.text import checked_name
 
 TEXT, NUMBER, TIME, FLAG = "text", "number", "time", "flag"
 FIELDS: Mapping[str, str] = {
-    "id": TEXT, "kind": TEXT, "text": TEXT, "slot": TEXT, "session": TEXT, "speaker": TEXT, "role": TEXT, "source": TEXT,
-    "importance": NUMBER, "trust": NUMBER, "place": NUMBER, "pinned": FLAG,
+    "id": TEXT, "kind": TEXT, "text": TEXT, "slot": TEXT, "session": TEXT, "speaker": TEXT, "role": TEXT,
+    "source": TEXT, "importance": NUMBER, "trust": NUMBER, "place": NUMBER, "pinned": FLAG,
     "occurred_at": TIME, "recorded_at": TIME, "valid_from": TIME, "valid_to": TIME,
 }  # fmt: skip
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in", "exists", "contains", "starts with")
@@ -29,8 +29,8 @@ class Condition:
     """`field operator value`. A field is one of FIELDS, or "metadata.NAME" for a top-level metadata key.
 
     A missing value matches `= None`, `exists False`, `!= x` and `not in`, and nothing else. Values of two types are
-    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and all. `contains` and
-    `starts with` look into text. `source` matches if any of the item's sources has that name.
+    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and
+    all. `contains` and `starts with` look into text. `source` matches if any of the item's sources has that name.
     """
 
     field: str

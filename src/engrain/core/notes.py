@@ -18,7 +18,7 @@ MAX_PLACE = 2**53
 @dataclass(frozen=True, slots=True)
 class Note:
     """One thing to remember. `place` makes it a turn of a session; `derived` marks what was not said now but extracted,
-    imported or replayed, so that it cannot bring back what was forgotten."""
+    imported or replayed, so that it cannot bring back what was forgotten; with a `request_id` it is applied once."""
 
     text: str
     importance: float = 0.5
@@ -29,6 +29,7 @@ class Note:
     place: Place | None = None
     relation: Relation | None = None
     derived: bool = False
+    request_id: str | None = None
 
 
 def as_note(value: object) -> Note:
@@ -61,6 +62,7 @@ def checked(note: Note) -> Note:
         place=_place(note.place),
         relation=_relation(note.relation),
         derived=bool(note.derived),
+        request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
     )
 
 

@@ -15,7 +15,10 @@ Status = Literal["added", "repeated", "replaced", "behind", "kept_out", "changed
 
 @dataclass(frozen=True, slots=True)
 class Add:
+    """With a request id of its own it is applied once in the scope, whatever plan it comes in."""
+
     draft: Draft
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +92,8 @@ class Applied:
     outcomes: tuple[Outcome, ...]
     seq: int
     repeated: bool = False
+
+
+def again(first: Outcome) -> Outcome:
+    """The answer to an Add that was applied before."""
+    return Outcome(first.id, "repeated", place=first.place)

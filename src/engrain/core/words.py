@@ -14,7 +14,8 @@ _RUN = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u3096\u3099-\u309a\u30a1-\u30fa\u30fc-\u30ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f"
 )
-_NUMBER = r"\d+(?:,\d{3})+(?![\d,])|\d+(?:\.\d+)+(?![\w.])"
+# Bounded: without a limit a megabyte of "1.1.1…" would be tried again from every digit.
+_NUMBER = r"\d{1,3}(?:,\d{3}){1,6}(?![\d,])|\d{1,15}(?:\.\d{1,15}){1,5}(?![\w.])"
 _ASCII_WORD = re.compile(rf"{_NUMBER}|[a-z0-9]+(?:'[a-z]{{1,2}}\b)?")
 _WORD = re.compile(rf"{_NUMBER}|[{_RUN}]+|(?:(?![_{_RUN}])[\w{_MARKS}])+(?:'[a-z]{{1,2}}\b)?")
 _RUN_ONLY = re.compile(f"[{_RUN}]")

@@ -8,19 +8,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.filters import Condition, Filter
 from engrain.core.items import Item
+from engrain.core.passages import passages
 from engrain.core.recalled import RecallRequest
 from engrain.core.scope import Scope
 from engrain.core.traits import STANDING
-from engrain.ports import Kit, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.ports import Embedder, Kit, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.recall.question import Question
+
+Matrix = npt.NDArray[np.float32]
 
 PER_ARM = 100
 STANDING_LIMIT = 50
 REACH = 1
+MAX_READ = 32  # passages of one document that are compared by meaning
 
 _log = logging.getLogger("engrain")
 
@@ -36,6 +41,7 @@ class Gathered:
     passages: int
     average: float
     frequency: tuple[int, ...]
+    vector: Matrix | None = None
 
     def arms_of(self, id: str) -> tuple[str, ...]:
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
@@ -59,7 +65,8 @@ def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -
         cosines |= _rest(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
     hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    return Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+    asked = vector.vector if vector else None
+    return Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency, asked)
 
 
 def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
@@ -71,6 +78,17 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
     for mark in kit.items.outdated(scope, ids):
         outdated.setdefault(mark.id, []).append(mark)
     return items, outdated
+
+
+def nearest_passage(text: str, vector: Matrix | None, embedder: Embedder) -> int:
+    spans = passages(text)[:MAX_READ]
+    if vector is None or len(spans) < 2:
+        return 0
+    try:
+        rows = embedder.embed([text[start:end] for start, end in spans], "document")
+    except EmbedderFailed:
+        return 0
+    return int(np.argmax(rows @ vector))
 
 
 def filter_of(request: RecallRequest) -> Filter | None:

@@ -105,8 +105,8 @@ def _shared(taken: list[Choice], waiting: list[Choice], usual_floor: float) -> t
     return taken, set_back[::-1]
 
 
-def hit_of(choice: Choice, ranked: Ranked, item: Item, outdated: Sequence[Outdated], found_by: tuple[str, ...]) -> Hit:
-    start, end = _span(item.text, int(ranked.table.passage[choice.row]))
+def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: Sequence[Outdated]) -> Hit:
+    start, end = _span(item.text, passage)
     parts = ranked.parts[choice.row].tolist()
     arms = {name: round(part, 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
     outlived = tuple(
@@ -115,7 +115,7 @@ def hit_of(choice: Choice, ranked: Ranked, item: Item, outdated: Sequence[Outdat
         if mark.start < end and mark.end > start
     )
     text = item.text[start:end]
-    return Hit(item, text, (start, end), choice.score, choice.relevance, found_by, arms, outlived)
+    return Hit(item, text, (start, end), choice.score, choice.relevance, arms=arms, outlived=outlived)
 
 
 def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: int | None, count_tokens: CountTokens) -> Recall:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from engrain.core.items import Item
 from engrain.core.recalled import Hit, Recall, RecallRequest
 from engrain.ports import Kit
 from engrain.recall.fuse import fuse
-from engrain.recall.gather import Gathered, fetch, gather
+from engrain.recall.gather import Gathered, fetch, gather, nearest_passage
 from engrain.recall.pack import Choice, Chosen, choices, choose, hit_of, merge, pack
 from engrain.recall.question import understand
 from engrain.recall.rank import Ranked, rank
+
+ENOUGH_WORDS = 0.5
 
 
 def search(request: RecallRequest, kit: Kit) -> Recall:
@@ -37,6 +42,14 @@ def _hits(
         for choice in mine:
             if choice.id in items:
                 marks = [mark for mark in outdated.get(choice.id, ()) if mark.until <= (request.at or request.now)]
-                found_by = gathered[number].arms_of(choice.id)
-                hits[choice] = hit_of(choice, ranked[number], items[choice.id], marks, found_by)
+                passage = _passage(choice, items[choice.id], gathered[number], ranked[number], kit)
+                hit = hit_of(choice, ranked[number], items[choice.id], passage, marks)
+                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id))
     return {choice: hits[choice] for choice in chosen.taken if choice in hits}
+
+
+def _passage(choice: Choice, item: Item, gathered: Gathered, ranked: Ranked, kit: Kit) -> int:
+    """The one with the words; of a document that has few of them, the nearest in meaning."""
+    if item.kind == "message" or ranked.table.cover[choice.row] >= ENOUGH_WORDS:
+        return int(ranked.table.passage[choice.row])
+    return nearest_passage(item.text, gathered.vector, kit.embedder)

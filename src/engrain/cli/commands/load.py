@@ -61,13 +61,15 @@ def load(cli: Session, file: BinaryIO, skip_bad: bool, source: str | None) -> No
         click.get_current_context().exit(1)
 
 
+PART = 2_048  # so that an interrupted import can say how far it came
+
+
 def _written(memory: Memory, loaded: Loaded, quiet: bool) -> list[Outcome]:
     outcomes: list[Outcome] = []
     try:
         with progress("Importing", len(loaded.notes), quiet) as done:
-            for batch in loaded.batches():
-                outcomes += memory.remember_many(batch.notes, request_id=batch.request_id)
-                done(len(batch.notes))
+            for start in range(0, len(loaded.notes), PART):
+                outcomes += memory.remember_many(loaded.notes[start : start + PART], progress=done)
     except KeyboardInterrupt:
         click.echo(
             f"{len(outcomes):,} of {len(loaded.notes):,} notes are written. Repeat the import to go on.", err=True

@@ -147,7 +147,7 @@ class Items(Holder):
         with self.writing() as state:
             state.settled[target] = max(seq, state.settled.get(target, 0))
 
-    def status(self) -> StoreStatus:
+    def status(self, model: str | None = None) -> StoreStatus:
         with self.reading() as state:
             items = list(state.items.values())
             return StoreStatus(
@@ -159,7 +159,7 @@ class Items(Holder):
                 scopes=len({one.scope for one in items}),
                 bytes=sum(len(one.item.text.encode()) for one in items),
                 seq=state.seq,
-                unembedded=sum(not one.vectors for one in items),
+                unembedded=sum(model not in one.vectors if model else not one.vectors for one in items),
                 purge_pending=False,
             )
 

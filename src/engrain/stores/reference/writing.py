@@ -15,7 +15,7 @@ from engrain.core.ids import IdSource
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
 from engrain.core.passages import index_words
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step, again
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
@@ -48,9 +48,18 @@ class Transaction:
             self.state.requests[self.scope, plan.request_id] = applied
         return applied
 
+    def _add_once(self, step: Add) -> Outcome:
+        first = self.state.requests.get((self.scope, step.request_id or ""))
+        if step.request_id is not None and first and not self._kept_out(step.draft):
+            return again(first.outcomes[0])
+        outcome = self._add(step.draft)
+        if step.request_id is not None and outcome.id is not None:
+            self.state.requests[self.scope, step.request_id] = Applied((outcome,), self.state.seq)
+        return outcome
+
     def _step(self, step: Step) -> Outcome:
         if isinstance(step, Add):
-            return self._add(step.draft)
+            return self._add_once(step)
         if isinstance(step, Correct):
             return self._correct(step)
         if isinstance(step, Change):

@@ -21,9 +21,9 @@ _LITTLE_SPACE = 100_000_000
 
 
 class Care(Handle):
-    def status(self) -> StoreStatus:
+    def status(self, model: str | None = None) -> StoreStatus:
         with self._reading() as db:
-            ((items, standing, scopes, seq, unembedded, pending),) = db.rows(_SQL["status"])
+            ((items, standing, scopes, seq, unembedded, pending),) = db.rows(_SQL["status"], {"model": model})
         return StoreStatus(
             backend="sqlite",
             location=str(self._site.path or ":memory:"),

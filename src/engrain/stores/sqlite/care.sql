@@ -5,7 +5,8 @@ select
   (select count(*) from scope where exists (select 1 from item where item.scope = scope.n)),
   (select seq from counter),
   (select count(*) from item where not exists (
-    select 1 from model join vector on vector.key = (model.n << 40 | item.n))),
+    select 1 from model join vector on vector.key = (model.n << 40 | item.n)
+    where :model is null or model.key = :model)),
   (select count(*) from meta where name = 'purge');
 
 -- pending --

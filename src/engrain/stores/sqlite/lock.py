@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -11,15 +12,16 @@ from pathlib import Path
 
 from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
 
-# A writer that has just finished must not win again over those who wait, so there are two places in the file: only
-# who holds NEXT may wait for TURN, and gives NEXT back once it has TURN. With one lock, or with SQLite's busy_timeout
-# alone, the process that releases is the one that is awake and takes it again.
-TURN, NEXT = 0, 1
+# First come, first served. With one plain lock, or with SQLite's busy_timeout alone, the process that releases is the
+# one that is awake and takes it again; with two, two processes can pass it to and fro while others wait (seen: 1.4 s).
+# So each takes a number from the file, holds the byte of that number, and has its turn when no smaller byte is held.
+# The system frees the byte of a process that dies.
+COUNTER = 8
+_FIRST = 1 << 10  # where the bytes of the numbers begin; before them the counter and the lock on it
 # Polled, because a lock that blocks knows no time-out, and a stopped process must not stop the others for ever.
-_TURN_PAUSE = 0.0001
-_NEXT_PAUSE = 0.0005
-_LONG_WAIT = 0.05
-_LONG_PAUSE = 0.002
+_PAUSE = 0.0002
+_LONG_WAIT = 0.1
+_LONG_PAUSE = 0.001
 
 
 class FileLock:
@@ -34,6 +36,7 @@ class FileLock:
         self._pid = 0
         self._owner = 0
         self._depth = 0
+        self._place: int | None = None
 
     def acquire(self, timeout: float) -> None:
         """Again by the thread that has it: counts, and is released as often."""
@@ -44,27 +47,38 @@ class FileLock:
         if not self._threads.acquire(timeout=timeout):
             raise _busy(timeout)
         try:
-            fd = self._open()
-            _wait(fd, NEXT, ends, _NEXT_PAUSE, timeout)
-            try:
-                _wait(fd, TURN, ends, _TURN_PAUSE, timeout)
-            finally:
-                _unlock(fd, NEXT)
+            self._queue(self._open(), ends, timeout)
         except BaseException:
-            self._threads.release()
+            self._let_go()
             raise
         self._owner, self._depth = threading.get_ident(), 1
+
+    def _queue(self, file: int, ends: float, timeout: float) -> None:
+        _wait(file, 0, COUNTER, ends, timeout)
+        try:
+            number = int.from_bytes(_read(file, COUNTER, 0), "little")
+            _write(file, (number + 1).to_bytes(COUNTER, "little"), 0)
+            _wait(file, _FIRST + number, 1, ends, timeout)
+        finally:
+            _unlock(file, 0, COUNTER)
+        self._place = number
+        if number:
+            _wait(file, _FIRST, number, ends, timeout)
+
+    def _let_go(self) -> None:
+        try:
+            if self._file is not None and self._place is not None:
+                _unlock(self._file, _FIRST, self._place + 1)
+                self._place = None
+        finally:
+            self._threads.release()
 
     def release(self) -> None:
         self._depth -= 1
         if self._depth:
             return
         self._owner = 0
-        try:
-            if self._file is not None:
-                _unlock(self._file, TURN)
-        finally:
-            self._threads.release()
+        self._let_go()
 
     def _open(self) -> int:
         if self._file is None or self._pid != os.getpid():
@@ -79,6 +93,7 @@ class FileLock:
         """In a forked child: nobody here holds it."""
         self._threads = threading.Lock()
         self._owner = self._depth = 0
+        self._place = None
 
     def database(self, path: Path) -> int:
         """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
@@ -129,13 +144,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_all)
 
 
-def _wait(fd: int, place: int, ends: float, pause: float, timeout: float) -> None:
-    began = time.monotonic()
-    while not _try(fd, place):
+def _wait(file: int, start: int, length: int, ends: float, timeout: float) -> None:
+    began = 0.0
+    while not _try(file, start, length):
         now = time.monotonic()
+        began = began or now
         if now >= ends:
             raise _busy(timeout)
-        time.sleep(pause if now - began < _LONG_WAIT else max(pause, _LONG_PAUSE if place == TURN else pause))
+        time.sleep(_PAUSE if now - began < _LONG_WAIT else _LONG_PAUSE)
 
 
 def _busy(timeout: float) -> StoreBusy:
@@ -155,31 +171,43 @@ def _failure(exc: OSError, path: Path) -> StoreError:
 if sys.platform == "win32":
     import msvcrt
 
-    def _try(fd: int, place: int) -> bool:
-        os.lseek(fd, place, os.SEEK_SET)
+    def _try(file: int, start: int, length: int) -> bool:
+        os.lseek(file, start, os.SEEK_SET)
         try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(file, msvcrt.LK_NBLCK, length)
         except OSError:
             return False
         return True
 
-    def _unlock(fd: int, place: int) -> None:
-        os.lseek(fd, place, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+    def _unlock(file: int, start: int, length: int) -> None:
+        # Exactly what was locked, and in the same pieces.
+        pieces = [(start, length)] if start != _FIRST or length == 1 else [(start, length - 1), (start + length - 1, 1)]
+        for first, size in pieces:
+            os.lseek(file, first, os.SEEK_SET)
+            with contextlib.suppress(OSError):
+                msvcrt.locking(file, msvcrt.LK_UNLCK, size)
+
+    def _read(file: int, size: int, at: int) -> bytes:
+        os.lseek(file, at, os.SEEK_SET)
+        return os.read(file, size)
+
+    def _write(file: int, what: bytes, at: int) -> int:
+        os.lseek(file, at, os.SEEK_SET)
+        return os.write(file, what)
 
 else:
     import fcntl
 
-    def _try(fd: int, place: int) -> bool:
+    _read, _write = os.pread, os.pwrite
+
+    def _try(file: int, start: int, length: int) -> bool:
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
         except OSError as exc:
             if exc.errno in (errno.EACCES, errno.EAGAIN):
                 return False
-            raise StoreError(
-                f"this file system knows no locks: {exc.strerror}. Move the store to a local disk."
-            ) from exc
+            raise StoreError(f"this file system has no locks: {exc.strerror}. Move the store to a local disk.") from exc
         return True
 
-    def _unlock(fd: int, place: int) -> None:
-        fcntl.lockf(fd, fcntl.LOCK_UN, 1, place)
+    def _unlock(file: int, start: int, length: int) -> None:
+        fcntl.lockf(file, fcntl.LOCK_UN, length, start)

@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Relation, Source
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.care import Care
@@ -29,6 +29,9 @@ class SqliteStore(Reads, Search, Sessions, Care):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
+        # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
+        import engrain.stores.sqlite.index_rows  # noqa: F401
+
         with self._writing() as db:
             scope = self._scope(db, plan.scope)
             if scope is not None and plan.request_id is not None:
@@ -43,7 +46,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 _check_expected(work, *plan.expect)
             before = work.seq
             applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
-            work.index()
+            _index(work)
             if page and plan.record:
                 page.finish_memory(plan.record, [one.id for one in applied.outcomes])
             if work.seq != before:
@@ -62,8 +65,8 @@ class SqliteStore(Reads, Search, Sessions, Care):
 
     def _step(self, work: Work, step: Step) -> Outcome:
         if isinstance(step, Add):
-            return self._add(work, step.draft)
-        work.index()
+            return self._add_once(work, step)
+        _index(work)
         if isinstance(step, Correct):
             return self._correct(work, step)
         if isinstance(step, Change):
@@ -74,6 +77,19 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 self._purge.mark(work.db, work.seq)
             return outcome
         return _embed(work, step)
+
+    def _add_once(self, work: Work, step: Add) -> Outcome:
+        if step.request_id is None:
+            return self._add(work, step.draft)
+        first = work.db.rows(_SQL["request"], (work.scope_n, step.request_id))
+        if first and not _kept_out(work, step.draft):
+            return again(answer_of(first[0][0]).outcomes[0])
+        outcome = self._add(work, step.draft)
+        if outcome.id is None:
+            return outcome
+        answer = answer_text(Applied((outcome,), work.seq))
+        work.db.run(_SQL["add_request"], (work.scope_n, step.request_id, answer, work.micros))
+        return outcome
 
     def _add(self, work: Work, draft: Draft) -> Outcome:
         if _kept_out(work, draft):
@@ -127,6 +143,16 @@ class SqliteStore(Reads, Search, Sessions, Care):
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _index(work: Work) -> None:
+    """Index rows wait until here, so that the vectors of many items are coded in one go."""
+    if work.indexing:
+        # Not above: it needs numpy, which `import engrain` must not.
+        from engrain.stores.sqlite.index_rows import write_index_many
+
+        waiting, work.indexing = work.indexing, []
+        write_index_many(work.db, waiting)
 
 
 def _check_expected(work: Work, session: str, length: int) -> None:

@@ -20,7 +20,6 @@ class Work:
     micros: int
     seq: int
     key: bytes
-    # Index rows wait until the end, so that the vectors of many items are coded in one go.
     indexing: list[tuple[int, Words, Vectors | None]] = field(default_factory=list)
 
     def mark(self) -> int:
@@ -40,11 +39,3 @@ class Work:
             raw = part.encode()
             digest.update(b"%d:" % len(raw) + raw)
         return digest.digest()
-
-    def index(self) -> None:
-        if self.indexing:
-            # Not above: it needs numpy, which `import engrain` must not.
-            from engrain.stores.sqlite.index_rows import write_index_many
-
-            waiting, self.indexing = self.indexing, []
-            write_index_many(self.db, waiting)

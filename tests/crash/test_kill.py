@@ -1,0 +1,51 @@
+"""Six processes write, one of them is killed again and again: no acknowledged write is lost or doubled."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from writing import assert_sound, kill, start, texts
+
+from engrain.stores.sqlite import SqliteStore
+
+PROCESSES = 6
+
+
+@pytest.mark.parametrize("seconds", [4.0, pytest.param(20.0, marks=pytest.mark.slow)])
+def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, seconds: float) -> None:
+    path = tmp_path / "store.db"
+    SqliteStore(path).close()
+    (tmp_path / "go").touch()
+    running = {f"writer{n}": start("steadily", path, f"writer{n}", 600) for n in range(PROCESSES)}
+    number, kills = PROCESSES, 0
+    ends = time.monotonic() + seconds
+    try:
+        while time.monotonic() < ends:
+            time.sleep(random.uniform(0.05, 0.5))
+            name = random.choice(list(running))
+            if list(tmp_path.glob(f"{name}.acks")):
+                assert running[name].poll() is None, "a writer failed by itself"
+                kill(running.pop(name))
+                kills += 1
+                running[f"writer{number}"] = start("steadily", path, f"writer{number}", 600)
+                number += 1
+    finally:
+        for process in running.values():
+            kill(process)
+    acknowledged = [line for note in tmp_path.glob("*.acks") for line in _lines(note)]
+    store = SqliteStore(path)
+    found = Counter(texts(store))
+    assert_sound(store)
+    store.close()
+    assert kills >= 3
+    assert len(acknowledged) > 20
+    assert [text for text in acknowledged if text not in found] == []
+    assert [text for text, count in found.items() if count > 1] == []
+
+
+def _lines(note: Path) -> list[str]:
+    return note.read_text().splitlines()

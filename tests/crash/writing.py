@@ -1,0 +1,108 @@
+"""A small program that writes to a store and notes every acknowledged write; the tests start, stop and kill it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from engrain.core.errors import EngrainError
+from engrain.core.items import Draft, Vectors
+from engrain.core.passages import index_words
+from engrain.core.plans import Add, Forget, Plan
+from engrain.core.scope import Scope
+from engrain.stores.sqlite import SqliteStore
+
+SCOPE = Scope(user="ana")
+VECTOR = Vectors("small/4/0", (b"\x00\x00\x80?" + bytes(12),))
+
+
+def draft(text: str) -> Draft:
+    return Draft(text, words=index_words(text), vectors=VECTOR)
+
+
+def add(store: SqliteStore, text: str) -> str:
+    """Once, however often it is repeated: the text is the request's id."""
+    outcome = store.apply(Plan(SCOPE, (Add(draft(text)),), request_id=text)).outcomes[0]
+    assert outcome.id
+    return outcome.id
+
+
+def texts(store: SqliteStore) -> list[str]:
+    from engrain.ports import ListQuery
+
+    return [item.text for item in store.page(ListQuery(SCOPE, limit=10_000_000))]
+
+
+def assert_sound(store: SqliteStore) -> None:
+    assert [one for one in store.check() if one.state == "fail"] == []
+
+
+def start(*words: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, __file__, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def _steadily(path: Path, name: str, seconds: float) -> None:
+    """Adds for some seconds. Notes what was acknowledged, and at the end the count and the longest wait."""
+    import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy's own time is no wait)
+
+    store = SqliteStore(path)
+    notes = os.open(path.with_name(f"{name}.acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    while not path.with_name("go").exists():
+        time.sleep(0.01)
+    ends = time.monotonic() + seconds
+    count, longest = 0, 0.0
+    while (began := time.monotonic()) < ends:
+        add(store, f"{name} {count}")
+        longest = max(longest, time.monotonic() - began)
+        os.write(notes, f"{name} {count}\n".encode())
+        count += 1
+    path.with_name(f"{name}.result").write_text(f"{count} {longest}")
+    store.close()
+
+
+def few(path: Path, note: Path) -> None:
+    """The small writer of the crash points: make, add, repeat, forget, purge, close."""
+    notes = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    store = SqliteStore(path)
+    kept = [add(store, f"text {number}") for number in range(3)]
+    os.write(notes, b"text 0\ntext 1\ntext 2\n")
+    store.apply(Plan(SCOPE, (Forget(kept[1]),), request_id="forget"))
+    os.write(notes, b"forgot text 1\n")
+    store.purge()
+    add(store, "text 3")
+    os.write(notes, b"text 3\n")
+    store.close()
+
+
+def _reads(path: Path) -> None:
+    """Holds a read until told to stop."""
+    store = SqliteStore(path)
+    with store._reading() as db:
+        db.rows("select count(*) from item")
+        path.with_name("holding").touch()
+        while not path.with_name("stop").exists():
+            time.sleep(0.01)
+    store.close()
+
+
+if __name__ == "__main__":
+    task, path = sys.argv[1], Path(sys.argv[2])
+    try:
+        if task == "steadily":
+            _steadily(path, sys.argv[3], float(sys.argv[4]))
+        elif task == "few":
+            few(path, Path(sys.argv[3]))
+        else:
+            _reads(path)
+    except EngrainError as exc:
+        sys.exit(f"{type(exc).__name__}: {exc}")

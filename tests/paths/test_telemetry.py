@@ -1,0 +1,41 @@
+"""Spans where OpenTelemetry is installed, and nothing where it is not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from engrain import Memory, telemetry
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    telemetry._tracer.cache_clear()
+    yield
+    telemetry._tracer.cache_clear()
+
+
+def test_a_verb_is_a_span_with_no_content(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory()
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    memory.remember("The secret is tea.")
+    memory.recall("What is the secret?")
+    spans = exporter.get_finished_spans()
+    assert [span.name for span in spans] == ["engrain.remember", "engrain.recall"]
+    assert not [span.attributes for span in spans if span.attributes]
+    exporter.shutdown()
+
+
+def test_without_the_api_nothing_happens(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    assert memory.remember("Tea.")
+    assert telemetry._tracer() is None

@@ -1,0 +1,100 @@
+"""A question is understood without knowing whose memory it is put to."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engrain.core.words import term
+from engrain.recall.question import Day, Question, understand
+
+NOW = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
+
+
+def asked(query: str, *speakers: str) -> Question:
+    return understand(query, speakers, NOW)
+
+
+def test_names_of_speakers_leave_the_meaning_and_stay_among_the_words() -> None:
+    question = asked("What is Carla's dog called?", "Carla", "Ben")
+    assert question.text == "What is dog called?"
+    assert question.speakers == {"Carla"}
+    assert question.names == {term("carla")}
+    assert term("carla") in question.terms
+    assert term("what") not in question.terms
+
+
+def test_a_first_name_is_enough_and_roles_are_no_names() -> None:
+    assert asked("Where was Carla born?", "Carla Rossi").speakers == {"Carla Rossi"}
+    assert asked("What did the user say?", "user", "assistant").speakers == frozenset()
+
+
+def test_a_name_that_is_a_word_needs_its_capital() -> None:
+    assert asked("When will Ana come?", "Will").speakers == frozenset()
+    assert asked("when does will come", "Will").speakers == {"Will"}
+
+
+def test_a_query_of_nothing_but_a_name_is_still_embedded() -> None:
+    assert asked("Carla?", "Carla").text == "Carla?"
+
+
+def test_a_query_of_stop_words_keeps_them() -> None:
+    assert asked("who are you").terms
+
+
+@pytest.mark.parametrize(
+    ("query", "days"),
+    [
+        ("What happened in May 2023?", (Day(2023, 5),)),
+        ("Who called on 4 July?", (Day(0, 7, 4),)),
+        ("What was said on March 20th, 2024?", (Day(2024, 3, 20),)),
+        ("What is due 2024-02-29?", (Day(2024, 2, 29),)),
+        ("What did we buy in 2019?", (Day(2019),)),
+        ("May I march on?", ()),
+        ("Who came in May?", (Day(0, 5),)),
+        ("Order 20231 arrived", ()),
+    ],
+)
+def test_dates(query: str, days: tuple[Day, ...]) -> None:
+    assert asked(query).days == days
+
+
+def test_relative_dates_count_from_now() -> None:
+    (span,) = asked("What did I eat yesterday?").spans
+    assert span.start == datetime(2026, 11, 14, tzinfo=UTC).timestamp()
+    assert span.end == datetime(2026, 11, 15, tzinfo=UTC).timestamp()
+    (span,) = asked("Whom did I meet two weeks ago?").spans
+    assert span.start < datetime(2026, 11, 1, tzinfo=UTC).timestamp() < span.end
+    assert asked("What did I eat?").spans == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "requests"),
+    [
+        ("Can you suggest a restaurant?", True),
+        ("How should I start my essay?", True),
+        ("What did you suggest to me last week?", False),
+        ("Where does Ana live?", False),
+    ],
+)
+def test_a_wish_for_advice_is_told_from_a_look_back(query: str, requests: bool) -> None:
+    assert asked(query).requests is requests
+
+
+def test_what_is_asked_for() -> None:
+    assert "asks_number_or_time" in asked("When did Ana move?").asks
+    assert asked("Can you list all the books?").wants_several
+    assert not asked("Who is Ana?").wants_several
+
+
+@given(st.text(min_size=1), st.frozensets(st.text(max_size=12), max_size=4))
+def test_any_query_is_understood(query: str, speakers: frozenset[str]) -> None:
+    question = understand(query, speakers, NOW)
+    assert len(question.terms) == len(set(question.terms)) <= 64
+    assert question.names <= set(question.terms)
+
+
+@given(st.from_regex(r"\A(?:[0-9]{1,30} (?:days?|weeks?|months?) ago|[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2} may)\Z"))
+def test_no_date_is_too_strange(query: str) -> None:
+    asked(query)

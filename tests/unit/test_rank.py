@@ -1,0 +1,139 @@
+"""Ranking weighs what the arms say; what does not apply to an item is neutral."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from engrain.core.embedding import EmbeddingModel
+from engrain.core.traits import ASKS, INSTRUCTION
+from engrain.core.words import terms
+from engrain.ports import Sketch, WordHit
+from engrain.recall.fuse import fuse
+from engrain.recall.gather import Gathered
+from engrain.recall.question import Day, Question, Span, understand
+from engrain.recall.rank import Ranked, date_match, rank
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+MODEL = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)
+FACT = Sketch("a", "fact", None, None, None, None, NOW.timestamp(), 0, 1, 0.5, False, 1.0, None)
+
+
+def turn(id: str, place: int, session: str = "s", **changes: object) -> Sketch:
+    return FACT._replace(id=id, kind="message", session=session, place=place, **changes)  # type: ignore[arg-type]
+
+
+def ranked(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Ranked:
+    hits = {}
+    for id, text in texts.items():
+        words = terms(text)
+        counts = tuple(words.count(one) for one in question.terms)
+        if any(counts):
+            hits[id] = WordHit(id, 0, len(words), counts)
+    frequency = tuple(sum(hit.counts[n] > 0 for hit in hits.values()) for n in range(len(question.terms)))
+    gathered = Gathered(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
+    return rank(fuse(gathered, question, MODEL), question, NOW.timestamp())
+
+
+def asked(query: str, *speakers: str) -> Question:
+    return understand(query, speakers, NOW)
+
+
+def test_nothing_gathered_is_nothing_ranked() -> None:
+    assert len(ranked(asked("tea"), [], {}, {}).score) == 0
+
+
+def test_meaning_and_words_each_lift() -> None:
+    sketches = [FACT._replace(id=id) for id in "abc"]
+    found = ranked(asked("green tea"), sketches, {"a": 0.1, "b": 0.5, "c": 0.1}, {"c": "green tea"})
+    none, meaning, words = found.score
+    assert none < meaning
+    assert none < words
+    assert found.relevance[0] < min(found.relevance[1:])
+
+
+def test_an_item_without_a_vector_is_found_by_its_words() -> None:
+    found = ranked(asked("invoice 90210"), [FACT], {}, {"a": "The invoice number is 90210."})
+    assert found.relevance[0] > 0.5
+
+
+def test_importance_pin_and_recency_order_equals_but_never_beat_relevance() -> None:
+    old = FACT._replace(id="a", importance=0.1, occurred_at=0.0)
+    new = FACT._replace(id="b", importance=1.0, pinned=True)
+    equal = ranked(asked("tea"), [old, new], {"a": 0.4, "b": 0.4}, {})
+    assert equal.score[0] < equal.score[1]
+    better = ranked(asked("tea"), [old, new], {"a": 0.45, "b": 0.4}, {})
+    assert better.score[0] > better.score[1]
+
+
+def test_an_answer_inherits_the_match_of_its_question() -> None:
+    sketches = [turn("a", 1, traits=ASKS), turn("b", 2), turn("c", 9)]
+    found = ranked(asked("Which cake is best?"), sketches, dict.fromkeys("abc", 0.3), {"a": "Which cake is best?"})
+    assert found.score[1] > found.score[2]
+
+
+def test_a_neighbour_in_another_session_lends_nothing() -> None:
+    near = [turn("a", 1), turn("b", 2)]
+    far = [turn("a", 1), turn("b", 2, session="t")]
+    scores = [ranked(asked("cake"), some, {}, {"a": "cake"}).parts for some in (near, far)]
+    place = ranked(asked("cake"), near, {}, {}).names.index("words before")
+    assert scores[0][1][place] > 0 == scores[1][1][place]
+
+
+def test_who_is_named_goes_before_another_and_a_fact_loses_nothing() -> None:
+    question = asked("What does Ana eat?", "Ana", "Ben")
+    sketches = [turn("a", 1, speaker="Ana"), turn("b", 9, speaker="Ben"), FACT._replace(id="c")]
+    found = ranked(question, sketches, dict.fromkeys("abc", 0.3), {})
+    place = found.names.index("another speaker")
+    assert list(found.parts[:, place] < 0) == [False, True, False]
+
+
+def test_a_standing_order_comes_up_for_a_request_that_it_fits() -> None:
+    sketches = [FACT._replace(id="a", traits=INSTRUCTION), FACT._replace(id="b", traits=INSTRUCTION)]
+    found = ranked(asked("Can you suggest a wine?"), sketches, {"a": 0.4, "b": 0.0}, {})
+    place = found.names.index("instruction")
+    assert found.parts[0][place] > 0 == found.parts[1][place]
+    other = ranked(asked("Where does Ana live?"), sketches, {"a": 0.4, "b": 0.0}, {})
+    assert not other.parts[:, place].any()
+
+
+def test_what_the_user_said_goes_before_what_the_assistant_said_about_me() -> None:
+    sketches = [turn("a", 1, role="user"), turn("b", 5, role="assistant")]
+    found = ranked(asked("What is my budget?"), sketches, {"a": 0.3, "b": 0.3}, {})
+    assert found.score[0] > found.score[1]
+
+
+def test_the_same_match_counts_less_in_a_large_memory() -> None:
+    question = asked("tea")
+    small = Gathered([FACT], {"a": 0.3}, {}, {}, 5, 5.0, (0,))
+    values = [rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passages=900))]
+    assert values[0] > values[1]
+
+
+def test_relevance_is_a_share_whatever_comes_in() -> None:
+    found = ranked(asked("tea"), [FACT, FACT._replace(id="b")], {"a": 1.0, "b": -1.0}, {"a": "tea " * 99})
+    assert ((found.relevance >= 0) & (found.relevance <= 1)).all()
+    assert np.isfinite(found.score).all()
+
+
+@pytest.mark.parametrize(
+    ("day", "moment", "value"),
+    [
+        (Day(2023, 5), datetime(2023, 5, 20, tzinfo=UTC), 1.3),
+        (Day(2023, 5), datetime(2023, 6, 2, tzinfo=UTC), 0.6),
+        (Day(2023, 5), datetime(2024, 5, 2, tzinfo=UTC), 0.0),
+        (Day(0, 5), datetime(2024, 5, 2, tzinfo=UTC), 1.0),
+        (Day(0, 12), datetime(2024, 1, 2, tzinfo=UTC), 0.3),
+        (Day(2023, 5, 8), datetime(2023, 5, 10, tzinfo=UTC), 2.0),
+        (Day(2023, 5, 8), datetime(2023, 5, 7, tzinfo=UTC), 1.3),
+        (Day(2023), datetime(2023, 1, 1, tzinfo=UTC), 0.3),
+        (Day(), datetime(2023, 1, 1, tzinfo=UTC), 0.0),
+    ],
+)
+def test_date_match(day: Day, moment: datetime, value: float) -> None:
+    assert date_match((day,), (), np.array([moment.timestamp()])) == pytest.approx(value)
+
+
+def test_a_span_of_time_matches_what_lies_in_it() -> None:
+    assert list(date_match((), (Span(10, 20),), np.array([9.0, 10.0, 19.0, 20.0]))) == [0, 1, 1, 0]
