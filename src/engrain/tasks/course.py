@@ -13,6 +13,7 @@ from engrain.core.errors import (
     ConfigError,
     InvalidInput,
     LeaseLost,
+    StepAmbiguous,
     TaskEnded,
     TaskError,
     TaskWaiting,
@@ -145,6 +146,8 @@ class Course:
                 _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
         elif isinstance(error, TaskWaiting):
             status, outcome = "waiting", str(error)
+        elif isinstance(error, StepAmbiguous):
+            status, outcome = "parked", f"the effect {error.step!r} may or may not have happened"
         elif isinstance(error, (Exception, BaseExceptionGroup)):
             # Not "failed", which is the end: what stopped it can be mended, and then it goes on.
             status, outcome = "parked", shown(error)

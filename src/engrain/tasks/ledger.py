@@ -116,7 +116,8 @@ class Ledger:
         with self._lock:
             if name in self._under_way:
                 raise StepConcurrent(
-                    f"{wish.kind} {name!r} of task {self.task!r} is under way: steps that run side by side need a key= each."
+                    f"{wish.kind} {name!r} of task {self.task!r} is under way: "
+                    "steps that run side by side need a key= each."
                 )
             occurrence = self._counts.get(name, 0)
             seat = Seat(wish.kind, name, occurrence, input_, self._records.get((name, occurrence)))
