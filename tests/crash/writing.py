@@ -40,6 +40,28 @@ def assert_sound(store: SqliteStore) -> None:
     assert [one for one in store.check() if one.state == "fail"] == []
 
 
+def acknowledged(note: Path) -> tuple[set[str], set[str]]:
+    """What must be there, and what must not; a text that was being forgotten may be either."""
+    lines = note.read_text().splitlines() if note.exists() else []
+    gone = {line.removeprefix("forgot ") for line in lines if line.startswith("forgot ")}
+    going = {line.removeprefix("forgetting ") for line in lines if line.startswith("forgetting ")}
+    return {line for line in lines if not line.startswith("forg")} - gone - going, gone
+
+
+def assert_kept(path: Path, note: Path) -> None:
+    kept, gone = acknowledged(note)
+    store = SqliteStore(path)
+    found = texts(store)
+    assert_sound(store)
+    # And it still works.
+    add(store, "afterwards")
+    assert "afterwards" in texts(store)
+    store.close()
+    assert kept <= set(found)
+    assert not gone & set(found)
+    assert len(found) == len(set(found))
+
+
 def start(*words: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, __file__, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -75,7 +97,7 @@ def few(path: Path, note: Path) -> None:
     notes = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     store = SqliteStore(path)
     kept = [add(store, f"text {number}") for number in range(3)]
-    os.write(notes, b"text 0\ntext 1\ntext 2\n")
+    os.write(notes, b"text 0\ntext 1\ntext 2\nforgetting text 1\n")
     store.apply(Plan(SCOPE, (Forget(kept[1]),), request_id="forget"))
     os.write(notes, b"forgot text 1\n")
     store.purge()

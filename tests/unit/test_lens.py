@@ -116,7 +116,7 @@ class Changes:
 
     def weigh(self, row: Row, value: int) -> None:
         row.importance, row.pinned, row.traits = value / 10, bool(value % 2), value % 4
-        row.sources = ["later", None, "page"][value % 3 :]
+        row.sources = ["later", None, "page"][value % 4 :]
         self.store.write(row)
 
     def reword(self, row: Row, value: int) -> None:
@@ -269,6 +269,31 @@ def test_a_file_that_went_back_in_time_is_read_anew() -> None:
     assert len(store.best((1,)).hits) == 1
 
 
+def test_what_went_leaves_the_memory_as_well() -> None:
+    store = LensStore()
+    rows = [store.add(passages=[{place % 50: 1}], vectors={MODEL: [DIRECTIONS[place % 12]]}) for place in range(1200)]
+    store.nearest(DIRECTIONS[0])
+    store.best((1,))
+    full = store.lenses.memory()["bytes"]
+    for row in rows[:800]:
+        store.forget(row)
+    store.nearest(DIRECTIONS[0])
+    store.best((1,))
+    assert store.lenses.memory()["bytes"] < full / 2
+    for row in rows[800:] * 3:
+        row.passages = [{store.seq % 50: 1, 99: 1}]
+        row.vectors = {MODEL: [DIRECTIONS[0]] * (1 + store.seq % 2)}
+        store.write(row)
+        if store.seq % 100 == 0:
+            store.nearest(DIRECTIONS[0])
+            store.best((1,))
+    assert len(store.best((99,), 1000).hits) == len(store.nearest(DIRECTIONS[0], 1000).ids) == 400
+    lens = store.lenses._places[ANA.id].lens
+    assert lens is not None
+    assert len(lens._words._owners) < 700
+    assert len(lens._scans[MODEL]._owners) < 1100
+
+
 def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
     store = LensStore()
     assert store.nearest(DIRECTIONS[0]).ids == []
@@ -278,6 +303,15 @@ def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
     store.add(passages=[{1: 1}], speaker="Ana")
     assert len(store.best((1,)).hits) == 1
     assert store.lenses.speakers(ANA) == {"Ana"}
+
+
+def test_a_sketch_names_the_first_named_source_there_is_now() -> None:
+    store = LensStore()
+    row = store.add(sources=[None, "", "page", "book"])
+    for sources, named in ((row.sources, "page"), (["book"], "book"), ([None], None), ([], None)):
+        row.sources = sources
+        store.write(row)
+        assert [sketch.source for sketch in store.sketches([row.id])] == [named]
 
 
 def test_neighbours_stay_in_their_session() -> None:

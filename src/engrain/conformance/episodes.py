@@ -87,7 +87,7 @@ class EpisodesSuite(Suite):
         for scope in (ANA, BEN):
             episodes.add(scope, episode("a", expires_at=START + HOUR))
             episodes.add(scope, episode("b", expires_at=START + 2 * HOUR))
-            episodes.add(scope, episode("c"))
+            episodes.add(scope, episode("c", count=9, importance=0.0))
         assert episodes.expire(START) == 0
         assert episodes.expire(START + HOUR) == 2
         assert episodes.expire(START + HOUR) == 0

@@ -81,6 +81,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.known: list[tuple[Scope, str, str]] = []  # scope, id in the one, id in the other
         self.labels: tuple[dict[str, str], dict[str, str]] = ({}, {})
         self.written = {ANA, BEN}
+        self.texts = [draft.text for draft in SEED]  # what was said or cited
         self.seen = [0, 0]
         self.mirrors: tuple[dict[str, Item], dict[str, Item]] = ({}, {})
         for scope in (ANA, BEN):
@@ -106,11 +107,23 @@ class StoreMachine(RuleBasedStateMachine):
     def forget(self, scope: Scope, spec: Any) -> None:
         self._apply(scope, [spec])
 
-    @rule(
-        scope=SCOPES, specs=st.lists(ADDS | CORRECTIONS | REMOVALS | CHANGES, min_size=2, max_size=4), request=REQUESTS
-    )
-    def apply(self, scope: Scope, specs: list[Any], request: str | None) -> None:
-        self._apply(scope, specs, request)
+    @rule(scope=SCOPES, cites=st.lists(st.tuples(PICKS, SPANS), min_size=1, max_size=3), pick=PICKS)
+    def derive_and_forget(self, scope: Scope, cites: list[Any], pick: Any) -> None:
+        """A chain: each new item cites something and the one before it, and then something goes."""
+        for number, cite in enumerate(cites):
+            last = [((0, 9), None)] if number else []
+            self._apply(scope, [("add", {**PLAIN, "text": f"Derived {number}.", "cites": [cite, *last]})])
+        self._apply(scope, [("forget", pick, False)])
+
+    @rule(scope=SCOPES, n=st.integers(0, 20))
+    def derive_again(self, scope: Scope, n: int) -> None:
+        """What was said or cited once, and may be forgotten since."""
+        text = self.texts[-1 - n % len(self.texts)]
+        self._apply(scope, [("add", {**PLAIN, "text": text, "cites": []})])
+
+    @rule(scope=SCOPES, specs=st.lists(ADDS | CORRECTIONS | REMOVALS | CHANGES, min_size=2, max_size=4))
+    def apply(self, scope: Scope, specs: list[Any]) -> None:
+        self._apply(scope, specs)
 
     @rule(
         scope=SCOPES,
@@ -233,7 +246,7 @@ class StoreMachine(RuleBasedStateMachine):
         near = [one for one in within if one[1] in there or pick[1] < 2]
         if not near:
             return "nothing", "nothing"
-        _, *pair = near[-1 - pick[0] % len(near)]
+        _, *pair = near[-1 - pick[0] % len(near)]  # 0 is the newest
         return pair[0], pair[1]
 
     def _cites(self, scope: Scope, specs: list[Any]) -> list[tuple[Cite, Cite]]:
@@ -244,6 +257,8 @@ class StoreMachine(RuleBasedStateMachine):
             item = next(iter(self.stores[0].get_many(scope, [pair[0]])), None)
             long = len(item.text) if item else 9
             span = (None, None) if edges is None else (long * edges[0] // 9, long * edges[1] // 9)
+            if item and (cited := item.text[slice(*span)].strip()):
+                self.texts += [item.text, cited]
             found.append((Cite(pair[0], *span), Cite(pair[1], *span)))
         return found
 

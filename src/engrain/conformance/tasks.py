@@ -189,6 +189,8 @@ class MemoryStepSuite(Suite):
             store.apply(self.write(lease, "Late."))
         assert (page(store), journal.steps(ANA, "order")) == ([], [])
         store.apply(self.write(second, "In time."))
+        with pytest.raises(LeaseLost):
+            store.apply(self.write(lease, "In time."))
         assert texts(page(store)) == ["In time."]
 
     def test_a_failed_plan_leaves_no_record(self, store: ItemStore, journal: TaskJournal) -> None:

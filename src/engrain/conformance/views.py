@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.conformance.drafts import EMBEDDER, MODEL
+from engrain.core.filters import parse_filter
 from engrain.core.items import Item
 from engrain.core.scope import Scope
 from engrain.core.words import terms
@@ -20,6 +21,7 @@ SESSIONS = ("monday", "tuesday")
 ENTITIES = ("Ana", "tea")
 QUESTIONS = ("Ana lives in Lima", "tea or coffee")
 TARGET = "index"
+FACTS = parse_filter({"kind": "fact"})
 
 
 def shown(item: Item, label: Label) -> Item:
@@ -96,6 +98,8 @@ class View:
             found[f"cosines {question}"] = {
                 self.label(id): round(one, 4) + 0.0 for id, one in zip(self.ids, given, strict=True) if one == one
             }
+            few = self.store.nearest(replace(query, where=FACTS, limit=2))
+            found[f"nearest facts {question}"] = [round(one, 4) + 0.0 for one in few.cosines]
             assert nearest.cosines == sorted(nearest.cosines, reverse=True)
         return found
 
@@ -104,6 +108,8 @@ class View:
         for question in QUESTIONS:
             query = WordQuery(tuple(dict.fromkeys(terms(question))), self.scope, at=self.at, limit=10_000)
             found[f"best {question}"] = self._matches(self.store.best(query))
+            few = self.store.best(replace(query, where=FACTS, limit=2))
+            found[f"best facts {question}"] = [hit[1:] for hit in few.hits], few.passages, few.frequency
             found[f"counts {question}"] = self._matches(self.store.counts(query, self.ids[::2]))
         return found
 

@@ -16,7 +16,7 @@ class EmbeddingModel:
     name: str
     hash: str
     dimension: int
-    floor: float
+    floor: float = 0.2
     mean: float = 0.15
     deviation: float = 0.12
 

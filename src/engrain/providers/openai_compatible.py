@@ -12,25 +12,25 @@ from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model, 
 OPENAI_URL = "https://api.openai.com/v1"
 SHORTENED = "text-embedding-3-"  # only these take a wish for fewer dimensions
 
-# Floors, means and deviations are guesses: none of these models was measured here.
+# Means and deviations are guesses: none of these models was measured here.
 KNOWN = {
     served.model.name: served
     for served in (
-        ServedModel(EmbeddingModel("text-embedding-3-small", "", 1536, floor=0.25)),
-        ServedModel(EmbeddingModel("text-embedding-3-large", "", 3072, floor=0.25)),
-        ServedModel(EmbeddingModel("text-embedding-ada-002", "", 1536, floor=0.76, mean=0.71, deviation=0.03)),
+        ServedModel(EmbeddingModel("text-embedding-3-small", "", 1536)),
+        ServedModel(EmbeddingModel("text-embedding-3-large", "", 3072)),
+        ServedModel(EmbeddingModel("text-embedding-ada-002", "", 1536, mean=0.71, deviation=0.03)),
         ServedModel(
-            EmbeddingModel("nomic-embed-text", "", 768, floor=0.5, mean=0.4, deviation=0.08),
+            EmbeddingModel("nomic-embed-text", "", 768, mean=0.4, deviation=0.08),
             query_prefix="search_query: ",
             document_prefix="search_document: ",
         ),
         # Reads 512 tokens, of about four bytes; its servers cut what is longer.
         ServedModel(
-            EmbeddingModel("mxbai-embed-large", "", 1024, floor=0.45, mean=0.35, deviation=0.08),
+            EmbeddingModel("mxbai-embed-large", "", 1024, mean=0.35, deviation=0.08),
             window=1_600,
             query_prefix="Represent this sentence for searching relevant passages: ",
         ),
-        ServedModel(EmbeddingModel("bge-m3", "", 1024, floor=0.45, mean=0.35, deviation=0.08)),
+        ServedModel(EmbeddingModel("bge-m3", "", 1024, mean=0.35, deviation=0.08)),
     )
 }
 

@@ -41,7 +41,7 @@ class SentenceTransformersEmbedder:
         loaded = self._opened()
         renamed = getattr(loaded, "get_embedding_dimension", None)  # the newer name
         dimension = int(renamed() if renamed else loaded.get_sentence_embedding_dimension())
-        return EmbeddingModel(self._name, self._revision or "", dimension, floor=0.25)
+        return EmbeddingModel(self._name, self._revision or "", dimension)
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         checked = checked_texts(texts, kind)

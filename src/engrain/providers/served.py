@@ -100,7 +100,7 @@ def chosen_model(model: str | ServedModel, known: dict[str, ServedModel], dimens
     if found is None and dimension is None:
         raise InvalidInput(f"The size of {model!r}'s vectors is not known: pass dimension=…, as its model card says.")
     if found is None or dimension is not None:
-        found = found or ServedModel(EmbeddingModel(model, "", 0, floor=0.25))
+        found = found or ServedModel(EmbeddingModel(model, "", 0))
         size = found.model.dimension if dimension is None else dimension
         described = EmbeddingModel(model, "", size, found.model.floor, found.model.mean, found.model.deviation)
         found = ServedModel(described, found.window, found.query_prefix, found.document_prefix)

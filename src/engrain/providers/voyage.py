@@ -24,8 +24,8 @@ SIZES = {
     "voyage-finance-2": 1024,
     "voyage-law-2": 1024,
 }
-# The floor is a guess: none of these models was measured here.
-KNOWN = {name: ServedModel(EmbeddingModel(name, "", size, floor=0.25)) for name, size in SIZES.items()}
+# Mean and deviation are the usual guess: none of these models was measured here.
+KNOWN = {name: ServedModel(EmbeddingModel(name, "", size)) for name, size in SIZES.items()}
 
 
 class VoyageEmbedder(ServedEmbedder):

@@ -57,7 +57,6 @@ class Lens:
         self.roster.catch_up(db, newest)
         if self._version != self.roster.version:
             self._version = self.roster.version
-            self._filtered.clear()
             self._speakers = None
 
     def words(self, db: Reader) -> Wordbook:
@@ -93,6 +92,7 @@ class Lens:
         """The visible rows that match."""
         if where is None or not where.conditions:
             return visible
+        # A change of any row makes another mask, so a mask that is still the same vouches for the filter's rows.
         kept = self._filtered.get(where)
         if kept is not None and kept[0] is visible:
             return kept[1]

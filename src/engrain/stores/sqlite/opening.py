@@ -150,7 +150,10 @@ def set_journal(db: Connection, site: Site) -> Journal:
         return "memory"
     if site.read_only:
         return "wal" if db.rows("pragma journal_mode")[0][0] == "wal" else "truncate"
+    # The change itself is journalled, and that journal must not come back when the power fails: its removal is synced.
+    db.rows("pragma synchronous = extra")
     (mode,) = db.rows(f"pragma journal_mode = {site.journal}")[0]
+    db.rows("pragma synchronous = full")
     if site.journal == "truncate" and mode == "wal":
         raise StoreError(
             f"{site.path} is in use with a write-ahead log by another process. {site.why} Close the other."

@@ -1,0 +1,153 @@
+"""What was forgotten is in no file of the store, byte for byte."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from writing import SCOPE, assert_sound, kill, start
+
+from engrain.core.items import Cite, Draft, Place, Source, Vectors
+from engrain.core.passages import index_words
+from engrain.core.plans import Add, Change, Correct, Forget, Plan
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.engine import Engine
+
+CANARY = "The vault code of Ana is 7391-PELICAN-0042."
+VECTOR = struct.pack("<8f", *(0.1 + n / 30 for n in range(8)))
+
+
+def draft(text: str, **more: object) -> Draft:
+    return Draft(text, words=index_words(text), vectors=Vectors("small/8/0", (VECTOR,)), **more)  # type: ignore[arg-type]
+
+
+def found(folder: Path, what: bytes) -> list[str]:
+    return [one.name for one in folder.iterdir() if one.name.startswith("store.db") and what in contents(one)]
+
+
+def contents(file: Path) -> bytes:
+    # In another process: to open and close the file in this one would drop the locks that SQLite has on it here.
+    return subprocess.run(["cat", file], capture_output=True, check=True).stdout
+
+
+@pytest.mark.filterwarnings("ignore:engrain")
+@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
+def test_text_vector_slot_and_metadata_are_gone(tmp_path: Path, engine: Engine) -> None:
+    store = SqliteStore(tmp_path / "store.db", engine=engine)
+    secret = draft(CANARY, slot="slot-PELICAN", metadata={"key-PELICAN": "value-PELICAN"})
+    done = store.apply(Plan(SCOPE, (Add(secret), Add(draft("harmless"))), request_id="r-1"))
+    assert found(tmp_path, b"PELICAN")
+    assert found(tmp_path, VECTOR)
+    store.apply(Plan(SCOPE, (Forget(done.outcomes[0].id or ""), Forget(done.outcomes[1].id or "")), request_id="r-2"))
+    assert store.status().purge_pending
+    assert store.purge()
+    assert not store.status().purge_pending
+    assert found(tmp_path, b"PELICAN") == []
+    assert found(tmp_path, VECTOR) == []
+    assert_sound(store)
+    store.close()
+    assert found(tmp_path, b"PELICAN") == []
+
+
+def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    text = f"Hello. {CANARY} Bye."
+    said = (
+        store.append(SCOPE, "monday", [draft(text, kind="message", place=Place("monday"))], None).outcomes[0].id or ""
+    )
+    cite = Cite(said, text.index(CANARY), text.index(CANARY) + len(CANARY))
+    fact = draft("Ana has a vault.", source=Source(kind="agent", cites=(cite,)))
+    taken = store.apply(Plan(SCOPE, (Add(fact),))).outcomes[0].id or ""
+    changed = store.apply(Plan(SCOPE, (Correct(taken, draft("Ana has a safe.", source=fact.source)),))).outcomes[0].id
+    store.apply(Plan(SCOPE, (Forget(changed or ""),)))
+    assert store.purge()
+    assert found(tmp_path, b"PELICAN") == []
+    assert store.get_many(SCOPE, [said])[0].text == "Hello. [forgotten] Bye."
+    store.close()
+
+
+def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    kept = store.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
+    reader = start("read", path)
+    try:
+        while not (tmp_path / "holding").exists():
+            assert reader.poll() is None
+            time.sleep(0.01)
+        store.apply(Plan(SCOPE, (Forget(kept),)))
+        assert not store.purge()
+        assert store.status().purge_pending
+        assert found(tmp_path, b"PELICAN")
+        # Known to the next one who opens the store, too.
+        other = SqliteStore(path)
+        assert other.status().purge_pending
+        other.close()
+        (tmp_path / "stop").touch()
+        reader.communicate(timeout=30)
+    finally:
+        kill(reader)
+    store.apply(Plan(SCOPE, (Add(draft("later")),)))
+    _until(lambda: not _pending_after_commit(store))
+    assert found(tmp_path, b"PELICAN") == []
+    store.close()
+
+
+def _pending_after_commit(store: SqliteStore) -> bool:
+    store.apply(Plan(SCOPE, (Add(draft(f"later {time.monotonic()}")),)))
+    return store.status().purge_pending
+
+
+def _until(done) -> None:  # type: ignore[no-untyped-def]
+    ends = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def test_what_is_pending_goes_when_the_store_is_opened_or_closed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(path)
+    kept = store.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
+    store.apply(Plan(SCOPE, (Forget(kept),)))
+    other = SqliteStore(path)  # opening purges
+    assert not other.status().purge_pending
+    assert found(tmp_path, b"PELICAN") == []
+    again = other.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
+    other.apply(Plan(SCOPE, (Forget(again),)))
+    other.close()  # and so does closing
+    assert not store.status().purge_pending
+    assert found(tmp_path, b"PELICAN") == []
+    store.close()
+
+
+def test_rows_that_moved_between_pages_leave_nothing_behind(tmp_path: Path) -> None:
+    """secure_delete alone leaves the old bytes of a row that SQLite has moved to another page."""
+    chance = random.Random(7)
+    store = SqliteStore(tmp_path / "store.db")
+    live: dict[str, int] = {}
+    gone: list[int] = []
+    for step in range(900):
+        luck = chance.random()
+        if luck < 0.5 or len(live) < 5:
+            text = f"CANARY{step:05d}X " + "word " * chance.choice([1, 5, 20, 60, 200, 900])
+            live[store.apply(Plan(SCOPE, (Add(draft(text)),))).outcomes[0].id or ""] = step
+            continue
+        one = chance.choice(list(live))
+        if luck < 0.8:
+            metadata = {"k": f"CANMETA{live[one]:05d}X" * chance.choice([1, 5, 50])}
+            store.apply(Plan(SCOPE, (Change(one, metadata=metadata),)))
+        else:
+            store.apply(Plan(SCOPE, (Forget(one),)))
+            gone.append(live.pop(one))
+    assert store.purge()
+    files = b"".join(contents(file) for file in tmp_path.iterdir() if file.name.startswith("store.db"))
+    left = [n for n in gone for word in (b"CANARY%05dX" % n, b"CANMETA%05dX" % n) if word in files]
+    assert len(gone) > 100
+    assert left == []
+    assert_sound(store)
+    store.close()
