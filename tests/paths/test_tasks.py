@@ -22,6 +22,7 @@ from engrain import (
     InvalidInput,
     LeaseLost,
     Memory,
+    OutcomeUnknown,
     Run,
     StepAmbiguous,
     StepConcurrent,
@@ -208,6 +209,41 @@ def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, cloc
     with memory.task("order-2") as run:
         assert run.remember_step("note", "Planned.") == id
     assert len(memory.list()) == 1
+
+
+# A store that does not say whether it wrote
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_write_whose_outcome_is_unknown_is_repeated(
+    memory: Memory, calls: Calls, monkeypatch: pytest.MonkeyPatch, wrote: bool
+) -> None:
+    def unsure(call: Callable[..., Any]) -> Callable[..., Any]:
+        told = False
+
+        def once(*args: Any) -> Any:
+            nonlocal told
+            if told:
+                return call(*args)
+            told = True
+            if wrote:
+                call(*args)
+            raise OutcomeUnknown("the disk did not say")
+
+        return once
+
+    kit = memory._open.kit
+    for name in ("claim", "begin", "record", "finish", "end", "keep"):
+        monkeypatch.setattr(kit.journal, name, unsure(getattr(kit.journal, name)))
+    monkeypatch.setattr(kit.items, "apply", unsure(kit.items.apply))
+    with memory.task("order") as run:
+        run.step("plan", calls.noting("plan"))
+        run.effect("mail", calls.noting("mail"))
+        run.remember_step("note", "Planned.")
+        run.keep({"a": 1})
+    assert calls == ["plan", "mail"]
+    assert len(memory.list()) == 1
+    assert (memory.tasks()[0].status, memory.restore("order")) == ("done", {"a": 1})
 
 
 # Side by side

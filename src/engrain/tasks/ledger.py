@@ -7,7 +7,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -27,8 +26,7 @@ _MAX_ERROR = 2_000
 _log = logging.getLogger("engrain")
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """A step as the caller asks for it."""
 
     kind: StepKind

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from engrain.capture import write
 from engrain.core.clock import checked_time
@@ -27,8 +27,7 @@ _LONGEST_NAP = 1.0
 _FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What a step calls, and what happens when that fails."""
 
     function: Callable[..., Any]

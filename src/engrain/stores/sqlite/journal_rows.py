@@ -46,8 +46,8 @@ def task_of(row: Row) -> TaskRecord:
 def step_of(row: Row) -> StepRecord:
     name, occurrence, kind, status, attempt, epoch, input_, key, version, began, ended, result, error = row[:13]
     return StepRecord(
-        name, occurrence, kind, status, attempt, epoch, input_, key, version, from_micros(began), moment(ended),
-        result, error,
+        name, occurrence, kind, status, attempt, epoch, input_, key, version, from_micros(began),
+        None if ended is None else from_micros(ended), result, error,
     )  # fmt: skip
 
 
