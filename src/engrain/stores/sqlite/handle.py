@@ -222,8 +222,9 @@ class Handle:
 
     def _before_fork(self) -> None:
         """Close all: a child that inherits a connection believes it holds locks that only its parent holds."""
-        self._writer.freeze(drop=self._site.path is not None)
+        # Readers first: one that waits for its turn to write must be able to come back.
         self._pool.freeze()
+        self._writer.freeze(drop=self._site.path is not None)
 
     def _after_fork(self, child: bool) -> None:
         if child:
@@ -233,8 +234,8 @@ class Handle:
             self._tidy.renew()
             self._purge.renew()
         else:
-            self._pool.thaw()
             self._writer.thaw()
+            self._pool.thaw()
 
 
 _frozen: list[Handle] = []

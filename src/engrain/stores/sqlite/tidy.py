@@ -52,15 +52,18 @@ class Tidy:
             self._asked.clear()
 
     def _tidy(self) -> None:
-        with self._pool.bare() as db:
-            db.rows("pragma wal_checkpoint(passive)")
-        # The rest, with no writer in between, and then a commit of its own that starts the log anew: the first
-        # commit into a log syncs twice, and nobody's write should be that one.
-        with self._writer.exclusive() as db:
-            db.rows("pragma wal_checkpoint(passive)")
-            db.run("begin immediate")
-            db.run("update counter set seq = seq where n = 1")
-            db.commit()
+        # The first commit into a log that is started anew syncs twice, and nobody's write should be that one: a read
+        # that is held keeps the log going until it is our turn, and then a commit of our own starts it.
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._pool.snapshot()).rows("select seq from counter")
+            with self._pool.bare() as db:
+                db.rows("pragma wal_checkpoint(passive)")
+            with self._writer.exclusive() as db:
+                held.close()
+                db.rows("pragma wal_checkpoint(passive)")
+                db.run("begin immediate")
+                db.run("update counter set logs = logs + 1 where n = 1")
+                db.commit()
 
     def stop(self) -> None:
         self._ended = True

@@ -2,8 +2,8 @@
 
 create table meta (name text primary key, value any) strict, without rowid;
 
--- One row: the newest change, and the newest time recorded.
-create table counter (n integer primary key, seq integer not null, now integer not null) strict;
+-- One row: the newest change, the newest time recorded, and how often the log was started anew.
+create table counter (n integer primary key, seq integer not null, now integer not null, logs integer not null) strict;
 
 create table scope (n integer primary key, id text not null unique, tenant text, agent text, user text) strict;
 
@@ -123,4 +123,4 @@ create table target (name text primary key, seq integer not null) strict, withou
 
 -- The key of every hash.
 insert into meta (name, value) values ('key', randomblob(32));
-insert into counter (n, seq, now) values (1, 0, 0);
+insert into counter (n, seq, now, logs) values (1, 0, 0, 0);

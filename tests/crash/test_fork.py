@@ -1,0 +1,101 @@
+"""A forked child opens the store anew, and neither side disturbs the other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from writing import add, assert_sound, texts
+
+from engrain.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+def _in_child(work) -> int:  # type: ignore[no-untyped-def]
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    return child
+
+
+def _ended(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_parent_and_child_both_go_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    add(store, "before")
+
+    def work() -> None:
+        assert texts(store) == ["before"]
+        for number in range(20):
+            add(store, f"child {number}")
+        store.close()
+
+    child = _in_child(work)
+    for number in range(20):
+        add(store, f"parent {number}")
+    assert _ended(child) == 0
+    assert len(texts(store)) == 41
+    assert_sound(store)
+    store.close()
+
+
+def test_what_the_child_writes_after_the_parent_closed_is_kept(tmp_path: Path) -> None:
+    """Were the child's connection inherited, the parent would remove the log under it when it closes."""
+    store = SqliteStore(tmp_path / "store.db")
+    add(store, "before")
+    closed, go = os.pipe()
+
+    def work() -> None:
+        add(store, "child, first")
+        os.read(closed, 1)
+        add(store, "child, second")
+        store.close()
+
+    child = _in_child(work)
+    add(store, "parent")
+    store.close()
+    os.write(go, b"x")
+    assert _ended(child) == 0
+    again = SqliteStore(tmp_path / "store.db")
+    assert set(texts(again)) == {"before", "child, first", "parent", "child, second"}
+    assert_sound(again)
+    again.close()
+
+
+def test_a_fork_waits_for_writers_of_other_threads(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    stop = threading.Event()
+    written: list[str] = []
+
+    def write(name: str) -> None:
+        number = 0
+        while not stop.is_set():
+            add(store, f"{name} {number}")
+            written.append(f"{name} {number}")
+            number += 1
+
+    threads = [threading.Thread(target=write, args=(f"thread {n}",)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    children = [_in_child(lambda n=n: (add(store, f"child {n}"), store.close())) for n in range(5)]
+    assert [_ended(child) for child in children] == [0] * 5
+    stop.set()
+    for thread in threads:
+        thread.join()
+    found = set(texts(store))
+    assert set(written) <= found
+    assert {f"child {n}" for n in range(5)} <= found
+    assert_sound(store)
+    store.close()
