@@ -115,14 +115,14 @@ def resume(cli: Session, task: str, work: str | None) -> None:
 @click.option("--occurrence", type=int, default=0, show_default=True, help="Which of several steps of that name.")
 @click.option("--result", metavar="JSON", help="What the step returned, if it is done.")
 @click.option("--note", default="", help="How you know; recorded with your word.")
-def resolve(cli: Session, task: str, step: str, outcome: Any, occurrence: int, result: str | None, note: str) -> None:
+def resolve(cli: Session, task: str, step: str, outcome: Any, result: str | None, **options: Any) -> None:
     """Settle an effect that may or may not have happened.
 
     done: it happened. failed: it did not, and is done again. skipped: it is left out.
     """
     value = _json(result)
     with cli.memory() as memory:
-        found = memory.resolve(task, step, outcome, occurrence=occurrence, result=value, note=note)
+        found = memory.resolve(task, step, outcome, result=value, **options)
         owner = memory.timeline(task).task
     cli.answer(found, lambda: step_lines(found, owner))
 
