@@ -276,6 +276,18 @@ def fts5(db: Db, questions: Questions, world: World) -> None:
     db.run("drop table fts")
 
 
+def yardstick() -> None:
+    """The same work every time: 20 ms and 2 ms on the idle machine of the decision records; more says it is shared."""
+    numbers = np.random.default_rng(1).integers(0, 2**63, 2_200_000)
+    timed = Timed()
+    matrix = np.ones((100_000, DIMENSION), dtype=np.int8)
+    for _ in range(15):
+        timed("sorting 2.2 million numbers", lambda: np.sort(numbers))
+        if scan.numkong:
+            timed("bare int8 scan of 100,000", lambda: scan.numkong.dot(matrix[:1], matrix))
+    timed.show("yardstick")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
@@ -285,6 +297,7 @@ def main() -> None:
         world = World()
         db, writing = build(Path(folder) / "bench.db", world, given.items)
         questions = Questions(world)
+        yardstick()
         cold(db, BIG, questions, f"cold, {given.items:,} items")
         cold(db, MIDDLE, questions, f"cold, {given.items // 10:,} items")
         lenses = warm(db, BIG, questions, f"{given.items:,} items, {'numkong' if scan.numkong else 'numpy'}")

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from engrain.conformance import ItemStoreSuite, MemoryStepSuite, TaskJournalSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance import ItemStoreSuite, SessionLogSuite, VectorIndexSuite, WordIndexSuite
 from engrain.conformance.clock import SetClock
+from engrain.conformance.machine import compare_with_reference
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 
@@ -26,9 +27,8 @@ class Sqlite:
 
         def open_store() -> SqliteStore:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # an older engine says that it is older; test_sqlite_files looks at that
+                # An older engine says that it is older; test_sqlite_files looks at that.
+                warnings.simplefilter("ignore")
                 opened.append(SqliteStore(tmp_path / "store.db", clock=clock, engine=self.engine))
             return opened[-1]
 
@@ -53,6 +53,10 @@ class TestWords(Sqlite, WordIndexSuite):
     pass
 
 
+class TestSessions(Sqlite, SessionLogSuite):
+    pass
+
+
 class TestItemsOfTheStandardLibrary(Sqlite, ItemStoreSuite):
     engine = "stdlib"
 
@@ -65,41 +69,9 @@ class TestWordsOfTheStandardLibrary(Sqlite, WordIndexSuite):
     engine = "stdlib"
 
 
-class InMemory:
-    @pytest.fixture
-    def store(self, clock: SetClock) -> Iterator[SqliteStore]:
-        store = SqliteStore(":memory:", clock=clock)
-        yield store
-        store.close()
-
-
-class TestItemsInMemory(InMemory, ItemStoreSuite):
-    pass
-
-
-class TestWordsInMemory(InMemory, WordIndexSuite):
-    pass
-
-
-class TestTasks(Sqlite, TaskJournalSuite):
-    pass
-
-
-class TestMemorySteps(Sqlite, MemoryStepSuite):
-    pass
-
-
-class TestTasksOfTheStandardLibrary(Sqlite, TaskJournalSuite):
+class TestSessionsOfTheStandardLibrary(Sqlite, SessionLogSuite):
     engine = "stdlib"
 
 
-class TestMemoryStepsOfTheStandardLibrary(Sqlite, MemoryStepSuite):
-    engine = "stdlib"
-
-
-class TestTasksInMemory(InMemory, TaskJournalSuite):
-    pass
-
-
-class TestMemoryStepsInMemory(InMemory, MemoryStepSuite):
-    pass
+def test_random_plans_do_what_they_do_to_the_reference() -> None:
+    compare_with_reference(lambda clock: SqliteStore(":memory:", clock=clock), examples=5)

@@ -23,6 +23,7 @@ def test_each_add_syncs_exactly_once(tmp_path: Path) -> None:
             mine.append((operation, path))
 
     with Faults(note):
+        SqliteStore(tmp_path / "store.db").close()
         store = SqliteStore(tmp_path / "store.db")
         counts = []
         for number in range(300):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engrain.ports import Sketch
-from engrain.stores.sqlite.columns import Column, Flags, Ints, Names, integers, ranges
+from engrain.stores.sqlite.columns import Column, Ints, Names, integers, ranges
 from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages
 from engrain.stores.sqlite.sql import load
 
@@ -36,6 +36,8 @@ class Details:
         # Session and place in one number, sorted, and the rows they belong to.
         self._spots: Ints = np.empty(0, dtype=np.int64)
         self._spot_rows: Ints = np.empty(0, dtype=np.int64)
+        # How many were gone, up to which row was looked, and who had spoken there.
+        self._spoken: tuple[int, int, frozenset[str]] = (0, 0, frozenset())
 
     @property
     def nbytes(self) -> int:
@@ -129,9 +131,16 @@ class Details:
         rows = np.flatnonzero((self._columns["traits"].now & traits != 0) & mask.rows)
         return rows[::-1][: max(limit, 0)]
 
-    def speakers(self, present: Flags) -> frozenset[str]:
-        numbers = np.flatnonzero(np.bincount(self._columns["speaker"].now[present]))
-        return frozenset(name for name in self._names["speaker"].names(numbers) if name is not None)
+    def speakers(self, roster: Roster) -> frozenset[str]:
+        """An item never changes its speaker: only new rows are looked at, unless some went."""
+        gone, upto, known = self._spoken
+        if gone != roster.gone:
+            upto, known = 0, frozenset()
+        if upto < len(roster):
+            numbers = np.unique(self._columns["speaker"].now[upto:][roster.here.now[upto:]])
+            known |= {name for name in self._names["speaker"].names(numbers) if name is not None}
+        self._spoken = roster.gone, len(roster), known
+        return known
 
 
 def _once(rows: Ints) -> Ints:

@@ -87,6 +87,8 @@ class Handle:
             self._purge.pending = True
             with contextlib.suppress(EngrainError):
                 self._purge.run()
+        if self._site.journal == "wal" and not self._site.read_only and not self._site.log_size():
+            self._tidy.begin_log()
 
     def _open_writer(self) -> Connection:
         db = open_connection(self._site)

@@ -45,19 +45,11 @@ class Lens:
         self._scans: dict[str, Scan] = {}
         self._details = Details()
         self._filtered: OrderedDict[Filter, tuple[Mask, Mask]] = OrderedDict()
-        self._version = 0
-        self._speakers: frozenset[str] | None = None
 
     @property
     def nbytes(self) -> int:
         scans = sum(scan.nbytes for scan in self._scans.values())
         return self.roster.nbytes + self._words.nbytes + self._details.nbytes + scans
-
-    def catch_up(self, db: Reader, newest: int) -> None:
-        self.roster.catch_up(db, newest)
-        if self._version != self.roster.version:
-            self._version = self.roster.version
-            self._speakers = None
 
     def words(self, db: Reader) -> Wordbook:
         self._words.catch_up(db, self.roster)
@@ -84,9 +76,7 @@ class Lens:
         return scan
 
     def speakers(self, db: Reader) -> frozenset[str]:
-        if self._speakers is None:
-            self._speakers = self.details(db).speakers(self.roster.here.now)
-        return self._speakers
+        return self.details(db).speakers(self.roster)
 
     def chosen(self, db: Reader, where: Filter | None, visible: Mask) -> Mask:
         """The visible rows that match."""
@@ -256,10 +246,10 @@ def _fresh(lens: Lens | None, db: Reader, scope_id: str) -> Lens:
     # A sequence that has gone back is another file's.
     if lens is None or lens.roster.scope != scope or lens.roster.seen > newest:
         lens = Lens(scope)
-    lens.catch_up(db, newest)
+    lens.roster.catch_up(db, newest)
     if lens.roster.worn:
         lens = Lens(scope)
-        lens.catch_up(db, newest)
+        lens.roster.catch_up(db, newest)
     return lens
 
 

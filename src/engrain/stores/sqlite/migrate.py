@@ -101,3 +101,15 @@ def _back_up(db: Connection, target: Path) -> None:
         raise StoreError(
             f"the copy {target} before the upgrade could not be made: {exc.strerror}. Nothing was changed."
         ) from exc
+
+
+def picture(db: Connection) -> str:
+    """The schema that a database has, as schema.sql shows it."""
+    rows = db.rows(
+        "select sql from sqlite_master where sql is not null and name not like 'sqlite_%' order by tbl_name, rowid"
+    )
+    return (
+        "-- What the migrations make, in one piece. A test keeps it so.\n\n"
+        + "\n\n".join(f"{sql};" for (sql,) in rows)
+        + "\n"
+    )

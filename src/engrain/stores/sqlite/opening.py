@@ -47,6 +47,11 @@ class Site:
         around = [self.path, *(self.beside(end) for end in ("-wal", "-shm", "-journal", "-lock"))]
         return [one for one in (*around, *self.backups()) if one.exists()]
 
+    def log_size(self) -> int:
+        """Bytes in the write-ahead log."""
+        log = self.beside("-wal")
+        return log.stat().st_size if log.exists() else 0
+
     def beside(self, end: str) -> Path:
         assert self.path is not None
         return self.path.with_name(self.path.name + end)
@@ -64,7 +69,10 @@ def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) ->
     if os.fspath(location) == ":memory:":
         return Site(None, name, "memory")
     path = Path(os.path.realpath(os.path.expanduser(os.fspath(location))))
-    _check_path(path, read_only)
+    try:
+        _check_path(path, read_only)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
     why = _no_wal(path, name)
     if why and engine_version(name) < WAL_SAFE:
         warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
@@ -176,8 +184,7 @@ def readable(site: Site) -> Site:
     except NotADatabase:
         raise
     except StoreError as exc:
-        log = site.beside("-wal")
-        if log.exists() and log.stat().st_size:
+        if site.log_size():
             raise ReadOnlyStore(
                 f"{site.path} has a log with newer writes beside it, and its folder cannot be written. "
                 "Open it once where it can, or copy all of its files."

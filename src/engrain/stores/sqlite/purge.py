@@ -77,8 +77,7 @@ class Purge:
         db = self._writer.reopen()
         db.run("begin immediate")
         if self._site.path and self._lock:
-            log = self._site.beside("-wal")
-            if log.exists() and log.stat().st_size:
+            if self._site.log_size():
                 return False
             scrub(self._lock.database(self._site.path))
         db.run(_SQL["drop_meta"], ("purge", seq))

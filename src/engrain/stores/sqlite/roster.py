@@ -53,7 +53,6 @@ class Roster:
 
     def __init__(self, scope: int) -> None:
         self.scope = scope
-        self.version = 0
         self.seen = 0
         self.ns = Column(np.int64)
         self.begins = Column(np.int64)
@@ -62,7 +61,7 @@ class Roster:
         self.here = Column(np.bool_)
         self.ids: list[str] = []
         self.row_of: dict[str, int] = {}
-        self._gone = 0
+        self.gone = 0
         self._mask: Mask | None = None
         self._from = self._until = 0
         self._newness: Ints | None = None
@@ -80,7 +79,7 @@ class Roster:
     @property
     def worn(self) -> bool:
         """So much is gone that reading the scope anew is cheaper than stepping over it."""
-        return self._gone > _FEW and 4 * self._gone > len(self.ids)
+        return self.gone > _FEW and 4 * self.gone > len(self.ids)
 
     def catch_up(self, db: Reader, newest: int) -> None:
         if newest <= self.seen:
@@ -93,7 +92,6 @@ class Roster:
         else:
             for columns in pages(db, _SQL["roster"], values):
                 self._append(columns)
-        self.version += 1
         self.seen = newest
 
     def _take(self, rows: list[tuple[Any, ...]]) -> None:
@@ -129,7 +127,7 @@ class Roster:
             # The id may be in use again, by a later row.
             if self.row_of.get(self.ids[row]) == row:
                 del self.row_of[self.ids[row]]
-            self._gone += 1
+            self.gone += 1
             self.here.now[row] = False
             self._touched.append(row)
             self.ends.now[row] = _NEVER

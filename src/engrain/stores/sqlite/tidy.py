@@ -61,12 +61,21 @@ class Tidy:
             with self._writer.exclusive() as db:
                 held.close()
                 db.rows("pragma wal_checkpoint(passive)")
-                db.run("begin immediate")
-                db.run("update counter set logs = logs + 1 where n = 1")
-                db.commit()
+                _begin_log(db)
+
+    def begin_log(self) -> None:
+        """For a store that was closed by all: the log begins now, and not with the first write."""
+        with contextlib.suppress(EngrainError), self._writer.exclusive(seconds=1.0) as db:
+            _begin_log(db)
 
     def stop(self) -> None:
         self._ended = True
         if self._thread:
             self._asked.set()
             self._thread.join()
+
+
+def _begin_log(db: Connection) -> None:
+    db.run("begin immediate")
+    db.run("update counter set logs = logs + 1 where n = 1")
+    db.commit()

@@ -217,11 +217,11 @@ class Writer:
             yield self._db
 
     @contextmanager
-    def exclusive(self) -> Iterator[Connection]:
+    def exclusive(self, seconds: float = LOCK_SECONDS) -> Iterator[Connection]:
         """`alone`, with every other process's writers kept out as well."""
         with self.alone() as db:
             if self._lock:
-                self._lock.acquire(LOCK_SECONDS)
+                self._lock.acquire(seconds)
             try:
                 yield db
             finally:

@@ -1,0 +1,119 @@
+-- What the migrations make, in one piece. A test keeps it so.
+
+CREATE TABLE cite (
+  item integer not null references item (n) on delete cascade,
+  number integer not null,
+  cited integer not null references item (n) on delete cascade,
+  start integer,
+  "end" integer
+) strict;
+
+CREATE INDEX cite_item on cite (item);
+
+CREATE INDEX cite_cited on cite (cited);
+
+CREATE TABLE code (key integer primary key, windows blob not null) strict;
+
+CREATE TABLE counter (n integer primary key, seq integer not null, now integer not null, logs integer not null) strict;
+
+CREATE TABLE entity (
+  scope integer not null,
+  name text not null,
+  item integer not null references item (n) on delete cascade,
+  primary key (scope, name, item)
+) strict, without rowid;
+
+CREATE INDEX entity_item on entity (item);
+
+CREATE TABLE gone (seq integer primary key, scope integer not null, n integer not null, id text not null) strict;
+
+CREATE INDEX gone_scope on gone (scope, seq);
+
+CREATE TABLE item (
+  n integer primary key autoincrement,
+  id text not null unique,
+  scope integer not null references scope (n),
+  changed integer not null,
+  kind text not null,
+  importance real not null,
+  trust real not null,
+  pinned integer not null default 0,
+  traits integer not null default 0,
+  passages integer not null default 1,
+  occurred_at integer,
+  recorded_at integer not null,
+  valid_from integer not null,
+  valid_to integer,
+  retracted_at integer,
+  expires_at integer,
+  place integer,
+  session text,
+  speaker text,
+  role text,
+  slot text,
+  access_count integer not null default 0,
+  last_accessed integer,
+  replaced_by text,
+  hash blob not null,
+  subject text,
+  relation text,
+  object text,
+  metadata text not null default '{}',
+  text text not null
+) strict;
+
+CREATE INDEX item_changed on item (scope, changed);
+
+CREATE INDEX item_scope on item (scope);
+
+CREATE INDEX item_traits on item (scope, n) where traits <> 0;
+
+CREATE INDEX item_slot on item (scope, slot, valid_from) where slot is not null;
+
+CREATE UNIQUE INDEX item_open_slot on item (scope, slot)
+  where slot is not null and valid_to is null and retracted_at is null;
+
+CREATE UNIQUE INDEX item_open_hash on item (scope, hash)
+  where slot is null and occurred_at is null and session is null and valid_to is null and retracted_at is null;
+
+CREATE UNIQUE INDEX item_place on item (scope, session, place) where session is not null and retracted_at is null;
+
+CREATE TABLE meta (name text primary key, value any) strict, without rowid;
+
+CREATE TABLE model (n integer primary key, key text not null unique, dimension integer not null) strict;
+
+CREATE TABLE request (
+  scope integer not null, id text not null, answer text not null, at integer not null, primary key (scope, id)
+) strict, without rowid;
+
+CREATE TABLE scope (n integer primary key, id text not null unique, tenant text, agent text, user text) strict;
+
+CREATE TABLE session (
+  scope integer not null,
+  session text not null,
+  length integer not null default 0,
+  changed integer not null default 0,
+  upto integer,
+  version integer not null default 0,
+  summary text,
+  primary key (scope, session)
+) strict, without rowid;
+
+CREATE TABLE source (
+  item integer not null references item (n) on delete cascade,
+  number integer not null,
+  kind text not null,
+  name text,
+  primary key (item, number)
+) strict, without rowid;
+
+CREATE INDEX source_name on source (name) where name is not null;
+
+CREATE TABLE target (name text primary key, seq integer not null) strict, without rowid;
+
+CREATE TABLE tombstone (scope integer not null, hash blob not null, at integer not null, primary key (scope, hash))
+  strict, without rowid;
+
+CREATE TABLE vector (key integer primary key, windows blob not null) strict;
+
+CREATE TABLE words (item integer primary key references item (n) on delete cascade, pairs blob not null) strict;

@@ -1,0 +1,306 @@
+"""What the embedded store promises beyond the contracts: threads, times, counts of use, exact filters."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engrain.core.errors import Conflict, NotFound, StoreBusy
+from engrain.core.filters import Condition, Filter, matches
+from engrain.core.items import Draft, Item, Place, Vectors
+from engrain.core.passages import index_words
+from engrain.core.plans import Add, Applied, Change, Forget, Plan
+from engrain.core.scope import Scope
+from engrain.ports import ListQuery
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.lock import FileLock
+
+SCOPE = Scope(user="ana")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(path)
+    yield store
+    store.close()
+
+
+def add(store: SqliteStore, text: str, **more: object) -> str:
+    done = store.apply(Plan(SCOPE, (Add(Draft(text, words=index_words(text), **more)),)))  # type: ignore[arg-type]
+    return done.outcomes[0].id or ""
+
+
+def one(store: SqliteStore, id_: str) -> Item:
+    return store.get_many(SCOPE, [id_])[0]
+
+
+def in_threads(count: int, work) -> list[object]:  # type: ignore[no-untyped-def]
+    """What each call gave or raised."""
+    results: list[object] = [None] * count
+    ready = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        ready.wait()
+        try:
+            results[number] = work(number)
+        except Exception as exc:  # noqa: BLE001
+            results[number] = exc
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return results
+
+
+# Threads
+
+
+def test_a_member_that_fails_fails_alone(store: SqliteStore) -> None:
+    """Good and bad writes share transactions; the bad ones leave nothing, not even their first steps."""
+
+    def work(number: int) -> Applied:
+        steps = [Add(Draft(f"text {number}"))]
+        if number % 3 == 0:
+            steps.append(Change("no such item", importance=0.1))  # type: ignore[arg-type]
+        return store.apply(Plan(SCOPE, tuple(steps)))
+
+    results = in_threads(24, work)
+    assert [isinstance(result, NotFound) for result in results] == [number % 3 == 0 for number in range(24)]
+    kept = {item.text for item in store.page(ListQuery(SCOPE))}
+    assert kept == {f"text {number}" for number in range(24) if number % 3}
+    seqs = [result.seq for result in results if isinstance(result, Applied)]
+    assert len(set(seqs)) == len(seqs)
+
+
+def test_eight_writers_leave_one_open_value(path: Path) -> None:
+    stores = [SqliteStore(path) for _ in range(2)]
+    in_threads(8, lambda number: [add(stores[number % 2], f"{number} {n}", slot="city") for n in range(5)])
+    versions = stores[0].history(SCOPE, "city")
+    assert len(versions) == 40
+    assert sum(item.open for item in versions) == 1
+    assert all(a.valid_to == b.valid_from for a, b in pairwise(versions))
+    for store in stores:
+        store.close()
+
+
+def test_places_are_given_once(store: SqliteStore) -> None:
+    in_threads(8, lambda number: [add(store, "same", kind="message", place=Place("s")) for _ in range(5)])
+    assert [item.place for item in store.read(SCOPE, "s", 0, 100)] == list(range(40))
+
+
+def test_readers_see_every_write_as_soon_as_it_is_acknowledged(path: Path) -> None:
+    writer, reader = SqliteStore(path), SqliteStore(path)
+    for number in range(50):
+        assert one(reader, add(writer, f"text {number}")).text == f"text {number}"
+    writer.close()
+    reader.close()
+
+
+def test_a_reader_never_sees_half_a_plan(path: Path) -> None:
+    writer, reader = SqliteStore(path), SqliteStore(path)
+    stop = threading.Event()
+    odd: list[int] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            count = len(reader.page(ListQuery(SCOPE, limit=10_000)))
+            if count % 2:
+                odd.append(count)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(100):
+        writer.apply(Plan(SCOPE, (Add(Draft(f"a {number}")), Add(Draft(f"b {number}")))))
+    stop.set()
+    thread.join()
+    assert odd == []
+    writer.close()
+    reader.close()
+
+
+def test_an_interrupted_writer_leaves_the_others_unharmed(store: SqliteStore) -> None:
+    class Stop(BaseException):
+        pass
+
+    def interrupted() -> None:
+        with store._writing() as db:
+            db.run("insert into meta (name, value) values ('half', 1)")
+            raise Stop
+
+    with pytest.raises(Stop):
+        interrupted()
+    add(store, "next")
+    with store._reading() as db:
+        assert db.rows("select 1 from meta where name = 'half'") == []
+
+
+# Locks
+
+
+def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys, time; from pathlib import Path; from engrain.stores.sqlite.lock import FileLock\n"
+        "FileLock(Path(sys.argv[1])).acquire(5); print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lock")], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout
+        assert other.stdout.readline() == b"held\n"
+        lock = FileLock(tmp_path / "lock")
+        began = time.monotonic()
+        with pytest.raises(StoreBusy):
+            lock.acquire(0.2)
+        assert time.monotonic() - began < 2
+        other.kill()
+        other.wait()
+        lock.acquire(5)  # the dead hold nothing
+        lock.release()
+        lock.close()
+    finally:
+        other.kill()
+        other.communicate()
+
+
+# Times
+
+
+def test_times_never_run_backwards(path: Path) -> None:
+    times = [datetime(2030, 1, 1, tzinfo=UTC)]
+    store = SqliteStore(path, clock=lambda: times[0])
+    first = one(store, add(store, "first", slot="s"))
+    times[0] -= timedelta(days=3650)
+    second = one(store, add(store, "second", slot="s"))
+    assert second.recorded_at >= first.recorded_at
+    assert [item.text for item in store.slots(SCOPE, "s", None)] == ["second"]
+    behind = SqliteStore(path, clock=lambda: times[0])
+    assert [item.text for item in behind.slots(SCOPE, "s", None)] == ["second"]
+    assert [item.text for item in behind.page(ListQuery(SCOPE))] == ["second"]
+    behind.close()
+    store.close()
+
+
+# Counts of use
+
+
+def test_uses_are_seen_at_once_and_written_with_the_next_commit(path: Path, store: SqliteStore) -> None:
+    used = add(store, "used")
+    other = SqliteStore(path)
+    store.touch(SCOPE, [used, used, "unknown"])
+    store.touch(SCOPE, [used])
+    assert one(store, used).access_count == 2
+    assert one(other, used).access_count == 0
+    add(store, "another")
+    assert one(other, used).access_count == 2
+    assert one(store, used).access_count == 2
+    assert one(other, used).last_accessed is not None
+    other.close()
+
+
+def test_uses_are_written_when_the_store_is_closed(path: Path) -> None:
+    store = SqliteStore(path)
+    used = add(store, "used")
+    store.touch(SCOPE, [used])
+    store.close()
+    again = SqliteStore(path)
+    assert one(again, used).access_count == 1
+    again.close()
+
+
+def test_uses_survive_a_commit_that_fails(store: SqliteStore) -> None:
+    used = add(store, "used")
+    store.touch(SCOPE, [used])
+    with pytest.raises(NotFound):
+        store.apply(Plan(SCOPE, (Change("unknown", importance=0.1),)))
+    assert one(store, used).access_count == 1
+    add(store, "good")
+    assert one(store, used).access_count == 1
+
+
+# Filters
+
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    stored=st.lists(numbers, min_size=1, max_size=6), asked=numbers, operator=st.sampled_from(["=", "!=", "<", ">="])
+)
+def test_numbers_in_metadata_compare_exactly(
+    store: SqliteStore, stored: list[float], asked: float, operator: str
+) -> None:
+    if isinstance(asked, bool) and operator in ("<", ">="):
+        operator = "="
+    ids = [add(store, f"{time.monotonic_ns()} {n}", metadata={"k": n}) for n in stored]
+    # Ties on the last bit are where a database that reads decimals carelessly goes wrong.
+    values = [asked, *stored]
+    for value in values:
+        where = Filter((Condition("metadata.k", operator, value),))
+        if isinstance(value, bool) and operator in ("<", ">="):
+            continue
+        found = {item.id for item in store.page(ListQuery(SCOPE, where=where, limit=100_000))} & set(ids)
+        assert found == {item.id for item in store.get_many(SCOPE, ids) if matches(where, item)}
+
+
+# Upkeep
+
+
+def test_rebuild_makes_words_anew_and_drops_vectors_that_do_not_fit(store: SqliteStore) -> None:
+    vector = Vectors("small/4/0", (struct.pack("<4f", 1, 0, 0, 0),))
+    ids = [add(store, f"text {number}", vectors=vector) for number in range(3)]
+    with store._writing() as db:
+        db.run("delete from words")
+        db.run("update vector set windows = x'00' where key & 1 = 1")
+        db.run("delete from code where key & 3 = 2")
+    assert [found.point for found in store.check() if found.state == "fail"] == ["indexes"]
+    assert store.rebuild() == 3
+    assert [found.point for found in store.check() if found.state == "fail"] == []
+    assert {one.id for one in store.unembedded("small/4/0", 10)} == set(ids)
+    with store._reading() as db:
+        assert db.rows("select count(*) from words where length(pairs) > 0") == [(3,)]
+
+
+def test_a_page_goes_on_after_its_last_item_was_forgotten(store: SqliteStore) -> None:
+    ids = [add(store, f"text {number}") for number in range(6)]
+    first = store.page(ListQuery(SCOPE, limit=3))
+    store.apply(Plan(SCOPE, (Forget(first[-1].id),)))
+    rest = store.page(ListQuery(SCOPE, limit=10, after=first[-1].id))
+    assert [item.id for item in first] + [item.id for item in rest] == ids[::-1]
+
+
+def test_an_answer_to_a_request_holds_nothing_of_the_text(store: SqliteStore) -> None:
+    store.apply(Plan(SCOPE, (Add(Draft("PELICAN", slot="PELICAN-slot")),), request_id="r"))
+    with store._reading() as db:
+        assert "PELICAN" not in db.rows("select answer from request")[0][0]
+
+
+def test_what_is_expected_of_a_session_is_checked(store: SqliteStore) -> None:
+    add(store, "hi", kind="message", place=Place("s"))
+    with pytest.raises(Conflict, match="1 messages, not 0"):
+        store.append(SCOPE, "s", [Draft("x", kind="message")], expect=0)
+
+
+def test_importing_the_store_loads_no_numpy() -> None:
+    import subprocess
+    import sys
+
+    program = "import sys; import engrain.stores.sqlite; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
