@@ -229,6 +229,16 @@ class LeaseSuite(Suite):
         fresh = claim(journal, "old")
         assert (fresh.epoch, fresh.status) == (1, "running")
 
+    def test_a_lease_of_a_pruned_task_is_over(self, journal: TaskJournal, clock: SetClock) -> None:
+        old = claim(journal)
+        journal.end(old, TaskEnd("done"))
+        assert journal.prune(clock.advance()) == 1
+        claim(journal, worker="two")
+        for write in writes(journal, old):
+            with pytest.raises(LeaseLost):
+                write()
+        assert journal.steps(ANA, "order") == []
+
     # Snapshots and events
 
     def test_a_snapshot_replaces_the_one_before(self, journal: TaskJournal) -> None:

@@ -18,11 +18,12 @@ _DECODER = json.JSONDecoder()
 _HEAD = f'{{"v":{VERSION},"value":'
 
 
-def encode(value: object, what: str) -> str:
+def encode(value: object, what: object) -> str:
     """The value in its envelope; anything that is not plain JSON is refused with an error that names it."""
     if value is None or value is True or value is False:
         return f"{_HEAD}{json.dumps(value)}}}"
-    _prove(value, what, 0)
+    if not _plain(value, 0):
+        _prove(value, str(what), 0)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
     size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_RESULT:
@@ -50,9 +51,29 @@ def fingerprint(args: tuple[object, ...], what: str) -> str:
     if not args:
         return ""
     for number, value in enumerate(args):
-        _prove(value, f"argument {number} of {what}", 0, "bind it with functools.partial or a lambda")
+        if not _plain(value, 0):
+            _prove(value, f"argument {number} of {what}", 0, "bind it with functools.partial or a lambda")
     text = json.dumps(args, ensure_ascii=False, sort_keys=True, separators=(",", ":"), check_circular=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(value: object, depth: int) -> bool:
+    """Whether it is plain JSON, quickly; if not, or if it is of a subclass, `_prove` finds the words."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii()  # type: ignore[attr-defined, no-any-return]
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return value.bit_length() <= _MAX_BITS  # type: ignore[attr-defined, no-any-return]
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    if depth >= MAX_DEPTH:
+        return False
+    if kind is dict:
+        items = value.items()  # type: ignore[attr-defined]
+        return all(type(key) is str and key.isascii() and _plain(one, depth + 1) for key, one in items)
+    return (kind is list or kind is tuple) and all(_plain(one, depth + 1) for one in value)  # type: ignore[attr-defined]
 
 
 def _prove(value: object, where: str, depth: int, advice: str = "return text, numbers, lists or dicts") -> None:

@@ -6,30 +6,28 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A call of ours that may wait for the store or the embedder."""
 
     call: Callable[[], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call of the caller's own function, which may be a coroutine function under asyncio."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...] = ()
-    named: Mapping[str, Any] = field(default_factory=dict)
+    named: Mapping[str, Any] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(NamedTuple):
     seconds: float
 
 

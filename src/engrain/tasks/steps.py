@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engrain.capture import write
 from engrain.core.clock import checked_time
 from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
-from engrain.core.journal import StepWrite
+from engrain.core.journal import StepEnd, StepWrite
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.ports import Kit
@@ -51,7 +51,7 @@ def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
         began = time.monotonic()
         try:
             value = yield Call(work.function, work.args)
-            result = encode(value, f"the result of {seat}")
+            result = encode(value, seat)
         except Exception as exc:
             if attempt >= last or isinstance(exc, InvalidInput):
                 failed = replace(ended(seat, "failed", error=exc), took=time.monotonic() - began)
@@ -62,8 +62,10 @@ def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
             yield _ask(ledger.begin, seat, attempt)
             yield Pause(work.retry.pause(attempt - 1))
             continue
-        end = replace(ended(seat, "done", result), took=time.monotonic() - began)
-        return decode((yield _ask(ledger.record, seat, attempt, end)).result)
+        end = StepEnd(seat.name, seat.occurrence, "done", result, took=time.monotonic() - began)
+        record = yield _ask(ledger.record, seat, attempt, end)
+        # What a replay will return; a text is the same either way.
+        return value if type(value) is str else decode(record.result)
 
 
 def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
@@ -114,13 +116,13 @@ class _Effect:
 
     def happened(self, value: object) -> Flow[Any]:
         try:
-            result = encode(value, f"the result of {self._seat}")
+            result = encode(value, self._seat)
         except InvalidInput as exc:
             why = f"it happened, but its result could not be recorded: {exc}"
             yield _ask(self._ledger.finish, self._seat, ended(self._seat, "ambiguous", error=why))
             raise
         record = yield _ask(self._ledger.finish, self._seat, ended(self._seat, "done", result))
-        self.value = decode(record.result)
+        self.value = value if type(value) is str else decode(record.result)
         return self.value
 
     def settle(self, why: Exception | str) -> Flow[bool]:

@@ -31,7 +31,7 @@ def claim(state: State, wish: Claim, now: datetime) -> Lease:
 def held(state: State, lease: Lease) -> TaskRecord:
     """The task, if the lease may still write to it."""
     task = state.tasks.get((lease.scope, lease.task))
-    if task is None or task.worker is None or task.epoch != lease.epoch:
+    if task is None or (task.worker, task.epoch) != (lease.worker, lease.epoch):
         raise LeaseLost(f"the lease of {lease.worker} on task {lease.task!r} is over.")
     return task
 

@@ -124,16 +124,16 @@ class SqliteJournal:
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        with self._writing(lease) as page:
-            return page.begin(lease, start)
+        with self._store._writing() as db:
+            return self.page(db, lease).begin(lease, start)
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        with self._writing(lease) as page:
-            return page.finish(end)
+        with self._store._writing() as db:
+            return self.page(db, lease).finish(end)
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        with self._writing(lease) as page:
-            return page.record(lease, start, end)
+        with self._store._writing() as db:
+            return self.page(db, lease).record(lease, start, end)
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         with self._store._writing() as db:
@@ -169,8 +169,9 @@ class SqliteJournal:
     def page(self, db: Connection, lease: Lease) -> Page:
         """The lease's task, to write steps to; LeaseLost if it may no longer."""
         scope = self._store._scope(db, lease.scope)
-        n = held(db, scope, lease)
-        return Page(db, scope or 0, n, self._now(db), self._store._key)
+        n, newest = held(db, scope, lease)
+        self._floor = max(self._floor, newest, to_micros(self._store._clock()))
+        return Page(db, scope or 0, n, self._floor, self._store._key)
 
     @contextmanager
     def _writing(self, lease: Lease) -> Iterator[Page]:

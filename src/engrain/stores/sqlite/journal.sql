@@ -1,6 +1,6 @@
 -- held --
--- What a write must know of its task: the epoch that may write, and that it was not given back.
-select n, epoch, worker is null, status from task where scope = ? and task = ?;
+-- What a write must know of its task: who may write, and the newest time recorded in the store.
+select n, epoch, worker, status, (select now from counter) from task where scope = ? and task = ?;
 
 -- task --
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from engrain.core.clock import from_micros
+from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
 from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepWrite, TaskRecord
 from engrain.core.scope import Scope
@@ -61,9 +61,10 @@ class Page:
     now: int
     key: bytes
 
-    def begin(self, lease: Lease, start: StepStart) -> StepRecord:
+    def begin(self, lease: Lease, start: StepStart, took: float = 0.0) -> StepRecord:
         begun = StepEnd(start.name, start.occurrence, "intent")
-        fresh = self._added(lease, start, begun, self.now)
+        began = self._ago(took)
+        fresh = self._added(lease, start, begun, began)
         if fresh:
             return fresh
         there, n = self._step(start.name, start.occurrence)
@@ -71,29 +72,30 @@ class Page:
             return there
         named = ("kind", "attempt", "input", "key", "version")
         values = {name: getattr(start, name) for name in named}
-        self.db.run(_SQL["begin_again"], {**values, "epoch": lease.epoch, "now": self.now, "n": n})
+        self.db.run(_SQL["begin_again"], {**values, "epoch": lease.epoch, "now": began, "n": n})
         return self._step(start.name, start.occurrence)[0]
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        began = self.now - timedelta(seconds=end.took) // timedelta(microseconds=1)
-        fresh = self._added(lease, start, end, began)
+        fresh = self._added(lease, start, end, self._ago(end.took))
         if fresh:
             return fresh
-        there = self.begin(lease, start)
+        there = self.begin(lease, start, end.took)
         return self.settle(end) if there.status in UNSETTLED else there
 
     def finish(self, end: StepEnd) -> StepRecord:
-        there, _ = self._step(end.name, end.occurrence)
+        there, n = self._step(end.name, end.occurrence)
         same = (there.status, there.result, there.error) == (end.status, end.result, end.error)
-        return there if there.status not in UNSETTLED and same else self.settle(end)
+        return there if there.status not in UNSETTLED and same else self._settled(there, n, end)
 
     def settle(self, end: StepEnd) -> StepRecord:
-        there, n = self._step(end.name, end.occurrence)
+        return self._settled(*self._step(end.name, end.occurrence), end)
+
+    def _settled(self, there: StepRecord, n: int, end: StepEnd) -> StepRecord:
         if there.status not in UNSETTLED:
             raise Conflict(f"the step {end.name!r} ({end.occurrence}) is settled already: {there.status}.")
-        ended = max(self.now, self.db.rows("select began_at from step where n = ?", (n,))[0][0])
-        self.db.run(_SQL["settle"], (end.status, ended, *self._stored(end.result), end.error, n))
-        return self._step(end.name, end.occurrence)[0]
+        ended = max(from_micros(self.now), there.began_at)
+        self.db.run(_SQL["settle"], (end.status, to_micros(ended), *self._stored(end.result), end.error, n))
+        return replace(there, status=end.status, ended_at=ended, result=end.result, error=end.error)
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
         """The ids that the step wrote when it was done; None if it is still to do."""
@@ -106,6 +108,9 @@ class Page:
 
     def finish_memory(self, write: StepWrite, ids: list[str | None]) -> None:
         self.settle(replace(write.end, result=json.dumps(ids)))
+
+    def _ago(self, seconds: float) -> int:
+        return self.now - timedelta(seconds=seconds) // timedelta(microseconds=1)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
         rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))
@@ -135,13 +140,14 @@ class Page:
         return None, self.db.last_row
 
 
-def held(db: Connection, scope: int | None, lease: Lease) -> int:
-    """The number of the lease's task, if it may still write to it."""
+def held(db: Connection, scope: int | None, lease: Lease) -> tuple[int, int]:
+    """The number of the lease's task, if it may still write to it, and the newest time recorded in the store."""
     rows = db.rows(_SQL["held"], (scope, lease.task))
     if not rows:
         raise LeaseLost(f"the task {lease.task!r} is no longer there.")
-    n, epoch, released, status = rows[0]
-    if released or epoch != lease.epoch:
-        why = f"it is {status}" if released else "another worker took it over"
+    n, epoch, worker, status, newest = rows[0]
+    # The worker as well: a task that was pruned and began anew counts its claims from 1 again.
+    if epoch != lease.epoch or worker != lease.worker:
+        why = f"it is {status}" if worker is None else "another worker took it over"
         raise LeaseLost(f"{lease.worker} may no longer write to task {lease.task!r}: {why}.")
-    return int(n)
+    return n, newest
