@@ -155,8 +155,9 @@ class ItemStore(Protocol):
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         """The spans of these items that are cited by items which were replaced or corrected and no longer hold.
 
-        In the order asked, then by span; a cite without a span is all of the text. `now` is the text of the slot's
-        present holder, or else of the last item in the chain of `replaced_by`, None if that is not visible."""
+        In the order asked, then by span, once for each item that cites it; a cite without a span is all of the text.
+        `now` is the text of the slot's present holder, or else of the last item in the chain of `replaced_by`, None if
+        that is not visible."""
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
         """What changed after `since`, in order; an item that changed twice may appear once, at its later number.

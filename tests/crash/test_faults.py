@@ -18,6 +18,14 @@ from engrain.stores.sqlite import SqliteStore
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@pytest.fixture(params=["wal", "truncate"])
+def journal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The write-ahead log, and the rollback journal of a file on a network."""
+    if request.param == "truncate":
+        monkeypatch.setattr("engrain.stores.sqlite.opening.file_system", lambda path: "nfs4")
+    return str(request.param)
+
+
 def _points(folder: Path) -> int:
     folder.mkdir()
     with Faults(lambda operation, path: None) as vfs:
@@ -45,9 +53,11 @@ def _matrix(tmp_path: Path, failure: str, step: int) -> None:
             shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("failure", ["EIO", "ENOSPC"])
-def test_a_failing_disk_loses_nothing_and_raises_a_typed_error(tmp_path: Path, failure: str, step: int) -> None:
+def test_a_failing_disk_loses_nothing_and_raises_a_typed_error(
+    tmp_path: Path, journal: str, failure: str, step: int
+) -> None:
     _matrix(tmp_path, failure, step)
 
 
@@ -64,7 +74,9 @@ def _after_each(tmp_path: Path, kind: type[Snapshots], step: int) -> None:
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [Snapshots, PowerCut])
-def test_killed_or_without_power_at_any_point_it_opens_clean(tmp_path: Path, kind: type[Snapshots], step: int) -> None:
+def test_killed_or_without_power_at_any_point_it_opens_clean(
+    tmp_path: Path, journal: str, kind: type[Snapshots], step: int
+) -> None:
     _after_each(tmp_path, kind, step)
 
 

@@ -104,6 +104,17 @@ class ReadingSuite(Suite):
         assert texts(store.about(ANA, "a", None)) == ["a b e"]
         assert store.about(ANA, "c", None) == store.about(ANA, "d", None) == []
 
+    def test_a_count_is_that_of_all_pages(self, store: ItemStore, clock: SetClock) -> None:
+        add(store, fact("a", slot="s"), fact("b"), fact("c", importance=0.9))
+        clock.advance()
+        add(store, fact("d", slot="s"))
+        add(store, fact("e"), scope=BEN)
+        high = Filter((Condition("importance", ">", 0.8),))
+        assert store.count(ListQuery(ANA, limit=1)) == 3
+        assert store.count(ListQuery(ANA, history=True)) == 4
+        assert store.count(ListQuery(ANA, high)) == store.count(ListQuery(BEN)) == 1
+        assert store.count(ListQuery(Scope(user="nobody"))) == 0
+
     def test_lineage_is_one_step_each_way(self, store: ItemStore) -> None:
         (said,) = add(store, message("I live in Lima."))
         (one,) = add(store, derived("Lives in Lima.", Cite(said, 2, 14), Cite(said)))
@@ -208,6 +219,14 @@ class ReadingSuite(Suite):
         assert store.outdated(ANA, [said]) == [Outdated(said, 2, 13, until, "Likes tea.")]
         forget(store, third.id or "")
         assert store.outdated(ANA, [said]) == [Outdated(said, 2, 13, until, None)]
+
+    def test_a_span_is_named_once_for_each_item_that_cites_it(self, store: ItemStore, clock: SetClock) -> None:
+        (said,) = add(store, message("Lima"))
+        one, two = add(store, derived("One.", Cite(said), Cite(said, 0, 4)), derived("Two.", Cite(said, 0, 4)))
+        for id, text in ((one, "1"), (two, "2")):
+            correct(store, id, fact(text))
+        assert {one.now for one in store.outdated(ANA, [said])} == {"1", "2"}
+        assert len(store.outdated(ANA, [said])) == 2
 
     def test_a_value_that_still_holds_is_not_outdated(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("Lima until Friday."))

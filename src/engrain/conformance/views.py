@@ -65,7 +65,9 @@ class View:
         sketches = store.sketches(SketchQuery(self.scope, self.ids[::3], 1, at=self.at))
         return {
             "lineage": lineage,
-            "outdated": [one._replace(id=label(one.id)) for one in store.outdated(self.scope, self.ids)],
+            "outdated": sorted(
+                (label(one.id), *one[1:4], one.now or "") for one in store.outdated(self.scope, self.ids)
+            ),
             "speakers": store.speakers(self.scope),
             "sketches": {one._replace(id=label(one.id)) for one in sketches},
             "unembedded": [

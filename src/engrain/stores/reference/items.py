@@ -104,14 +104,16 @@ class Items(Holder):
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         with self.reading() as state:
             now = self.now()
+            wanted = [edge for edge in _edges(state, scope) if edge.cite.item in ids]
+            spans = {
+                (edge.item, edge.cite.item, *span(edge.cite, state.items[edge.cite.item].item.text)) for edge in wanted
+            }
             found = []
-            for edge in dict.fromkeys(_edges(state, scope)):
-                until = _until(state.items[edge.item].item, now)
-                if edge.cite.item in ids and until:
-                    start, end = span(edge.cite, state.items[edge.cite.item].item.text)
-                    holds = _holding(state, state.items[edge.item], now)
-                    found.append(Outdated(edge.cite.item, start, end, until, holds))
-            return sorted(found, key=lambda one: (list(ids).index(one.id), one.start, one.end, one.until))
+            for citing, cited, start, end in spans:
+                until = _until(state.items[citing].item, now)
+                if until:
+                    found.append(Outdated(cited, start, end, until, _holding(state, state.items[citing], now)))
+            return sorted(found, key=lambda one: (list(ids).index(one.id), *one[1:4], one.now or ""))
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
         with self.reading() as state:

@@ -39,13 +39,23 @@ def _test(condition: Condition, bind: Bound) -> str:
         key = bind(condition.field.removeprefix("metadata."))
         # json_each compares the key as a value: a path would have to quote what the caller chose.
         found = f"exists (select 1 from json_each(item.metadata) as j where j.key = {key} and "
-        return _in_rows(condition, found, bind, ("j.type <> 'null'", "j.value", _JSON_TYPES))
+        plain = _in_rows(condition, found, bind, ("j.type <> 'null'", "j.value", _JSON_TYPES))
+        return f"{plain} or {_in_list(condition.value, key, bind)}" if condition.operator == "contains" else plain
     if condition.field == "source":
         found = "exists (select 1 from source as j where j.item = item.n and j.name <> '' and "
         return _in_rows(condition, found, bind, ("1", "j.name", {TEXT: "1"}))
     if condition.field not in _COLUMNS:
         raise UnknownKey(f"unknown filter key {condition.field!r}.")
     return _compare_column(_COLUMNS[condition.field], condition, bind)
+
+
+def _in_list(value: Any, key: str, bind: Bound) -> str:
+    """An equal element of a list."""
+    typed = _JSON_TYPES[_kind(value)].replace("j.type", "e.type")
+    return (
+        "exists (select 1 from json_each(item.metadata) as j, json_each(item.metadata, j.fullkey) as e "
+        f"where j.key = {key} and j.type = 'array' and {typed} and e.value = {bind(value)})"
+    )
 
 
 def _in_rows(condition: Condition, found: str, bind: Bound, rows: tuple[str, str, Mapping[str, str]]) -> str:

@@ -1,9 +1,13 @@
 -- closure --
--- The item, what cites it, what cites that; the item itself first.
-with recursive gone (n) as (
-  select n from item where scope = :scope and id = :id
+-- The item, what it corrected, what cites these, and so on; the item itself first.
+with recursive gone (n, id) as (
+  select n, id from item where scope = :scope and id = :id
   union
-  select cite.item from gone join cite on cite.cited = gone.n
+  select near.n, near.id from gone join item as near on near.n in (
+    select cite.item from cite where cite.cited = gone.n
+    union all
+    select old.n from item as old where old.replaced_by = gone.id and old.retracted_at is not null and old.scope = :scope
+  )
 )
 select item.n, item.id from gone join item on item.n = gone.n order by item.id <> :id, item.n;
 

@@ -83,6 +83,12 @@ update item set importance = max(importance, :importance), trust = max(trust, :t
   expires_at = case when expires_at is null or :expires is null then null else max(expires_at, :expires) end
 where n = :n;
 
+-- metadata_of --
+select metadata from item where n = ?;
+
+-- set_metadata --
+update item set metadata = ? where n = ?;
+
 -- repeated --
 select n, place from item where scope = ? and id = ?;
 
@@ -146,6 +152,19 @@ select coalesce(min(n), 9223372036854775807) from item where scope = ? and id >=
 select {item} from item
 where scope = :scope and slot >= :prefix and substr(slot, 1, length(:prefix)) = :prefix and {visible}
 order by slot, valid_from desc, id desc;
+
+-- count --
+select count(*) from item where scope = :scope and (:history or ({visible})) and {where};
+
+-- corrected --
+-- The versions that corrections took away and that led to this one.
+with recursive chain (n, id) as (
+  select n, id from item where scope = :scope and id = :id
+  union
+  select old.n, old.id from chain
+  join item as old on old.replaced_by = chain.id and old.retracted_at is not null and old.scope = :scope
+)
+select {item} from chain join item on item.n = chain.n where item.id <> :id order by item.n desc;
 
 -- history --
 select {item} from item where scope = ? and slot = ? order by valid_from, id;

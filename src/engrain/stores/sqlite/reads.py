@@ -63,6 +63,19 @@ class Reads(Handle):
             rows = db.rows(_SQL["history"], (self._scope(db, scope), slot))
             return self._touches.shown(scope.id, items_of(db, rows))
 
+    def corrected(self, scope: Scope, id: str) -> list[Item]:
+        with self._reading() as db:
+            rows = db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id})
+            return self._touches.shown(scope.id, items_of(db, rows))
+
+    def count(self, query: ListQuery) -> int:
+        where, values = where_sql(query.where)
+        with self._reading() as db:
+            values |= {"scope": self._scope(db, query.scope), "history": query.history}
+            values |= {"at": self._micros(db, query.at)}
+            ((found,),) = db.rows(_SQL["count"].replace("{where}", where), values)
+        return int(found)
+
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         with self._reading() as db:
             values = {"scope": self._scope(db, scope), "name": entity.casefold(), "at": self._micros(db, at)}

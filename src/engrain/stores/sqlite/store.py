@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from engrain.core.items import Draft, Item, Place, Relation, Source
 from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
+from engrain.core.text import checked_metadata
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
@@ -249,6 +251,10 @@ def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust:
     number, id_, place = found
     said = {"importance": draft.importance, "trust": trust, "expires": micros_of(draft.expires_at)}
     work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
+    if draft.metadata:
+        ((known_metadata,),) = work.db.rows(_SQL["metadata_of"], (number,))
+        merged = checked_metadata({**json.loads(known_metadata), **draft.metadata})
+        work.db.run(_SQL["set_metadata"], (metadata_text(merged), number))
     known = sources_of(work.db, [number]).get(number, ())
     if draft.source not in known:
         _add_source(work, number, len(known), draft.source)

@@ -45,6 +45,7 @@ create index item_changed on item (scope, changed);
 create index item_scope on item (scope);
 create index item_traits on item (scope, n) where traits <> 0;
 create index item_slot on item (scope, slot, valid_from) where slot is not null;
+create index item_corrected on item (replaced_by) where retracted_at is not null;
 create unique index item_open_slot on item (scope, slot)
   where slot is not null and valid_to is null and retracted_at is null;
 create unique index item_open_hash on item (scope, hash)
