@@ -13,7 +13,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+<<<<<<< HEAD
 from engrain.core.journal import TaskRecord
+=======
+from engrain.core.errors import StoreClosed
+>>>>>>> main
 from engrain.core.scope import Scope
 from engrain.memory import Memory
 from engrain.tasks.course import Terms
@@ -31,7 +35,14 @@ def _awaited(
 ) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
     async def call(self: AsyncMemory, *args: P.args, **kwargs: P.kwargs) -> R:
+<<<<<<< HEAD
         return await self._hop(lambda: verb(self._opened(), *args, **kwargs))  # type: ignore[no-any-return]
+=======
+        if self._closed:
+            raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: verb(self._opened(), *args, **kwargs))
+>>>>>>> main
 
     return cast("Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]", call)
 
@@ -48,6 +59,7 @@ class AsyncMemory:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._open = functools.partial(Memory, *args, **kwargs)
         self._memory: Memory | None = None
+        self._closed = False
         self._opening = threading.Lock()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="engrain-async")
 
@@ -124,6 +136,7 @@ class AsyncMemory:
 
     async def close(self) -> None:
         """Wait for the verbs under way, write what is buffered and let go of the file."""
+        self._closed = True
         await asyncio.to_thread(self._shut)
 
     async def __aenter__(self) -> Self:

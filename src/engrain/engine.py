@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, replace
 from typing import Any
 
 from engrain.capture import write
 from engrain.core.answers import Forgotten, Status, Why
-from engrain.core.clock import checked_time
-from engrain.core.errors import EngrainError
+from engrain.core.clock import Time, checked_time
+from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Relation
 from engrain.core.notes import Note
@@ -19,11 +19,13 @@ from engrain.core.plans import Change, Outcome
 from engrain.core.recalled import Recall, RecallRequest
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
-from engrain.lifecycle.upkeep import Upkeep
+from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
 from engrain.ports import Finding, Kit, ListQuery
 from engrain.recall.search import search
 from engrain.tasks.care import Tasks
 from engrain.tiers.semantic import SemanticMemory
+
+_log = logging.getLogger("engrain")
 
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
@@ -33,14 +35,20 @@ class Engine:
     """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
-        self.kit = kit
+        self.upkeep = Upkeep(kit, background)
+        self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake))
         self.scope = scope
         self.reads = tuple(reads)
+<<<<<<< HEAD
         self.semantic = SemanticMemory(kit, scope)
         self.tasks = Tasks(kit, scope)
         self.upkeep = Upkeep(kit)
         if background:
             self.upkeep.start()
+=======
+        self.semantic = SemanticMemory(self.kit, scope)
+        self.upkeep.start()
+>>>>>>> main
 
     def remember(self, note: Note, request_id: str | None) -> str:
         return self.semantic.remember(note, request_id)
@@ -59,23 +67,23 @@ class Engine:
     def relate(self, relation: Relation, note: Note, request_id: str | None) -> str:
         return self.semantic.relate(relation, note, request_id)
 
-    def about(self, entity: str, as_of: datetime | str | None) -> list[Item]:
+    def about(self, entity: str, as_of: Time | None) -> list[Item]:
         return self.semantic.about(entity, as_of)
 
-    def slot(self, name: str, as_of: datetime | str | None) -> Item | None:
+    def slot(self, name: str, as_of: Time | None) -> Item | None:
         return self.semantic.slot(name, as_of)
 
-    def slots(self, prefix: str, as_of: datetime | str | None) -> list[Item]:
+    def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
         return self.semantic.slots(prefix, as_of)
 
     def get(self, id: str) -> Item | None:
-        return self.semantic.get(id)
+        return self._holder(id).get(id)
 
     def list(self, where: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
         return self.semantic.list(where, view)
 
-    def correct(self, id: str, text: str, request_id: str | None) -> str:
-        return self.semantic.correct(id, text, request_id)
+    def correct(self, id: str, note: Note, request_id: str | None) -> str:
+        return self.semantic.correct(id, note, request_id)
 
     def change(self, change: Change) -> None:
         self.semantic.change(change)
@@ -83,16 +91,24 @@ class Engine:
     def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
         forgotten = self.semantic.forget(what, keep_source)
         if forgotten.marked:
-            write.embed_missing(self.kit, len(forgotten.marked))
+            self._embed_marked(len(forgotten.marked))
         return forgotten
 
+    def _embed_marked(self, count: int) -> None:
+        """What was cut has other words now, and needs other vectors; if that fails, the upkeep goes on trying."""
+        try:
+            write.embed_missing(self.kit, count)
+        except EmbedderFailed as exc:
+            _log.warning("%d texts are without vectors for now: %s", count, exc)
+
     def why(self, id: str) -> Why:
-        return self.semantic.why(id)
+        return self._holder(id).why(id)
 
     def status(self) -> Status:
         model = self.kit.embedder.model
         store = self.kit.items.status(model.key)
-        return Status(str(self.scope), asdict(store), asdict(model), self.upkeep.state())
+        items = self.kit.items.count(ListQuery(self.scope))
+        return Status(str(self.scope), items, asdict(store), asdict(model), self.upkeep.state())
 
     def check(self) -> builtins.list[Finding]:
         return [*self.kit.items.check(), self._embedder_check()]
@@ -108,6 +124,11 @@ class Engine:
         self.upkeep.stop()
         self.kit.items.close()
 
+    def _holder(self, id: str) -> SemanticMemory:
+        """The memory that has the item: this one, or one of those that it reads."""
+        others = (SemanticMemory(self.kit, scope) for scope in self.reads)
+        return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
+
     def _checked(self, request: RecallRequest) -> RecallRequest:
         checked_text(request.query, "query", MAX_QUERY)
         checked_count(request.n, "n", 1, MAX_HITS)
@@ -121,7 +142,7 @@ class Engine:
             scopes=(self.scope, *self.reads),
             n=request.n,
             budget=request.budget,
-            at=None if request.at is None else checked_time(request.at, "as_of"),
+            at=None if request.at is None else checked_time(request.at, "as_of", end_of_day=True),
             now=self.kit.clock(),
             min_relevance=request.min_relevance,
             where=parse_filter(request.where),

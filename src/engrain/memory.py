@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+<<<<<<< HEAD
 from datetime import datetime, timedelta
+=======
+>>>>>>> main
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import StoreClosed
+from engrain.core.clock import Clock, Time, system_clock
+from engrain.core.errors import EmptyText, InvalidInput, StoreClosed
 from engrain.core.items import Item, Place, Relation, Source
 from engrain.core.journal import StepEnd
 from engrain.core.notes import Note
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from engrain.tasks.run import Run
     from engrain.tiers.semantic import SemanticMemory
 
-Time = datetime | str
 Filter = Mapping[str, Any]
 
 
@@ -62,9 +64,14 @@ class Memory:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
         from engrain.wiring import Engine, open_kit
 
-        scope = Scope(tenant, agent, user)
+        scope = _scope(tenant, agent, user)
+        shared = tuple(one for one in _read(reads) if one != scope)
         kit = open_kit(store, embedder=embedder, clock=clock, count_tokens=count_tokens, read_only=read_only)
-        self._engine: Engine | None = Engine(kit, scope, reads, background and not read_only)
+        try:
+            self._engine: Engine | None = Engine(kit, scope, shared, background and not read_only)
+        except BaseException:
+            kit.items.close()
+            raise
 
     @property
     def scope(self) -> Scope:
@@ -92,7 +99,8 @@ class Memory:
         """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
 
         `slot` names a place for one value ("user.city"): a newer value closes the older one. `place` puts the text into
-        a session as a turn. Repeating a text returns the id it has; repeating a `request_id` changes nothing.
+        a session as a turn. Repeating a text returns the id it has; repeating a `request_id` gives the first answer
+        and changes nothing.
         """
         note = Note(text, importance, slot, metadata, source, occurred_at, place)
         return self._open.remember(note, request_id)
@@ -125,8 +133,9 @@ class Memory:
     ) -> Recall:
         """Look through every kind of memory. `str()` of the answer is the block for the prompt.
 
-        `budget` bounds its tokens. `as_of` asks what held at that time. With no `min_relevance` the embedder's own
-        calibrated floor applies, 0 turns it off: the answer may be empty, and `left_out` says what was cut and why.
+        `budget` bounds its tokens. `as_of` asks what held at that time (of a date: at its end). With no `min_relevance`
+        the embedder's own calibrated floor applies, 0 turns it off: the answer may be empty, and `left_out` says what
+        was cut and why.
         """
         request = RecallRequest(
             query=query,
@@ -196,9 +205,9 @@ class Memory:
         return self._open.list(where, view)
 
     @traced
-    def correct(self, id: str, text: str, *, request_id: str | None = None) -> str:
+    def correct(self, id: str, text: str, *, source: str | Source | None = None, request_id: str | None = None) -> str:
         """It was never so: replace the text; returns the new version's id. If it changed, `remember` the new value."""
-        return self._open.correct(id, text, request_id)
+        return self._open.correct(id, Note(text, source=source), request_id)
 
     @traced
     def forget(self, what: str | Filter, *, keep_source: bool = False) -> Forgotten:
@@ -358,3 +367,17 @@ class Memory:
         if self._engine is None:
             raise StoreClosed("this memory was closed. Open it again: Memory(…).")
         return self._engine
+
+
+def _scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
+    for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
+        # Nearly always a variable that was not set: all its users would share one memory.
+        if value == "":
+            raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
+    return Scope(tenant, agent, user)
+
+
+def _read(reads: object) -> tuple[Scope, ...]:
+    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
+        return tuple(dict.fromkeys(reads))
+    raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

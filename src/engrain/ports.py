@@ -91,29 +91,31 @@ class ItemStore(Protocol):
 
         When it returns, the write is durable and every reader of the store sees it. The answer has one outcome per
         step, in order, and the number of its last change. A plan whose request id was applied before in this scope
-        changes nothing and returns the first answer with `repeated`; one that failed was not applied. A session that
+        changes nothing and returns the first answer with `repeated`, or is a Conflict if it asks for something else
+        than the first did; one that failed was not applied. A session that
         is not as long as `expect` says: Conflict. Raises OutcomeUnknown if the commit failed in a way that may have
         kept the write.
 
         Add: merged, versioned or added as core.reconcile decides, where two texts are the same if text, kind and
         relation are equal: `added`; `repeated` (keeps the higher importance and trust and the later expiry, adds the
-        source if it is new, and leaves the rest); `replaced` (others = the version it closed); `behind` (a later value
-        of the slot stands; others = the version it closed, if any).
+        source if it is new, takes the metadata's keys over the old ones, and leaves the rest); `replaced` (others = the
+        version it closed); `behind` (a later value of the slot stands; others = the version it closed, if any).
         An Add whose own request id was applied before changes nothing and is `repeated`, with the first answer's id.
         A derived draft whose text was forgotten in this scope is `kept_out`: no id, no place. A place without a number
         takes the session's next one, counting from 0; a place that a standing item holds with the same text is
         `repeated`, with another it is a Conflict. Trust is the source's, and no more than that of any item it cites;
         citing an unknown item is NotFound, a span that is not inside its text is InvalidInput.
         Correct: the old version is retracted and points to the new one, which takes its kind, slot, place, validity,
-        pin and, unless it has its own, `occurred_at`: `replaced`, others = the old version. If the new text would merge
-        with an open item, the old one points to that: `repeated`. A derived draft whose text was forgotten is
-        `kept_out`, and nothing changes.
+        pin and, unless it has its own, `occurred_at` and `expires_at`: `replaced`, others = the old version. If the new
+        text would merge with an open item, the old one points to that: `repeated`. A derived draft whose text was
+        forgotten is `kept_out`, and nothing changes.
         Change: `changed`. Change and Correct of an unknown or retracted item: NotFound.
-        Forget: removes the item, what cites it, and what cites that (others); cuts the spans that the removed items
-        cite out of the items that stay (marked), puts FORGOTTEN in their place, indexes the words of what is left,
-        drops those items' vectors and moves the other cites with their text. A cite without a span cuts the whole text,
-        but only if it is the forgotten item's own. Leaves a tombstone (keyed hash, no text) of every text and span
-        removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing is cut.
+        Forget: removes the item, the versions that corrections took away on the way to it, what cites any of these, and
+        so on (others); cuts the spans that the removed items cite out of the items that stay (marked), puts FORGOTTEN
+        in their place, indexes the words of what is left, drops those items' vectors and moves the other cites with
+        their text. A cite without a span cuts the whole text, but only if it is the forgotten item's own. Leaves a
+        tombstone (keyed hash, no text) of every text and span removed and of every text that was cut, as it was;
+        nothing lifts a tombstone. With `keep_source` nothing is cut.
         An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
@@ -135,6 +137,12 @@ class ItemStore(Protocol):
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         """Every version of a slot, oldest validity first, corrected ones included."""
+
+    def corrected(self, scope: Scope, id: str) -> list[Item]:
+        """The versions that corrections took away and that led to this item, newest first."""
+
+    def count(self, query: ListQuery) -> int:
+        """How many items `page` would give without a limit and from the start."""
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         """The visible items with a relation that has this entity on either side (casefold), newest first."""
@@ -207,7 +215,9 @@ class VectorIndex(Protocol):
         """Best first, cosine in -1..1, ties by newer id first; an item with several vectors counts with its best.
 
         Filter and validity apply before the limit. Never crosses the scope. Sees every write acknowledged before
-        the call, of this and of other processes.
+        the call, of this and of other processes. `background` is the mean over every vector of the model that passes
+        filter and validity, each counted, right to about .02; None if there is none, or in an index that does not see
+        them all.
         """
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:

@@ -14,22 +14,18 @@ ROOT = Path(__file__).parents[2]
 # A fence ```python, optionally followed by a fence ```text with what it prints.
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCKS = [
-    pytest.param(match[1], match[2], id=f"{page.name}-{number}")
-    for page in PAGES
-    for number, match in enumerate(BLOCK.finditer(page.read_text()))
-]
 
 
-@pytest.mark.parametrize(("code", "printed"), BLOCKS)
-def test_a_code_block_runs_and_prints_what_is_shown(code: str, printed: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
+def test_code_blocks_run_one_after_another_and_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAIN_")}
-    run = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert run.returncode == 0, run.stderr
-    if printed is not None:
-        assert dated(run.stdout).strip() == dated(printed).strip()
+    for code, printed in BLOCK.findall(page.read_text()):
+        run = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert run.returncode == 0, run.stderr
+        if printed:
+            assert dated(run.stdout).strip() == dated(printed).strip()
 
 
 def dated(text: str) -> str:

@@ -10,8 +10,21 @@ from typing import Any
 import pytest
 
 import engrain
-from engrain import BadText, ConfigError, EmptyText, InvalidInput, Memory, Note, Place, Source, TooLarge, UnknownKey
+from engrain import (
+    BadText,
+    ConfigError,
+    EmptyText,
+    InvalidInput,
+    Memory,
+    Note,
+    Place,
+    Scope,
+    Source,
+    TooLarge,
+    UnknownKey,
+)
 from engrain.conformance.clock import SetClock
+from engrain.core.filters import Condition, Filter
 
 DAY = 86_400.0
 NAN, INF = math.nan, math.inf
@@ -53,6 +66,12 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
         lambda m: m.remember_many([{"text": "x", "source": {"cites": [{"start": 1}]}}]),
     ),
     "cite that is none": (InvalidInput, lambda m: m.remember("x", source=Source(None, "agent", ("abc",)))),
+    "a text as many notes": (InvalidInput, lambda m: m.remember_many("hey")),
+    "bad request id": (BadText, lambda m: m.correct(m.list()[0].id, "y", request_id="\ud800")),
+    "long request id": (TooLarge, lambda m: m.correct(m.list()[0].id, "y", request_id="x" * 1000)),
+    "bad page": (BadText, lambda m: m.list(after="\ud800")),
+    "a word as a flag": (InvalidInput, lambda m: m.pin(m.list()[0].id, "yes")),
+    "hostile operator": (UnknownKey, lambda m: m.list(Filter((Condition("importance", ">= 5, 0)) or (1 >", 0),)))),
     "number as note": (InvalidInput, lambda m: m.remember_many([3])),
     "empty request id": (EmptyText, lambda m: m.remember("x", request_id="")),
     "empty query": (EmptyText, lambda m: m.recall("")),
@@ -105,7 +124,13 @@ def test_bad_input_is_a_typed_error_and_loses_nothing(case: str, memory: Memory)
 
 @pytest.mark.parametrize("part", ["user", "agent", "tenant"])
 def test_a_scope_with_bad_text_is_refused(part: str, tmp_path: Path) -> None:
-    for value, error in (("a\x00", BadText), ("\ud800", BadText), ("x" * 600, TooLarge), (7, InvalidInput)):
+    for value, error in (
+        ("", EmptyText),
+        ("a\x00", BadText),
+        ("\ud800", BadText),
+        ("x" * 600, TooLarge),
+        (7, InvalidInput),
+    ):
         with pytest.raises(error):
             Memory(tmp_path / "a.db", **{part: value})
 
@@ -159,3 +184,9 @@ def test_a_note_of_the_largest_size_is_kept(memory: Memory) -> None:
     text = "word " * 199_999 + "end."
     item = memory.remember_many([Note(text)])[0].id
     assert memory.get(item).text == text
+
+
+def test_reads_are_scopes(tmp_path: Path) -> None:
+    for reads in (["ana"], Scope(user="ana"), "ana", None):
+        with pytest.raises(InvalidInput, match="reads"):
+            Memory(tmp_path / "a.db", user="eve", reads=reads)  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engrain import Cite, Memory, Note, Place, Source
+import pytest
+
+from engrain import Cite, Memory, Note, Place, Source, StoreBusy
 from engrain.core.items import FORGOTTEN
 
 
@@ -62,3 +64,21 @@ def test_old_versions_can_be_forgotten(memory: Memory) -> None:
     memory.remember("Quito", slot="user.city")
     memory.forget(old)
     assert [item.text for item in memory.list({"slot": "user.city"}, history=True)] == ["Quito"]
+
+
+def test_what_was_corrected_is_forgotten_with_it(memory: Memory) -> None:
+    old = memory.remember("The door code is 1111.")
+    new = memory.correct(old, "The door code is 2222.")
+    assert set(memory.forget(new).ids) == {old, new}
+    assert memory.list(history=True) == []
+
+
+def test_a_purge_that_cannot_run_is_pending_and_no_error(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy() -> bool:
+        raise StoreBusy("another process holds the store")
+
+    item = memory.remember("A secret.")
+    monkeypatch.setattr(memory._open.kit.items, "purge", busy)
+    forgotten = memory.forget(item)
+    assert forgotten.pending
+    assert memory.get(item) is None

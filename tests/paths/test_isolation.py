@@ -11,8 +11,6 @@ from engrain import Memory, NotFound, Place, Scope
 
 CANARY = "heliotrope-7741"
 HOSTILE = [
-    "",
-    "ana",
     "ANA",
     "ana ",
     "a%",
@@ -118,10 +116,10 @@ def test_other_scopes_change_no_ranking(pair: tuple[Memory, Memory]) -> None:
 
 def test_a_missing_part_is_a_value_of_its_own(open_memory: Callable[..., Memory]) -> None:
     open_memory(user="ana").remember(f"secret {CANARY}")
-    for scope in [{"user": user} for user in HOSTILE if user != "ana"] + [
+    for scope in [{"user": user} for user in HOSTILE] + [
         {"user": None},
         {"user": None, "agent": "ana"},
-        {"user": "ana", "agent": ""},
+        {"user": "ana", "agent": " "},
         {"user": "ana", "tenant": "t"},
     ]:
         other = open_memory(**scope)
@@ -137,6 +135,18 @@ def test_sharing_is_explicit_and_read_only(open_memory: Callable[..., Memory]) -
     found = ana.recall("When does the release train leave?", min_relevance=0)
     assert found.hits[0].item.text == "The release train leaves on Tuesdays."
     assert len(ana.list()) == 1
-    with pytest.raises(NotFound):
-        ana.forget(found.hits[0].item.id)
+    shared = found.hits[0].item.id
+    assert ana.get(shared).text == ana.why(shared).item.text == "The release train leaves on Tuesdays."
+    for change in (lambda: ana.forget(shared), lambda: ana.correct(shared, "Never."), lambda: ana.pin(shared)):
+        with pytest.raises(NotFound):
+            change()
     assert team.list()[0].access_count == 0, "reading leaves no mark in the other scope"
+
+
+def test_a_filter_tells_true_from_one(pair: tuple[Memory, Memory]) -> None:
+    ana, _ = pair
+    flagged = ana.remember("The vault is open.", metadata={"flag": True})
+    counted = ana.remember("The vault is shut.", metadata={"flag": 1})
+    for value, wanted in ((True, flagged), (1, counted), (True, flagged), (1.0, counted)):
+        found = ana.recall("vault", where={"metadata.flag": value}, min_relevance=0)
+        assert [hit.item.id for hit in found.hits] == [wanted], value

@@ -71,3 +71,28 @@ def test_the_doctor_reports_an_embedder_that_fails(open_memory: Callable[..., Me
     assert findings["embedder"].state == "fail"
     assert "did not answer" in findings["embedder"].why
     assert len(findings) > 3
+
+
+def test_what_was_kept_without_a_vector_gets_one_when_the_embedder_is_back(open_memory: Callable[..., Memory]) -> None:
+    embedder = Failing()
+    memory = open_memory(embedder=embedder)
+    memory.remember("The invoice number is 90210.")
+    assert memory.status().background["running"]
+    embedder.broken = False
+    settled(memory)
+    memory.remember("Another one.")
+    assert memory.status().store["unembedded"] == 0
+
+
+def test_a_background_that_fails_says_why_and_goes_on(open_memory: Callable[..., Memory]) -> None:
+    embedder = Failing()
+    with open_memory(embedder=embedder, background=False) as memory:
+        memory.remember("The invoice number is 90210.")
+    memory = open_memory(embedder=embedder)
+    deadline = time.monotonic() + 10
+    while not memory.status().background["error"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "did not answer" in memory.status().background["error"]
+    embedder.broken = False
+    settled(memory)
+    assert memory.status().background["error"] is None

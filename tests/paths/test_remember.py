@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from engrain import Conflict, Memory, Note, NotFound, Place, Source
+from engrain import Cite, Conflict, DiskFull, InvalidInput, Memory, Note, NotFound, Place, Source
 from engrain.conformance.clock import SetClock
+from engrain.core.plans import Applied, Plan
 
 DAY = timedelta(days=1)
 
@@ -36,8 +38,14 @@ def test_the_same_words_on_two_dates_are_two_items(memory: Memory) -> None:
 
 def test_a_request_id_is_applied_once(memory: Memory) -> None:
     first = memory.remember("Order 42 was shipped.", request_id="r-1")
-    again = memory.remember("Order 42 was shipped, again?", request_id="r-1")
-    assert again == first
+    assert memory.remember("Order 42 was shipped.", request_id="r-1") == first
+    others = (
+        lambda: memory.remember("Refunded.", request_id="r-1"),
+        lambda: memory.correct(first, "x", request_id="r-1"),
+    )
+    for other in others:
+        with pytest.raises(Conflict):
+            other()
     assert [item.text for item in memory.list()] == ["Order 42 was shipped."]
 
 
@@ -129,8 +137,6 @@ def test_a_bulk_call_that_was_cut_off_can_be_repeated(memory: Memory) -> None:
 
 def test_why_tells_source_trust_and_versions(memory: Memory) -> None:
     page = memory.remember("The API limit is 100 calls.", source=Source("https://example.org/limits", "web"))
-    from engrain import Cite
-
     fact = memory.remember("Limit: 100 calls", slot="api.limit", source=Source(None, "agent", (Cite(page, 17, 26),)))
     memory.remember("Limit: 200 calls", slot="api.limit")
     why = memory.why(fact)
@@ -161,3 +167,80 @@ def test_a_use_is_counted(memory: Memory) -> None:
         memory.recall("Which language does Ana prefer?")
     assert memory.get(item).access_count == 3
     assert memory.get(item).last_accessed is not None
+
+
+def test_as_of_a_date_is_its_end(memory: Memory, clock: SetClock) -> None:
+    memory.remember("Lima", slot="user.city")
+    today = clock().date()
+    assert memory.slot("user.city", as_of=today).text == "Lima"
+    assert memory.slot("user.city", as_of=today.isoformat()).text == "Lima"
+    assert memory.slot("user.city", as_of=today - DAY) is None
+
+
+def test_a_corrected_item_says_what_stands_in_its_place(memory: Memory) -> None:
+    old = memory.remember("The limit is 100.", source="page.html")
+    new = memory.correct(old, "The limit is 200.", source="call with support")
+    for act in (lambda: memory.correct(old, "300"), lambda: memory.pin(old)):
+        with pytest.raises(NotFound, match=new):
+            act()
+    assert memory.get(new).source == "call with support"
+    assert [one.id for one in memory.why(new).versions] == [old]
+    assert "The limit is 100." in str(memory.why(new))
+
+
+def test_status_counts_this_memory(memory: Memory) -> None:
+    memory.remember_many(["one", "two"])
+    assert memory.status().items == 2
+
+
+def test_a_turn_from_a_clock_that_runs_ahead_is_found_at_once(memory: Memory, clock: SetClock) -> None:
+    item = memory.remember("The parcel is in Lisbon.", occurred_at=clock() + timedelta(hours=1))
+    assert [hit.item.id for hit in memory.recall("Where is the parcel?").hits] == [item]
+    assert memory.get(item).occurred_at == clock() + timedelta(hours=1)
+
+
+def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory()
+    plain, calls = memory._open.kit.items.apply, []
+
+    def failing(plan: Plan) -> Applied:
+        calls.append(plan)
+        if len(calls) == 2:
+            raise DiskFull("no space")
+        return plain(plan)
+
+    notes = [Note(f"turn {n}", place=Place("s")) for n in range(700)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory._open.kit.items, "apply", failing)
+        with pytest.raises(DiskFull):
+            memory.remember_many(notes, request_id="import")
+    memory.remember_many(notes, request_id="import")
+    turns = sorted(memory.list(limit=1000), key=lambda turn: turn.place)
+    assert [turn.text for turn in turns] == [note.text for note in notes]
+
+
+def test_a_relation_is_not_corrected_into_a_mere_text(memory: Memory) -> None:
+    item = memory.relate("Ana", "works at", "Acme")
+    with pytest.raises(InvalidInput, match="relate"):
+        memory.correct(item, "Ana works at Zenith")
+    assert [one.id for one in memory.about("Ana")] == [item]
+
+
+def test_a_corrected_turn_is_still_found_by_who_said_it(memory: Memory) -> None:
+    old = memory.remember("The parcel is in Lisbon.", place=Place("monday", speaker="Greta", role="user"))
+    new = memory.correct(old, "It is in Porto.")
+    turn = memory.get(new)
+    assert (turn.session, turn.place, turn.speaker, turn.kind) == ("monday", 0, "Greta", "message")
+    assert [hit.item.id for hit in memory.recall("Greta", min_relevance=0).hits] == [new]
+
+
+def test_a_value_that_was_replaced_is_marked_even_if_the_clock_runs_back(memory: Memory, clock: SetClock) -> None:
+    said = memory.remember("I live in Lima these days.", place=Place("monday", role="user"))
+    lives = Source(None, "agent", (Cite(said, 0, 14),))
+    memory.remember("Lives in Lima", slot="user.city", source=lives)
+    clock.advance(60)
+    memory.remember("Lives in Quito", slot="user.city")
+    clock.advance(-3600)
+    shown = str(memory.recall("Where do I live these days?", n=10, min_relevance=0))
+    assert "these days" in shown
+    assert 'now "Lives in Quito"' in shown

@@ -47,7 +47,17 @@ def test_no_condition_is_no_filter() -> None:
     assert parse_filter(None) is parse_filter({}) is None
     assert matches(None, item())
     ready = Filter(())
-    assert parse_filter(ready) is ready
+    assert parse_filter(ready) == ready
+
+
+def test_a_filter_built_by_hand_is_checked_as_well() -> None:
+    for condition in (
+        Condition("colour", "=", 1),
+        Condition("importance", ">= 0) or (1", 1),
+        Condition("kind", "=", 1),
+    ):
+        with pytest.raises(InvalidInput):
+            parse_filter(Filter((condition,)))
 
 
 @pytest.mark.parametrize("key", ["", "metadata", "metadata.", "Kind", "texts", "kind ", "id; drop table item", 3, None])
@@ -185,6 +195,12 @@ def test_a_missing_value_matches_little(where: dict[str, Any], expected: bool) -
         ("abc", "starts with", "ab", True),
         ("abc", "starts with", "a_", False),
         (5, "contains", "5", False),
+        (["a", 1, True], "contains", "a", True),
+        (["a", 1, True], "contains", 1.0, True),
+        ([True], "contains", 1, False),
+        ([["a"], {"a": 1}], "contains", "a", False),
+        (["ab"], "contains", "a", False),
+        (5, "contains", 5, False),
         (1, "in", ["1", 1.0], True),
         (False, "in", [0], False),
         (False, "exists", True, True),

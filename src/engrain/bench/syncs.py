@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
+from threading import get_ident
 
 import apsw
 
@@ -15,10 +17,15 @@ _names = count()
 
 @dataclass(slots=True)
 class Syncs:
-    """`least` is how long a sync takes at least, in seconds: 0 leaves the disk as it is."""
+    """`least` is how long a sync takes at least, in seconds: 0 leaves the disk as it is. Counted by thread, because a
+    checkpoint beside the writes syncs too, and nobody waits for it."""
 
     least: float = 0.0
-    count: int = 0
+    by_thread: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def mine(self) -> int:
+        return self.by_thread[get_ident()]
 
 
 @contextmanager
@@ -52,7 +59,7 @@ class _File(apsw.VFSFile):
     def xSync(self, flags: int) -> None:  # noqa: N802
         began = time.perf_counter()
         super().xSync(flags)
-        self._syncs.count += 1
+        self._syncs.by_thread[get_ident()] += 1
         left = self._syncs.least - (time.perf_counter() - began)
         if left > 0:
             time.sleep(left)

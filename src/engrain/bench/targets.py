@@ -69,10 +69,9 @@ def _small(size: Report | None) -> Row:
 
 
 def _syncs(syncs: Report) -> Row:
-    why = f"{syncs['not_one']} of {syncs['remembers']} made another number, at most {syncs['most']}"
-    return _row(
-        "fsyncs of one remember", "1", f"{syncs['median']:g}", syncs["median"] == 1, why if syncs["not_one"] else ""
-    )
+    why = f"{syncs['not_one']} of {syncs['remembers']} waited for another number, at most {syncs['most']}; "
+    why += f"{syncs['in_background']} more by checkpoints in the background"
+    return _row("fsyncs of one remember", "1", f"{syncs['median']:g}", syncs["not_one"] == 0, why)
 
 
 def _remember(pairs: Report) -> Row:

@@ -42,17 +42,19 @@ def one_by_one(folder: Path, corpus: Corpus, prepared: PreparedEmbedder, pairs: 
 
 
 def syncs_each(folder: Path, corpus: Corpus, prepared: PreparedEmbedder, count: int) -> dict[str, Any]:
-    """How many syncs SQLite makes for each of `count` remembers."""
+    """How many syncs each of `count` remembers waits for, and how many more there were in the background."""
     texts, vectors = corpus.items(FAR + 20_000, count + 1)
     prepared.prepare(texts, vectors)
     each = []
     with watched_syncs() as syncs, Memory(folder / "syncs.db", user="bench", embedder=prepared) as memory:
         memory.remember(texts[-1])
         for text in texts[:count]:
-            before = syncs.count
+            before = syncs.mine
             memory.remember(text)
-            each.append(syncs.count - before)
-    return {"remembers": count, "median": median(each), "most": max(each), "not_one": sum(one != 1 for one in each)}
+            each.append(syncs.mine - before)
+        beside = syncs.by_thread.total() - syncs.mine
+    odd = sum(one != 1 for one in each)
+    return {"remembers": count, "median": median(each), "most": max(each), "not_one": odd, "in_background": beside}
 
 
 def fill(store: Path, corpus: Corpus, prepared: PreparedEmbedder, counts: tuple[int, int]) -> float:

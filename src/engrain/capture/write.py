@@ -36,9 +36,10 @@ def commit_many(
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH)):
             steps = _steps(notes[start : start + BATCH], kit.embedder)
-            part = None if request_id is None else f"{request_id}/{number}"
-            before, waiting = waiting, pool.submit(kit.items.apply, Plan(scope, steps, part))
-            outcomes += _settled(before, done)
+            # The one before must have succeeded: else the turns of a session would stand in another order.
+            outcomes += _settled(waiting, done)
+            part = None if request_id is None else f"{request_id}\x1f{number}"
+            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part))
         return [*outcomes, *_settled(waiting, done)]
 
 
@@ -48,19 +49,20 @@ def _steps(notes: Sequence[Note], embedder: Embedder) -> tuple[Add, ...]:
 
 
 def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:
-    vectors = embedded([(note.text, "message" if note.place else "fact") for note in notes], embedder)
+    try:
+        texts = [(note.text, "message" if note.place else "fact") for note in notes]
+        vectors: Sequence[Vectors | None] = embedded(texts, embedder)
+    except EmbedderFailed as exc:
+        # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
+        _log.warning("kept %d texts without vectors for now: %s", len(notes), exc)
+        vectors = [None] * len(notes)
     return [_draft(note, rows) for note, rows in zip(notes, vectors, strict=True)]
 
 
-def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors | None]:
-    """The vectors of each (text, kind). If the embedder fails the texts are kept without: words find them meanwhile."""
-    try:
-        pieces = [windows(text, kind, embedder) for text, kind in texts]
-        rows = embedder.embed([piece for some in pieces for piece in some], "document")
-    except EmbedderFailed as exc:
-        _log.warning("kept %d texts without vectors for now: %s", len(texts), exc)
-        return [None] * len(texts)
-    raw = iter(rows)
+def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
+    """The vectors of each (text, kind)."""
+    pieces = [windows(text, kind, embedder) for text, kind in texts]
+    raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key
     return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
 
@@ -71,12 +73,10 @@ def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
 
 
 def embed_missing(kit: Kit, limit: int) -> int:
-    """Give vectors to items that have none of the present model; how many were looked at."""
+    """Give vectors to items that have none of the present model; how many got some."""
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
     vectors = embedded([(one.text, one.kind) for one in missing], kit.embedder)
     for one, made in zip(missing, vectors, strict=True):
-        if made is None:
-            return 0
         kit.items.apply(Plan(one.scope, (Embed(one.id, one.hash, made),)))
     return len(missing)
 

@@ -97,7 +97,7 @@ class AddingSuite(Suite):
         assert [one.status for one in (first, again, lower)] == ["added", "repeated", "repeated"]
         assert first.id == again.id == lower.id
         item = get(store, first.id)
-        assert (item.importance, item.metadata) == (0.9, {"k": 1})
+        assert (item.importance, item.metadata) == (0.9, {"k": 2})
         assert item.sources == (Source("a"), Source("b", "web"))
         assert item.recorded_at == item.valid_from == clock() - timedelta(seconds=1)
 
@@ -263,8 +263,10 @@ class AddingSuite(Suite):
         again = store.apply(plan)
         assert (first.repeated, again.repeated) == (False, True)
         assert (again.outcomes, again.seq) == (first.outcomes, first.seq)
-        other = store.apply(Plan(ANA, (Add(fact("Never written.")),), request_id="r' 1"))
-        assert other.outcomes == first.outcomes
+        assert store.apply(Plan(ANA, (), request_id="r' 1")).outcomes == first.outcomes
+        for other in (fact("Never written."), fact("Lima", slot="town"), message("Hello.")):
+            with pytest.raises(Conflict):
+                store.apply(Plan(ANA, (Add(other),), request_id="r' 1"))
         assert sorted(texts(page(store))) == ["Hello.", "Quito"]
         assert not store.apply(Plan(BEN, (Add(fact("Ben's.")),), request_id="r' 1")).repeated
 
@@ -275,6 +277,13 @@ class AddingSuite(Suite):
         steps = (Forget(made), Add(derived("Ana lives in Lima.", Cite(said))), Add(message("Next.")), Forget("x"))
         first = store.apply(Plan(ANA, steps, request_id="r"))
         assert store.apply(Plan(ANA, steps, request_id="r")).outcomes == first.outcomes
+
+    def test_a_repeat_takes_new_metadata(self, store: ItemStore) -> None:
+        (id,) = add(store, fact("Same.", metadata={"a": 1, "b": {"x": 1}}))
+        assert add_one(store, fact("Same.", metadata={"b": None, "c": "é"})).id == id
+        assert get(store, id).metadata == {"a": 1, "b": None, "c": "é"}
+        add(store, fact("Same."))
+        assert get(store, id).metadata == {"a": 1, "b": None, "c": "é"}
 
     def test_an_add_with_its_own_request_is_done_once_in_any_plan(self, store: ItemStore) -> None:
         (said,) = add(store, fact("Forget me."))

@@ -125,7 +125,11 @@ class FilteringSuite(Suite):
                 assert found == [item for item in everything if matches(where, item)], (operator, test)
         assert asked > 10
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=150,
+        deadline=None,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.function_scoped_fixture],
+    )
     @given(raw=conditions())
     def test_random_filters_answer_like_the_oracle(self, filled: ItemStore, raw: dict[str, Any]) -> None:
         try:
@@ -136,7 +140,11 @@ class FilteringSuite(Suite):
         some = filled.page(ListQuery(ANA, where, history=True, limit=3))
         assert some == expected(filled, where, history=True)[:3]
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=40,
+        deadline=None,
+        suppress_health_check=[HealthCheck.differing_executors, HealthCheck.function_scoped_fixture],
+    )
     @given(data=st.data())
     def test_random_metadata_answers_like_the_oracle(self, store: ItemStore, data: st.DataObject) -> None:
         scope = Scope(user=f"example {next(_numbers)}")

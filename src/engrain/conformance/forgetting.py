@@ -25,7 +25,7 @@ from engrain.conformance.drafts import (
     word_query,
 )
 from engrain.conformance.suite import Suite
-from engrain.core.items import FORGOTTEN, Cite, Source
+from engrain.core.items import FORGOTTEN, Cite, Relation, Source
 from engrain.core.plans import Add, Forget, Plan
 from engrain.ports import ItemStore
 
@@ -194,6 +194,25 @@ class ForgettingSuite(Suite):
         forget(store, made)
         assert add_one(store, message(SAID, number=0, derived=True)).status == "kept_out"
         assert FORGOTTEN in get(store, said).text
+
+    def test_what_it_corrected_goes_too(self, store: ItemStore) -> None:
+        (first,) = add(store, fact("The code is 1111."))
+        (rested,) = add(store, derived("A code was given.", Cite(first)))
+        second = correct(store, first, fact("The code is 2222.")).id or ""
+        third = correct(store, second, fact("The code is 3333.")).id or ""
+        assert [item.id for item in store.corrected(ANA, third)] == [second, first]
+        assert store.corrected(ANA, first) == store.corrected(BEN, third) == []
+        outcome = store.apply(Plan(ANA, (Forget(third),))).outcomes[0]
+        assert set(outcome.others) == {first, second, rested}
+        assert page(store, history=True) == []
+        assert add_one(store, derived("The code is 1111.")).status == "kept_out"
+
+    def test_a_cut_takes_the_relation_along(self, store: ItemStore) -> None:
+        (held,) = add(store, fact("Bob hides gold", kind="relation", relation=Relation("Bob", "hides", "gold")))
+        (made,) = add(store, derived("Gold is hidden.", Cite(held, 4, 14)))
+        forget(store, made)
+        assert (get(store, held).text, get(store, held).relation) == (f"Bob {FORGOTTEN}", None)
+        assert store.about(ANA, "gold", None) == store.about(ANA, "Bob", None) == []
 
     def test_saying_it_again_makes_a_new_item(self, store: ItemStore) -> None:
         (id,) = add(store, fact("Secret."))

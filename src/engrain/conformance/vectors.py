@@ -54,10 +54,15 @@ def check_order(found: Nearest, truth: dict[str, float], limit: int) -> None:
     assert found.cosines == pytest.approx(sorted(truth.values(), reverse=True)[:limit], abs=CLOSE)
 
 
+def check_background(found: float | None, truth: float) -> None:
+    assert found == pytest.approx(truth, abs=0.02)
+
+
 class VectorIndexSuite(Suite):
-    """An approximate index overrides check_order; everything else holds for it as well."""
+    """An approximate index overrides check_order and check_background; everything else holds for it as well."""
 
     check_order = staticmethod(check_order)
+    check_background = staticmethod(check_background)
 
     @pytest.mark.parametrize("limit", [1, 10, 299, 300, 1_000])
     def test_the_nearest_are_those_of_a_full_comparison(
@@ -102,6 +107,32 @@ class VectorIndexSuite(Suite):
             found = vectors.nearest(VectorQuery(row, MODEL, ANA, limit=2))
             assert found.ids == ([many, one] if n < 8 else [one, many])
             assert found.cosines[0] == pytest.approx(1.0, abs=CLOSE)
+
+    def test_the_background_is_the_mean_of_all_that_was_compared(
+        self, store: ItemStore, vectors: VectorIndex, feed: Feed, clock: SetClock
+    ) -> None:
+        matrix, query = rows(60, 11), rows(1, 12)[0]
+        matrix[:20] = query * 0.6 + matrix[:20] * 0.8
+        matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+        truth = matrix.astype(float) @ query.astype(float)
+        add(store, with_rows("many", *matrix[:9], metadata={"n": 0}))
+        add(store, *(with_rows(str(n), row, metadata={"n": n}) for n, row in enumerate(matrix[9:40], 9)))
+        add(store, *(with_rows(str(n), row, slot=f"s{n}") for n, row in enumerate(matrix[40:], 40)))
+        clock.advance()
+        add(store, *(plain(f"Later {n}.", slot=f"s{n}") for n in range(40, 60)))
+        add(store, *(with_rows(f"foreign {n}", query) for n in range(9)), scope=BEN)
+        feed()
+        for where, at, expected in (
+            (None, None, truth[:40]),
+            (None, START, truth),
+            ({"metadata.n": {"<": 20}}, None, truth[:20]),
+            ({"metadata.n": 30}, None, truth[30:31]),
+        ):
+            asked = vector_query("x", where=where, at=at, limit=3)
+            found = vectors.nearest(VectorQuery(query, MODEL, ANA, asked.where, at, 3)).background
+            self.check_background(found, float(expected.mean()))
+        assert vectors.nearest(vector_query("x", where={"metadata.n": 99})).background is None
+        assert vectors.nearest(vector_query("x", model="unknown")).background is None
 
     def test_a_long_text_is_found_by_its_end(self, store: ItemStore, vectors: VectorIndex, feed: Feed) -> None:
         text = "Filler sentence about nothing at all. " * 40 + "The password is xylophone quartz."

@@ -45,9 +45,10 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a memory stands: its store, its embedder, what is still to do."""
+    """How a memory stands: the items it holds now, its whole store, its embedder, what is still to do."""
 
     scope: str
+    items: int
     store: Mapping[str, Any]
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from engrain.core.errors import InvalidInput
 
 Clock = Callable[[], datetime]
+# What a caller may give as a time; a datetime is a date.
+Time = date | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -26,17 +28,22 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def checked_time(moment: object, what: str) -> datetime:
-    """An aware datetime, a datetime without a zone (taken as UTC), or ISO 8601 text; given back in UTC."""
+def checked_time(moment: object, what: str, *, end_of_day: bool = False) -> datetime:
+    """An aware datetime, one without a zone (taken as UTC), a date, or ISO 8601 text of either; given back in UTC.
+
+    A date alone is its first moment, or with `end_of_day` its last: "as of Friday" includes what was said on Friday.
+    """
     if isinstance(moment, str):
         try:
-            moment = datetime.fromisoformat(moment)
+            moment = date.fromisoformat(moment) if len(moment) == 10 else datetime.fromisoformat(moment)
         except ValueError as exc:
             raise InvalidInput(
                 f"{what}: {moment!r} is not an ISO 8601 time such as 2026-11-15T09:30:00+00:00."
             ) from exc
+    if isinstance(moment, date) and not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time.max if end_of_day else time.min)
     if not isinstance(moment, datetime):
-        raise InvalidInput(f"{what} must be a datetime or ISO 8601 text, not {type(moment).__name__}.")
+        raise InvalidInput(f"{what} must be a date, a datetime or ISO 8601 text, not {type(moment).__name__}.")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:

@@ -30,7 +30,8 @@ class Condition:
 
     A missing value matches `= None`, `exists False`, `!= x` and `not in`, and nothing else. Values of two types are
     never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and
-    all. `contains` and `starts with` look into text. `source` matches if any of the item's sources has that name.
+    all. `contains` and `starts with` look into text; of a list in metadata, `contains` finds an equal element.
+    `source` matches if any of the item's sources has that name.
     """
 
     field: str
@@ -47,8 +48,10 @@ class Filter:
 
 def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
     """{"kind": "fact", "importance": {">=": 0.5}, "metadata.project": {"in": ["a", "b"]}}"""
-    if where is None or isinstance(where, Filter):
-        return where
+    if where is None:
+        return None
+    if isinstance(where, Filter):
+        return Filter(tuple(_condition(one.field, one.operator, one.value) for one in where.conditions))
     if not isinstance(where, Mapping):
         raise InvalidInput(f'a filter must be a dict such as {{"kind": "fact"}}, not {type(where).__name__}.')
     conditions = [_condition(key, op, value) for key, test in where.items() for op, value in _tests(test)]
@@ -89,6 +92,8 @@ def _checked_value(key: str, operator: str, value: object) -> object:
         if len(value) > MAX_CHOICES:
             raise TooLarge(f'{key}: "{operator}" takes at most {MAX_CHOICES:,} values, not {len(value):,}.')
         return tuple(_checked_scalar(key, one) for one in value)
+    if operator == "contains" and key.startswith("metadata.") and value is not None:
+        return _checked_scalar(key, value)
     if operator in ("contains", "starts with") and not isinstance(value, str):
         raise InvalidInput(f'{key}: "{operator}" takes text, not {value!r}.')
     if operator in ("<", "<=", ">", ">=") and (value is None or isinstance(value, bool)):
@@ -153,10 +158,12 @@ def _compare(left: object, operator: str, right: Any) -> bool:
         return not _same(left, right)
     if operator in ("in", "not in"):
         return any(_same(left, one) for one in right) is (operator == "in")
+    if operator == "contains" and isinstance(left, list):
+        return any(_same(one, right) for one in left)
     if _type(left) != _type(right) or _type(left) in ("missing", "other", FLAG):
         return False
     if operator == "contains":
-        return right in left  # type: ignore[operator]
+        return isinstance(right, str) and right in left  # type: ignore[operator]
     if operator == "starts with":
         return left.startswith(right)  # type: ignore[attr-defined, no-any-return]
     return bool({"<": _lt, "<=": _le, ">": _gt, ">=": _ge}[operator](left, right))

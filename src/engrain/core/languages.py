@@ -7,7 +7,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.words import term, tokens
+from engrain.core.words import spaceless, term, tokens
+
+ENGLISH = "en"
+SURE = 4  # one word of so many must speak for English: other languages have a "do" or an "in" as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,31 @@ class Relative:
 
 
 @dataclass(frozen=True, slots=True)
-class Languages:
-    """All languages at once: a text need not say which one it is in."""
+class Language:
+    """Stop words, as terms and as they are written; `shared` are those that are English words too, and tell nothing.
+    `phrases` are those of scripts without spaces, `letters` the language's own. `unrelated` are texts that have nothing
+    to do with each other."""
 
     stop_terms: frozenset[int]
+    stop_words: frozenset[str]
+    shared: frozenset[str]
+    phrases: re.Pattern[str]
+    letters: re.Pattern[str]
+    unrelated: tuple[str, ...]
+
+    def signs(self, words: list[str]) -> int:
+        """How many of these words speak for this language; one alone that is English too says nothing."""
+        own = [word for word in words if word in self.stop_words]
+        strange = any(map(self.letters.match, words))
+        return len(own) + strange if strange or len(own) > 1 or not self.shared.issuperset(own) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """All languages at once: a text need not say which one it is in. Only stop words go by language (`by_name`), since
+    the article of one is a verb of another."""
+
+    by_name: dict[str, Language]
     months: re.Pattern[str]
     month_numbers: dict[str, int]
     relative: tuple[Relative, ...]
@@ -34,16 +58,27 @@ class Languages:
     words: dict[str, frozenset[str]]
     questions: dict[str, re.Pattern[str]]
 
+    @property
+    def stop_terms(self) -> frozenset[int]:
+        return self.by_name[ENGLISH].stop_terms
+
+    def like(self, words: list[str]) -> str | None:
+        """The name of the language that these words look like, English of equals; None where that is not sure."""
+        signs = {name: language.signs(words) for name, language in self.by_name.items()}
+        best = max(signs, key=lambda name: (signs[name], name == ENGLISH))
+        sure = best != ENGLISH or signs[best] * SURE >= max(len(words), 1)
+        return best if sure else None
+
 
 @cache
 def languages() -> Languages:
     folder = resources.files("engrain.core") / "data"
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
-    return _combined([tomllib.loads(entry.read_text("utf-8")) for entry in files])
+    return _combined({entry.name.split(".")[0]: tomllib.loads(entry.read_text("utf-8")) for entry in files})
 
 
-def _combined(tables: list[dict[str, Any]]) -> Languages:
-    stop = frozenset(term(word) for table in tables for word in tokens(table.get("stop_words", "")))
+def _combined(named: dict[str, dict[str, Any]]) -> Languages:
+    tables = list(named.values())
     month_numbers: dict[str, int] = {}
     for table in tables:
         for number, names in enumerate(table.get("months", []), start=1):
@@ -53,7 +88,7 @@ def _combined(tables: list[dict[str, Any]]) -> Languages:
         numbers |= table.get("relative", {}).get("numbers", {})
     relative = tuple(_relative(row) for table in tables for row in table.get("relative", {}).get("days", []))
     return Languages(
-        stop_terms=stop,
+        by_name={name: _language(table) for name, table in named.items()},
         months=_months(tables),
         month_numbers=month_numbers,
         relative=relative,
@@ -63,6 +98,16 @@ def _combined(tables: list[dict[str, Any]]) -> Languages:
         words={name: frozenset(" ".join(some).split()) for name, some in _lists(tables, "words").items()},
         questions=_patterns(tables, "questions"),
     )
+
+
+def _language(table: dict[str, Any]) -> Language:
+    words = tokens(table.get("stop_words", ""))
+    shared = frozenset(tokens(table.get("shared_with_english", "")))
+    letters = re.compile(table.get("letters", r"(?!)"))
+    runs = [word for word in table.get("stop_words", "").split() if spaceless(word) > 1]
+    phrases = re.compile("|".join(sorted(runs, key=len, reverse=True)) or r"(?!)")
+    unrelated = tuple(table.get("unrelated", ()))
+    return Language(frozenset(map(term, words)), frozenset(words), shared, phrases, letters, unrelated)
 
 
 def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Any
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, UnknownKey
 from engrain.core.items import Cite, Place, Relation, Source
 from engrain.core.text import checked_count, checked_key, checked_metadata, checked_share, checked_text
@@ -25,7 +24,7 @@ class Note:
     slot: str | None = None
     metadata: Mapping[str, Any] | None = None
     source: str | Source | None = None
-    occurred_at: datetime | str | None = None
+    occurred_at: Time | None = None
     place: Place | None = None
     relation: Relation | None = None
     derived: bool = False

@@ -64,7 +64,8 @@ Step = Add | Correct | Change | Forget | Embed
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps that happen together or not at all. Repeating a request id returns the first answer."""
+    """Steps that happen together or not at all. Repeating a request id returns the first answer; a plan without steps
+    only asks for it, and one that asks for something else is a Conflict."""
 
     scope: Scope
     steps: tuple[Step, ...]
@@ -92,6 +93,21 @@ class Applied:
     outcomes: tuple[Outcome, ...]
     seq: int
     repeated: bool = False
+
+
+def gist(steps: tuple[Step, ...]) -> str:
+    """What is asked for, as one text: the same for every repeat of a request. Stores keep a keyed hash of it."""
+    return "\x1e".join(_gist(step) for step in steps)
+
+
+def _gist(step: Step) -> str:
+    if isinstance(step, Change):
+        return repr((step.id, step.importance, step.pinned))
+    if not isinstance(step, (Add, Correct)):
+        return repr((type(step).__name__, step.id))
+    draft = step.draft
+    of = step.id if isinstance(step, Correct) else ""
+    return repr((of, draft.kind, draft.slot, draft.place, draft.occurred_at, draft.relation, draft.text))
 
 
 def again(first: Outcome) -> Outcome:

@@ -147,9 +147,12 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
+    """`background` is the mean cosine of the query to all the vectors it was compared with."""
+
     ids: list[str]
     cosines: list[float]
     exact: bool = True
+    background: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -76,7 +77,8 @@ class Hit:
     outlived: tuple[Outlived, ...] = ()
 
     def __str__(self) -> str:
-        return f'- "{escaped(self.text)}" ({"; ".join(_particulars(self))})'
+        slot = f"{_name(self.item.slot)}: " if self.item.slot else ""
+        return f'- {slot}"{escaped(self.text)}" ({"; ".join(_particulars(self))})'
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class LeftOut:
     relevance: float
 
     def __str__(self) -> str:
-        return f"{self.count} {_WHY[self.reason]} (best relevance {self.relevance:.2f})"
+        return f"{self.count} {_WHY[self.reason]} (best relevance {math.floor(self.relevance * 100) / 100:.2f})"
 
 
 @dataclass(frozen=True, slots=True)

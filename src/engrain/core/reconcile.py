@@ -41,6 +41,8 @@ def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version])
     """`stored`: for a slot, all its versions; for a mergeable draft, the open item of the same hash."""
     begins = draft.occurred_at or now
     if draft.slot is None:
+        # Only a slot's value can be due in future: a turn stamped by a clock that runs ahead must be found at once.
+        begins = min(begins, now)
         same = next((one for one in stored if one.hash == hash and one.valid_to is None), None)
         if mergeable(draft) and same:
             return Decision("repeat", same.valid_from, repeats=same.id)

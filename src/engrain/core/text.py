@@ -23,10 +23,11 @@ def checked_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
     if not text.strip():
-        raise EmptyText(f"{what} is empty: there is nothing to keep.")
+        raise EmptyText(f"{what} is empty, or nothing but white space.")
     size = _utf8_size(text, what)
     if size > limit:
-        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}. Split it and store the parts.")
+        advice = " Split it and store the parts." if what == "text" else ""
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.{advice}")
     return text
 
 
@@ -71,7 +72,14 @@ def checked_metadata(metadata: object) -> dict[str, Json]:
     size = sum(_json_size(key, value, f"metadata[{key!r}]") for key, value in metadata.items())
     if size > MAX_METADATA:
         raise TooLarge(f"metadata has about {size:,} bytes; the limit is {MAX_METADATA:,}.")
-    return dict(metadata)
+    return {key: _plain(value) for key, value in metadata.items()}
+
+
+def _plain(value: Any) -> Json:
+    """Dicts and lists where the caller gave other kinds of mappings and sequences."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def _utf8_size(text: str, what: str) -> int:

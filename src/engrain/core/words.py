@@ -22,13 +22,15 @@ _RUN_ONLY = re.compile(f"[{_RUN}]")
 _HUMP = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _CACHE_LIMIT = 200_000
+_UMLAUT = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
+_SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
 def tokens(text: str) -> list[str]:
     """The words of a text in order, casefolded and without accents, not yet stemmed.
 
     `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives
-    its characters and their pairs.
+    its characters and their pairs; `Käthe` gives `kathe` and `kaethe`.
     """
     plain = text if text.isascii() else _fold(text)
     found = _ASCII_WORD.findall(plain.lower()) if plain.isascii() else _spread(_WORD.findall(plain.casefold()))
@@ -36,7 +38,23 @@ def tokens(text: str) -> list[str]:
         found[odd] = _tidy(found[odd])
     for whole in _HUMP.findall(plain):
         found.extend(part.lower() for part in _PART.findall(whole) if len(part) > 1)
+    if plain is not text:
+        found.extend(word for word, _ in spelled_out(text))
     return found
+
+
+def spelled_out(text: str) -> list[tuple[str, str]]:
+    """Each word with an umlaut as it is written without one (`kaethe`), and as it is folded (`kathe`).
+
+    Both are indexed. To fold every `ae` to `a` instead would make one word of `poet` and `pot`.
+    """
+    words = _UMLAUT.findall(unicodedata.normalize("NFC", text).casefold())
+    return [(_fold(word.translate(_SPELLED_OUT)), _fold(word)) for word in words]
+
+
+def lone(word: str) -> bool:
+    """A single character of a script without spaces: it stands in many words, and says little by itself."""
+    return len(word) == 1 and _RUN_ONLY.match(word) is not None
 
 
 def term(word: str) -> int:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from engrain.core.bm25 import bm25, rarity
 from engrain.core.embedding import EmbeddingModel
+from engrain.core.words import term, tokens
 from engrain.ports import Sketch
 from engrain.recall.gather import Gathered
 from engrain.recall.question import Question
@@ -20,6 +21,10 @@ Ints = npt.NDArray[np.int64]
 ZERO, STEP = 1.2, 1.4
 # What a full match of the words is worth in meaning where an item has no vector yet.
 WORDS_AS_MEANING = 3.0
+# What a single character is worth beside the pairs, in scripts without spaces.
+LIGHT = 0.1
+# The background is taken off relevance from here on, in deviations above unrelated text, and wholly at the second.
+USUAL, UNUSUAL = 1.2, 2.4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +41,7 @@ class Table:
     next: Ints
     session: Ints  # -1 for an item of no session
     passages: int
+    background: float = 0.0  # what all of this memory has of meaning for the question, beyond what is usual
 
     def __len__(self) -> int:
         return len(self.sketches)
@@ -49,8 +55,17 @@ def fuse(gathered: Gathered, question: Question, model: EmbeddingModel) -> Table
     meaning = np.where(np.isnan(meaning), WORDS_AS_MEANING * unnamed, meaning)
     previous, following, session = _neighbours(gathered.sketches)
     return Table(
-        gathered.sketches, meaning, words, cover, unnamed, passage, previous, following, session, gathered.passages
-    )
+        gathered.sketches, meaning, words, cover, unnamed, passage, previous, following, session, gathered.passages,
+        _background(gathered, model),
+    )  # fmt: skip
+
+
+def _background(gathered: Gathered, model: EmbeddingModel) -> float:
+    """What to take off the meaning of everything: to a model that knows English best, all texts of another language are
+    near each other."""
+    above = (gathered.background - model.mean) / model.deviation
+    share = np.clip((above - USUAL) / (UNUSUAL - USUAL), 0, 1)
+    return float(share * above / STEP)
 
 
 def _words(gathered: Gathered, question: Question, ids: list[str]) -> tuple[Floats, Floats, Floats, Ints]:
@@ -62,14 +77,41 @@ def _words(gathered: Gathered, question: Question, ids: list[str]) -> tuple[Floa
         return scores, cover, unnamed, passage
     hits = [gathered.words[ids[row]] for row in places]
     counts = np.array([hit.counts for hit in hits], dtype=np.float64)
-    weights = rarity(gathered.frequency, gathered.passages)
-    plain = weights * np.array([term not in question.names for term in question.terms])
+    _leave_out_speakers(counts, [gathered.sketches[row].speaker for row in places], question)
+    weights = _weights(counts, gathered, question)
     points = bm25(counts, [hit.length for hit in hits], weights, gathered.average)
     scores[places] = points / max(points.max(), 1e-9)
+    weights = weights * np.array([LIGHT if one in question.light else 1.0 for one in question.terms])
+    plain = weights * np.array([one not in question.names for one in question.terms])
     cover[places] = (counts > 0) @ weights / max(weights.sum(), 1e-9)
     unnamed[places] = (counts > 0) @ plain / max(plain.sum(), 1e-9)
     passage[places] = [hit.passage for hit in hits]
     return scores, cover, unnamed, passage
+
+
+def _weights(counts: Floats, gathered: Gathered, question: Question) -> Floats:
+    """The rarity of each term. Two spellings of one word count once, as the folded one."""
+    place = {one: number for number, one in enumerate(question.terms)}
+    frequency = np.array(gathered.frequency, dtype=np.float64)
+    twins = [(place[out], place[folded]) for out, folded in question.spelled if out in place and folded in place]
+    for out, folded in twins:
+        counts[:, folded] = np.maximum(counts[:, folded], counts[:, out])
+        frequency[folded] = max(frequency[folded], frequency[out])
+    weights: Floats = rarity(frequency, gathered.passages)
+    weights[[out for out, folded in twins if out != folded]] = 0.0
+    return weights
+
+
+def _leave_out_speakers(counts: Floats, speakers: list[str | None], question: Question) -> None:
+    """A name that is only in front of the text, as the speaker's, is no word of the text."""
+    named = [number for number, one in enumerate(question.terms) if one in question.names]
+    if not named:
+        return
+    own = {speaker: {term(word) for word in tokens(speaker or "")} for speaker in set(speakers)}
+    for row, speaker in enumerate(speakers):
+        for number in named:
+            if question.terms[number] in own[speaker]:
+                counts[row, number] = max(0.0, counts[row, number] - 1)
 
 
 def _neighbours(sketches: list[Sketch]) -> tuple[Ints, Ints, Ints]:

@@ -13,11 +13,12 @@ import numpy.typing as npt
 from engrain.core.errors import EmbedderFailed
 from engrain.core.filters import Condition, Filter
 from engrain.core.items import Item
+from engrain.core.languages import languages
 from engrain.core.passages import passages
 from engrain.core.recalled import RecallRequest
 from engrain.core.scope import Scope
 from engrain.core.traits import STANDING
-from engrain.ports import Embedder, Kit, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.recall.question import Question
 
 Matrix = npt.NDArray[np.float32]
@@ -27,6 +28,8 @@ STANDING_LIMIT = 50
 REACH = 1
 MAX_READ = 32  # passages of one document that are compared by meaning
 
+# The mean vector of a language's unrelated texts, by model: made once, by the first question in that language.
+_centres: dict[tuple[str, str], Matrix] = {}
 _log = logging.getLogger("engrain")
 
 
@@ -42,6 +45,7 @@ class Gathered:
     average: float
     frequency: tuple[int, ...]
     vector: Matrix | None = None
+    background: float = 0.0  # the cosine that the question has to any text of its language
 
     def arms_of(self, id: str) -> tuple[str, ...]:
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
@@ -65,8 +69,11 @@ def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -
         cosines |= _rest(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
     hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    asked = vector.vector if vector else None
-    return Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency, asked)
+    gathered = Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+    if vector is None or near is None:
+        return gathered
+    background = _background(vector.vector, question.language, near, kit.embedder)
+    return replace(gathered, vector=vector.vector, background=background)
 
 
 def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
@@ -105,6 +112,29 @@ def _vector_query(question: Question, scope: Scope, request: RecallRequest, kit:
         _log.warning("recall looks for words alone: %s", exc)
         return None
     return VectorQuery(np.asarray(row, dtype=np.float32), kit.embedder.model.key, scope, None, request.at)
+
+
+def _background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
+    """0 for English, which models are made for. In a language that is known, the cosine to texts of no topic; in any
+    other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
+    if language is None:
+        return _without_best(near)
+    texts, key = languages().by_name[language].unrelated, (embedder.model.key, language)
+    if texts and key not in _centres:
+        try:
+            _centres[key] = embedder.embed(texts, "document").mean(axis=0)
+        except EmbedderFailed:
+            return _without_best(near)
+    return float(_centres[key] @ vector) if texts else 0.0
+
+
+def _without_best(near: Nearest) -> float:
+    """The best may be the answer. The fewer the others, the less they are trusted."""
+    others = len(near.ids) - 1
+    if near.background is None or others < 1:
+        return 0.0
+    rest = (near.background * (others + 1) - near.cosines[0]) / others
+    return min(rest, near.background) * others / (others + 1)
 
 
 def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from engrain.core.items import ROLES
-from engrain.core.languages import Languages, languages
-from engrain.core.words import term, tokens
+from engrain.core.languages import ENGLISH, Language, Languages, languages
+from engrain.core.words import lone, spelled_out, term, tokens
 
 MAX_TERMS = 64
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -42,6 +42,9 @@ class Question:
     asks: frozenset[str]
     days: tuple[Day, ...]
     spans: tuple[Span, ...]
+    language: str | None = None
+    light: frozenset[int] = frozenset()  # single characters of scripts without spaces: their pairs matter
+    spelled: tuple[tuple[int, int], ...] = ()  # terms that are one word: with its umlaut spelled out, and folded
 
     @property
     def requests(self) -> bool:
@@ -57,8 +60,8 @@ def understand(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _take_out(query, speakers)
     known = languages()
     lower = query.lower().replace("\u2019", "'")
-    words = list(dict.fromkeys(term(word) for word in tokens(query)))
-    kept = [word for word in words if word not in known.stop_terms] or words
+    language = known.like(tokens(query))
+    written, kept = _content(query, known.by_name[language or ENGLISH])
     names = frozenset(term(word) for name in named for word in tokens(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
@@ -68,7 +71,20 @@ def understand(query: str, speakers: Iterable[str], now: datetime) -> Question:
         asks=frozenset(name for name, pattern in known.questions.items() if pattern.search(lower)),
         days=_days(lower, known),
         spans=_spans(lower, known, now),
+        language=language,
+        light=frozenset(term(word) for word in written if lone(word)),
+        spelled=tuple((term(out), term(folded)) for out, folded in spelled_out(query)),
     )
+
+
+def _content(query: str, language: Language) -> tuple[list[str], list[int]]:
+    """The words of a query, and the terms of those that are no stop words; all where nothing else would be left."""
+    for text in (language.phrases.sub(" ", query), query):
+        words = tokens(text)
+        kept = dict.fromkeys(number for number in map(term, words) if number not in language.stop_terms)
+        if kept:
+            return words, list(kept)
+    return words, list(dict.fromkeys(map(term, words)))
 
 
 def _take_out(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:

@@ -107,10 +107,11 @@ def _relevance(table: Table, features: dict[str, Floats]) -> Floats:
     """
     if not len(table):
         return np.zeros(0)
+    meaning = table.meaning - table.background
     crowd = np.log1p(np.clip(table.passages, *CROWD) / 10)
-    lift = 0.9 * table.meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
+    lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
     logit = (
-        1.0 * table.meaning
+        1.0 * meaning
         + 4.7 * table.cover_unnamed
         + 3.4 * np.minimum(features["date"], 1)
         + 2.0 * (features["instruction"] + features["preference"])
@@ -140,12 +141,13 @@ def _another(sketches: list[Sketch], question: Question) -> Floats:
 
 
 def _session(table: Table) -> Floats:
-    """How far the best of an item's session stay behind the best session; an item of no session is one by itself."""
-    strength = table.meaning / 2 + 2 * table.words
-    if not len(table):
-        return strength
-    alone = table.session < 0
-    number = np.where(alone, table.session.max() + 1 + np.arange(len(table)), table.session)
+    """How far the best of an item's session stay behind the best session; 0 for an item of no session."""
+    behind = np.zeros(len(table))
+    turns = np.flatnonzero(table.session >= 0)
+    if not len(turns):
+        return behind
+    strength = (table.meaning / 2 + 2 * table.words)[turns]
+    number = table.session[turns]
     order = np.lexsort((-strength, number))
     sorted_number = number[order]
     first = np.r_[True, sorted_number[1:] != sorted_number[:-1]]
@@ -155,9 +157,7 @@ def _session(table: Table) -> Floats:
     group = np.cumsum(first) - 1
     total = np.bincount(group[kept], strength[order][kept])
     mean = total / np.bincount(group[kept])
-    value = np.empty(len(table))
-    value[order] = mean[group]
-    behind: Floats = value - value.max()
+    behind[turns[order]] = (mean - mean.max())[group]
     return behind
 
 

@@ -41,7 +41,7 @@ def _hits(
         items, outdated = fetch(scope, [choice.id for choice in mine], kit)
         for choice in mine:
             if choice.id in items:
-                marks = [mark for mark in outdated.get(choice.id, ()) if mark.until <= (request.at or request.now)]
+                marks = [mark for mark in outdated.get(choice.id, ()) if request.at is None or mark.until <= request.at]
                 passage = _passage(choice, items[choice.id], gathered[number], ranked[number], kit)
                 hit = hit_of(choice, ranked[number], items[choice.id], passage, marks)
                 hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from engrain.capture import write
 from engrain.core.answers import Forgotten, Why
-from engrain.core.clock import checked_time
-from engrain.core.errors import InvalidInput, NotFound, TooLarge
+from engrain.core.clock import Time, checked_time
+from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Relation
+from engrain.core.items import Item, Place, Relation
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
 from engrain.ports import Kit, ListQuery
+
+_log = logging.getLogger("engrain")
 
 # One transaction of a bulk forget: large enough to be quick, small enough that other writers get their turn.
 FORGET_BATCH = 500
@@ -32,17 +36,17 @@ class SemanticMemory:
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
-        request = None if request_id is None else checked_key(request_id, "request_id")
-        return _id(write.commit([checked(note)], self._scope, self._kit, request).outcomes[0])
+        return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
 
     def remember_many(
         self, notes: Iterable[object], request_id: str | None, progress: Callable[[int], None] | None
     ) -> list[Outcome]:
+        if isinstance(notes, (str, bytes, Mapping)):
+            raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
         proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
-        request = None if request_id is None else checked_key(request_id, "request_id")
-        return write.commit_many(proved, self._scope, self._kit, request, progress or _silent)
+        return write.commit_many(proved, self._scope, self._kit, _request(request_id), progress or _silent)
 
     def relate(self, relation: Relation, note: Note, request_id: str | None = None) -> str:
         text = f"{relation.subject} {relation.relation} {relation.object}"
@@ -50,14 +54,14 @@ class SemanticMemory:
             Note(text, note.importance, metadata=note.metadata, source=note.source, relation=relation), request_id
         )
 
-    def about(self, entity: str, as_of: datetime | str | None) -> list[Item]:
+    def about(self, entity: str, as_of: Time | None) -> list[Item]:
         return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
 
-    def slot(self, name: str, as_of: datetime | str | None) -> Item | None:
+    def slot(self, name: str, as_of: Time | None) -> Item | None:
         found = self._kit.items.slots(self._scope, checked_key(name, "slot"), _moment(as_of))
         return next((item for item in found if item.slot == name), None)
 
-    def slots(self, prefix: str, as_of: datetime | str | None) -> list[Item]:
+    def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
         return self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
 
     def get(self, id: str) -> Item | None:
@@ -65,21 +69,28 @@ class SemanticMemory:
 
     def list(self, query: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
         checked_count(view.limit, "limit", 1, MAX_BATCH)
+        if view.after is not None:
+            checked_key(view.after, "after")
         at, where = _moment(view.at), parse_filter(query)
         return self._kit.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
 
-    def correct(self, id: str, text: str, request_id: str | None) -> str:
+    def correct(self, id: str, note: Note, request_id: str | None) -> str:
         """The new version keeps what the old one had; only the words were wrong."""
-        old = self._known(id)
-        note = checked(Note(text, old.importance, metadata=old.metadata))
+        old = self._standing(id)
+        if old.relation:
+            raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
+        place = Place(old.session, None, old.speaker, old.role) if old.session else None
+        note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.drafts([note], self._kit.embedder)
-        applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), request_id))
+        applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 
     def change(self, change: Change) -> None:
         if change.importance is not None:
             checked_share(change.importance, "importance")
-        self._known(change.id)
+        if change.pinned is not None and not isinstance(change.pinned, bool):
+            raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
+        self._standing(change.id)
         self._kit.items.apply(Plan(self._scope, (change,)))
 
     def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
@@ -91,22 +102,38 @@ class SemanticMemory:
         for start in range(0, len(ids), FORGET_BATCH):
             steps = tuple(Forget(one, keep_source) for one in ids[start : start + FORGET_BATCH])
             outcomes += self._kit.items.apply(Plan(self._scope, steps)).outcomes
-        pending = bool(outcomes) and not self._kit.items.purge()
-        return _forgotten(outcomes, pending)
+        return _forgotten(outcomes, bool(outcomes) and not self._purged())
 
     def why(self, id: str) -> Why:
         item = self._known(id)
         links = self._kit.items.lineage(self._scope, [item.id])
         cites = [link.cite.item for link in links if link.item == item.id]
         children = [link.item for link in links if link.cite.item == item.id]
-        versions = self._kit.items.history(self._scope, item.slot) if item.slot else []
+        items = self._kit.items
+        versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
         fetch = self._kit.items.get_many
         return Why(item, tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children)), tuple(versions))
+
+    def _purged(self) -> bool:
+        try:
+            return self._kit.items.purge()
+        except StoreError as exc:
+            # What was asked for is done: the rest is tried again by itself, and must not look like a failure.
+            _log.warning("the bytes of what was forgotten are still to be removed: %s", exc)
+            return False
+
+    def _standing(self, id: str) -> Item:
+        item = self._known(id)
+        if item.retracted_at:
+            raise NotFound(f"{id!r} was corrected: {item.replaced_by!r} stands in its place. Use that id.")
+        return item
 
     def _known(self, id: str) -> Item:
         item = self.get(id)
         if item is None:
-            raise NotFound(f"there is no item {id!r} in this memory ({self._scope}). `list` shows what there is.")
+            raise NotFound(
+                f"there is no item {id!r} in this memory ({self._scope}). List the items to see what there is."
+            )
         return item
 
     def _matching(self, what: object) -> builtins.list[str]:
@@ -134,8 +161,12 @@ def _id(outcome: Outcome) -> str:
     return outcome.id
 
 
-def _moment(as_of: datetime | str | None) -> datetime | None:
-    return None if as_of is None else checked_time(as_of, "as_of")
+def _request(request_id: str | None) -> str | None:
+    return None if request_id is None else checked_key(request_id, "request_id")
+
+
+def _moment(as_of: Time | None) -> datetime | None:
+    return None if as_of is None else checked_time(as_of, "as_of", end_of_day=True)
 
 
 def _silent(_: int) -> None:

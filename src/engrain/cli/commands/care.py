@@ -58,9 +58,9 @@ def doctor(cli: Session, rebuild: bool) -> None:
 def _rows(answer: Status) -> list[tuple[str, str]]:
     store, embedder = dict(answer.store), dict(answer.embedder)
     rows = [
-        ("memory", answer.scope),
+        ("memory", f"{answer.scope}: {answer.items:,} items"),
         ("store", f"{store.pop('backend')} {store.pop('location')}"),
-        ("items", f"{store.pop('open_items'):,} open, {store.pop('items'):,} with history, {_scopes(store)}"),
+        ("whole store", f"{store.pop('open_items'):,} open, {store.pop('items'):,} with history, {_scopes(store)}"),
         ("on disk", size(store.pop("bytes"))),
         ("schema", str(store.pop("schema"))),
         ("embedder", f"{embedder.get('name')}, {embedder.get('dimension')} dimensions"),

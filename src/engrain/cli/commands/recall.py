@@ -57,7 +57,8 @@ def _report(found: Recall, explain: bool) -> Iterator[str]:
     for number, hit in enumerate(found.hits, 1):
         yield from _hit_lines(hit, f"#{number}".ljust(4) if explain else "")
     if not found.hits:
-        yield "Nothing relevant is remembered."
+        short = any(cut.reason == "budget" for cut in found.left_out)
+        yield "Nothing fits into the budget." if short else "Nothing relevant is remembered."
     for cut in found.left_out:
         yield from map(faint, wrapped(f"Left out: {cut}."))
     if explain:

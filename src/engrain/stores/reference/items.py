@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -62,6 +63,19 @@ class Items(Holder):
         with self.reading() as state:
             versions = [one.item for one in state.within(scope) if one.item.slot == slot]
             return sorted(versions, key=lambda item: (item.valid_from, item.id))
+
+    def corrected(self, scope: Scope, id: str) -> list[Item]:
+        with self.reading() as state:
+            chain = [id] if state.known(scope, id) else []
+            found: list[Item] = []
+            for one in chain:
+                old = [each.item for each in state.within(scope) if each.item.replaced_by == one]
+                found += [item for item in old if item.retracted_at is not None]
+                chain += [item.id for item in found if item.id not in chain]
+            return sorted(found, key=lambda item: item.id, reverse=True)
+
+    def count(self, query: ListQuery) -> int:
+        return len(self.page(replace(query, limit=sys.maxsize, after=None)))
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         with self.reading() as state:

@@ -21,13 +21,15 @@ class Search(Holder):
     def nearest(self, query: VectorQuery) -> Nearest:
         with self.reading() as state:
             at = self.now(query.at)
-            scored = [
-                (_cosine(query, one), one.item.id)
+            compared = [
+                one
                 for one in state.within(query.scope)
                 if query.model in one.vectors and one.item.visible(at) and matches(query.where, one.item)
             ]
-            best = sorted(scored, reverse=True)[: query.limit]
-            return Nearest([id for _, id in best], [cosine for cosine, _ in best])
+            best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
+            every = [cosine for one in compared for cosine in _cosines(query, one)]
+            background = sum(every) / len(every) if every else None
+            return Nearest([id for _, id in best], [cosine for cosine, _ in best], background=background)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         with self.reading() as state:
@@ -95,6 +97,10 @@ def _passages(stored: Stored) -> list[Passage]:
 
 
 def _cosine(query: VectorQuery, stored: Stored) -> float:
+    return max(_cosines(query, stored), default=math.nan)
+
+
+def _cosines(query: VectorQuery, stored: Stored) -> list[float]:
     asked = query.vector.reshape(-1).astype(np.float64)
     rows = [np.frombuffer(row, dtype="<f4").astype(np.float64) for row in stored.vectors.get(query.model, ())]
-    return max((max(-1.0, min(1.0, float(np.dot(asked, row)))) for row in rows), default=math.nan)
+    return [max(-1.0, min(1.0, float(np.dot(asked, row)))) for row in rows]

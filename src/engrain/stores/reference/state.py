@@ -49,7 +49,7 @@ class Changed(NamedTuple):
 class State:
     items: dict[str, Stored] = field(default_factory=dict)
     changes: dict[str, Changed] = field(default_factory=dict)  # by item: its latest
-    requests: dict[tuple[Scope, str], Applied] = field(default_factory=dict)
+    requests: dict[tuple[Scope, str], tuple[str, Applied]] = field(default_factory=dict)
     tombstones: set[tuple[Scope, str]] = field(default_factory=set)
     settled: dict[str, int] = field(default_factory=dict)  # by target of the outbox
     numbers: dict[Session, int] = field(default_factory=dict)  # the next place

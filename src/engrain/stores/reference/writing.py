@@ -10,17 +10,19 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from engrain.core.cutting import Span, cut
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.ids import IdSource
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
 from engrain.core.passages import index_words
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step, again
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step, again, gist
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
+from engrain.core.text import checked_metadata
 from engrain.core.traits import traits
 from engrain.stores.reference import journal
-from engrain.stores.reference.cutting import Span, cut, moved, span
+from engrain.stores.reference.cutting import moved, span
 from engrain.stores.reference.state import Changed, State, Stored
 
 
@@ -31,8 +33,8 @@ class Transaction:
         self.state, self.scope, self.now, self.ids, self.key = state, scope, now, ids, key
 
     def run(self, plan: Plan) -> Applied:
-        first = self.state.requests.get((self.scope, plan.request_id or ""))
-        if plan.request_id is not None and first:
+        first = self._answered(plan.request_id, plan.steps)
+        if first:
             return replace(first, repeated=True)
         if plan.expect and self.state.numbers.get((self.scope, plan.expect[0]), 0) != plan.expect[1]:
             raise Conflict(f"the session {plan.expect[0]!r} has moved on: read it again.")
@@ -45,17 +47,25 @@ class Transaction:
             journal.finish(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
         applied = Applied(outcomes, self.state.seq)
         if plan.request_id is not None:
-            self.state.requests[self.scope, plan.request_id] = applied
+            self.state.requests[self.scope, plan.request_id] = (gist(plan.steps), applied)
         return applied
 
     def _add_once(self, step: Add) -> Outcome:
-        first = self.state.requests.get((self.scope, step.request_id or ""))
-        if step.request_id is not None and first and not self._kept_out(step.draft):
+        first = None if self._kept_out(step.draft) else self._answered(step.request_id, (step,))
+        if first:
             return again(first.outcomes[0])
         outcome = self._add(step.draft)
         if step.request_id is not None and outcome.id is not None:
-            self.state.requests[self.scope, step.request_id] = Applied((outcome,), self.state.seq)
+            self.state.requests[self.scope, step.request_id] = (gist((step,)), Applied((outcome,), self.state.seq))
         return outcome
+
+    def _answered(self, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+        if request_id is None or (self.scope, request_id) not in self.state.requests:
+            return None
+        asked, answer = self.state.requests[self.scope, request_id]
+        if steps and asked != gist(steps):
+            raise Conflict(f"the request id {request_id!r} was used for another write. Give this one an id of its own.")
+        return answer
 
     def _step(self, step: Step) -> Outcome:
         if isinstance(step, Add):
@@ -145,6 +155,7 @@ class Transaction:
             importance=max(old.importance, draft.importance),
             sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
             trust=max(old.trust, trust),
+            metadata=checked_metadata({**old.metadata, **draft.metadata}),
             expires_at=until,
         )
         return Outcome(id, "repeated", place=old.place)
@@ -195,7 +206,8 @@ class Transaction:
             return Outcome(None, "kept_out")
         trust = self._trust(draft.source)
         occurred = draft.occurred_at or old.occurred_at
-        draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, place=None)
+        expires = draft.expires_at or old.expires_at
+        draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, place=None, expires_at=expires)
         self._update(old.id, retracted_at=self.now)
         if _merges(replace(old, occurred_at=occurred)) and old.open:
             decision = reconcile(draft, self._hash(draft), self.now, self._versions(draft))
@@ -247,8 +259,10 @@ class Transaction:
     def _closure(self, id: str) -> list[str]:
         gone = [id]
         for one in gone:
-            citing = (each.item for each in self.state.within(self.scope))
-            gone += [item.id for item in citing if item.id not in gone and any(c.item == one for c in _cites(item))]
+            for item in (each.item for each in self.state.within(self.scope)):
+                corrected = item.replaced_by == one and item.retracted_at is not None
+                if item.id not in gone and (corrected or any(cite.item == one for cite in _cites(item))):
+                    gone.append(item.id)
         return gone
 
     def _cited_spans(self, gone: Sequence[str], asked: str) -> dict[str, list[Span]]:
@@ -267,7 +281,8 @@ class Transaction:
         before = stored.item
         for text in (before.text, *(before.text[start:end] for start, end in spans)):
             self._entomb(text)
-        after = replace(before, text=cut(before.text, spans))
+        # A relation would say in other fields what was cut out of the text.
+        after = replace(before, text=cut(before.text, spans), relation=None)
         self.state.items[id] = Stored(
             self.scope,
             after,

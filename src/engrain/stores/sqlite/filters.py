@@ -8,7 +8,7 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import UnknownKey
-from engrain.core.filters import FIELDS, FLAG, NUMBER, TEXT, TIME, Condition, Filter
+from engrain.core.filters import FIELDS, FLAG, NUMBER, OPERATORS, TEXT, TIME, Condition, Filter
 
 _COLUMNS = {name: f"item.{name}" for name in FIELDS if name != "source"}
 _JSON_TYPES = {TEXT: "j.type = 'text'", NUMBER: "j.type in ('integer', 'real')", FLAG: "j.type in ('true', 'false')"}
@@ -35,6 +35,8 @@ def where_sql(where: Filter | None) -> tuple[str, dict[str, Any]]:
 
 
 def _test(condition: Condition, bind: Bound) -> str:
+    if condition.operator not in OPERATORS:
+        raise UnknownKey(f"unknown operator {condition.operator!r}.")
     if condition.field.startswith("metadata."):
         key = bind(condition.field.removeprefix("metadata."))
         # json_each compares the key as a value: a path would have to quote what the caller chose.

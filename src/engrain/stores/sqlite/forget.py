@@ -62,6 +62,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     # A hash of its own: two items cut to the same words are still two.
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
     work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})
+    work.db.run(_SQL["cut_entities"], (number,))
     drop_index(work.db, number)
     write_index(work.db, number, words, None)
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):

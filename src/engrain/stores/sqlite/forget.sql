@@ -35,7 +35,13 @@ delete from item where n = ?;
 select id, text, session, place, speaker, role from item where n = ?;
 
 -- cut --
-update item set text = :text, hash = :hash, traits = :traits, passages = :passages, changed = :changed where n = :n;
+-- A relation would say in other fields what was cut out of the text.
+update item set text = :text, hash = :hash, traits = :traits, passages = :passages, changed = :changed,
+  subject = null, relation = null, object = null
+where n = :n;
+
+-- cut_entities --
+delete from entity where item = ?;
 
 -- cites_into --
 select rowid, item, start, "end" from cite where cited = ? and (start is not null or "end" is not null);

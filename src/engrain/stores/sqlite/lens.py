@@ -44,7 +44,7 @@ class Lens:
         self._words = Wordbook()
         self._scans: dict[str, Scan] = {}
         self._details = Details()
-        self._filtered: OrderedDict[Filter, tuple[Mask, Mask]] = OrderedDict()
+        self._filtered: OrderedDict[tuple[str, tuple[Any, ...]], tuple[Mask, Mask]] = OrderedDict()
 
     @property
     def nbytes(self) -> int:
@@ -83,16 +83,18 @@ class Lens:
         if where is None or not where.conditions:
             return visible
         # A change of any row makes another mask, so a mask that is still the same vouches for the filter's rows.
-        kept = self._filtered.get(where)
+        expression, values = where_sql(where)
+        # By type as well: True and 1 are equal to Python, and different to a filter.
+        key = (expression, tuple((type(value), value) for value in values.values()))
+        kept = self._filtered.get(key)
         if kept is not None and kept[0] is visible:
             return kept[1]
-        expression, values = where_sql(where)
         sql = f"select item.n from item where item.scope = :scope and {expression}"
         found = db.rows(sql, {**values, "scope": self.roster.scope})
         flags = np.zeros(len(self.roster), dtype=np.bool_)
         flags[self.roster.places(np.fromiter((n for (n,) in found), np.int64, len(found)))] = True
         mask = Mask(flags & visible.rows, False)
-        self._filtered[where] = (visible, mask)
+        self._filtered[key] = (visible, mask)
         while len(self._filtered) > _FILTERS:
             self._filtered.popitem(last=False)
         return mask
@@ -128,11 +130,13 @@ class Lenses:
             if scan is None:
                 return Nearest([], [])
             mask = lens.chosen(db, query.where, lens.roster.visible(self._at(query.at)))
-            rows, cosines = scan.nearest(db, lens.roster, _unit(query.vector, scan.dimension), mask, query.limit)
+            vector = _unit(query.vector, scan.dimension)
+            rows, cosines, background = scan.nearest(db, lens.roster, vector, mask, query.limit)
             newness = lens.roster.newness()
             newest = rows if newness is None else newness[rows]
             order = np.lexsort((-newest, -cosines))[: max(query.limit, 0)]
-            return Nearest([lens.roster.ids[row] for row in rows[order].tolist()], cosines[order].tolist())
+            ids = [lens.roster.ids[row] for row in rows[order].tolist()]
+            return Nearest(ids, cosines[order].tolist(), background=background)
 
         return self._through(query.scope, look)
 

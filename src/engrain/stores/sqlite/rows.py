@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import Conflict
 from engrain.core.items import Cite, Item, Relation, Source
 from engrain.core.plans import Applied, Outcome
 from engrain.stores.sqlite.engine import Connection, Row
@@ -85,15 +86,16 @@ def as_json(values: Iterable[int | str]) -> str:
     return json.dumps(list(values), ensure_ascii=False)
 
 
-def answer_text(applied: Applied) -> str:
-    """Ids, words of our own and numbers: nothing that a user wrote."""
-    return json.dumps(
-        [applied.seq, [[one.id, one.status, one.others, one.marked, one.place] for one in applied.outcomes]]
-    )
+def answer_text(applied: Applied, asked: bytes) -> str:
+    """Ids, words of our own, numbers and a keyed hash of what was asked: nothing that a user wrote."""
+    outcomes = [[one.id, one.status, one.others, one.marked, one.place] for one in applied.outcomes]
+    return json.dumps([applied.seq, outcomes, asked.hex()])
 
 
-def answer_of(text: str) -> Applied:
-    seq, outcomes = json.loads(text)
+def answer_of(text: str, asked: bytes | None) -> Applied:
+    seq, outcomes, first = json.loads(text)
+    if asked is not None and asked.hex() != first:
+        raise Conflict("this request id was used for another write. Give this one an id of its own.")
     found = (
         Outcome(id_, status, tuple(others), tuple(marked), place) for id_, status, others, marked, place in outcomes
     )

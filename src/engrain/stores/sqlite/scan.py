@@ -134,11 +134,14 @@ class Scan:
 
     # Answers
 
-    def nearest(self, db: Reader, roster: Roster, query: Floats, mask: Mask, limit: int) -> tuple[Ints, Floats]:
-        """Rows of the roster that hold all of the best `limit` and those that tie with the last, in no order."""
-        rows = self._may_be_best(query, self._counting(mask), limit)
+    def nearest(
+        self, db: Reader, roster: Roster, query: Floats, mask: Mask, limit: int
+    ) -> tuple[Ints, Floats, float | None]:
+        """Rows of the roster that hold all of the best `limit` and those that tie with the last, in no order; and the
+        mean of all cosines."""
+        rows, background = self._may_be_best(query, self._counting(mask), limit)
         owners = self._owners.now[rows]
-        return _best_by_owner(owners, self._exact(db, roster, query, rows))
+        return *_best_by_owner(owners, self._exact(db, roster, query, rows)), background
 
     def cosines(self, db: Reader, roster: Roster, query: Floats, places: Ints) -> Floats:
         """One for each of these rows of the roster, nan where there is no vector."""
@@ -163,9 +166,9 @@ class Scan:
             self._allowed_for = mask
         return self._allowed
 
-    def _may_be_best(self, query: Floats, allowed: Flags | None, limit: int) -> Ints:
+    def _may_be_best(self, query: Floats, allowed: Flags | None, limit: int) -> tuple[Ints, float | None]:
         if limit <= 0 or not len(self._owners):
-            return np.empty(0, dtype=np.int64)
+            return np.empty(0, dtype=np.int64), None
         among = None
         if allowed is not None:
             among = np.flatnonzero(allowed)
@@ -173,12 +176,13 @@ class Scan:
             if len(among) * 8 > len(allowed):
                 among = None
         cosines, missed = self._approximate(query, among)
+        background = _mean(cosines, allowed if among is None else None)
         if allowed is not None and among is None:
             cosines[~allowed] = -np.inf
         rows = self._contenders(cosines, missed, limit, among)
         # The second pass takes the query as it is, so that only the rounding of the rows is left in the bound.
         errors = self._errors.now[rows] + self._slack
-        return self._contenders(self._product(query, rows), errors, limit, rows)
+        return self._contenders(self._product(query, rows), errors, limit, rows), background
 
     @property
     def _slack(self) -> np.float32:
@@ -256,6 +260,13 @@ def dots(vectors: Array, query: Floats) -> Floats:
     """Each row by the same steps wherever it stands (BLAS does not promise that), so that equal vectors tie."""
     products: Floats = np.einsum("ij,j->i", vectors.astype(np.float64), query)
     return products.clip(-1.0, 1.0)
+
+
+def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
+    if allowed is None:
+        return float(cosines.mean()) if len(cosines) else None
+    count = int(np.count_nonzero(allowed))
+    return float(cosines @ allowed.astype(np.float32)) / count if count else None
 
 
 def _best_by_owner(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:

@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Relation, Source
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again, gist
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.core.text import checked_metadata
@@ -35,12 +35,10 @@ class SqliteStore(Reads, Search, Sessions, Care):
         import engrain.stores.sqlite.index_rows  # noqa: F401
 
         with self._writing() as db:
-            scope = self._scope(db, plan.scope)
-            if scope is not None and plan.request_id is not None:
-                first = db.rows(_SQL["request"], (scope, plan.request_id))
-                if first:
-                    return answer_of(first[0][0])
-            work = self._work(db, plan.scope, scope)
+            work = self._work(db, plan.scope, self._scope(db, plan.scope))
+            first = _answered(work, plan.request_id, plan.steps)
+            if first:
+                return first
             page = self.journal.page(db, plan.record.lease) if plan.record else None
             if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
                 return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
@@ -53,8 +51,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
                 page.finish_memory(plan.record, [one.id for one in applied.outcomes])
             if work.seq != before:
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
-            if plan.request_id is not None:
-                db.run(_SQL["add_request"], (work.scope_n, plan.request_id, answer_text(applied), work.micros))
+            _keep_answer(work, plan.request_id, plan.steps, applied)
         self._scopes[plan.scope] = work.scope_n
         return applied
 
@@ -83,14 +80,12 @@ class SqliteStore(Reads, Search, Sessions, Care):
     def _add_once(self, work: Work, step: Add) -> Outcome:
         if step.request_id is None:
             return self._add(work, step.draft)
-        first = work.db.rows(_SQL["request"], (work.scope_n, step.request_id))
-        if first and not _kept_out(work, step.draft):
-            return again(answer_of(first[0][0]).outcomes[0])
+        first = None if _kept_out(work, step.draft) else _answered(work, step.request_id, (step,))
+        if first:
+            return again(first.outcomes[0])
         outcome = self._add(work, step.draft)
-        if outcome.id is None:
-            return outcome
-        answer = answer_text(Applied((outcome,), work.seq))
-        work.db.run(_SQL["add_request"], (work.scope_n, step.request_id, answer, work.micros))
+        if outcome.id is not None:
+            _keep_answer(work, step.request_id, (step,), Applied((outcome,), work.seq))
         return outcome
 
     def _add(self, work: Work, draft: Draft) -> Outcome:
@@ -128,9 +123,8 @@ class SqliteStore(Reads, Search, Sessions, Care):
         if _kept_out(work, draft):
             return Outcome(None, "kept_out")
         trust = _trust(work, draft.source)
-        draft = replace(
-            draft, kind=old.kind, slot=old.slot, occurred_at=draft.occurred_at or old.occurred_at, place=None
-        )
+        times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
+        draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
         hash_ = work.hash_of(draft)
         work.db.run(_SQL["retract_item"], (work.micros, work.mark(), number))
         if mergeable(draft) and old.session is None and old.open:
@@ -145,6 +139,19 @@ class SqliteStore(Reads, Search, Sessions, Care):
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+    if request_id is None:
+        return None
+    first = work.db.rows(_SQL["request"], (work.scope_n, request_id))
+    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+
+
+def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
+    if request_id is not None:
+        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        work.db.run(_SQL["add_request"], (work.scope_n, request_id, answer, work.micros))
 
 
 def _index(work: Work) -> None:
