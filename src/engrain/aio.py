@@ -13,11 +13,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
-<<<<<<< HEAD
-from engrain.core.journal import TaskRecord
-=======
 from engrain.core.errors import StoreClosed
->>>>>>> main
+from engrain.core.journal import TaskRecord
 from engrain.core.scope import Scope
 from engrain.memory import Memory
 from engrain.tasks.course import Terms
@@ -35,14 +32,7 @@ def _awaited(
 ) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
     async def call(self: AsyncMemory, *args: P.args, **kwargs: P.kwargs) -> R:
-<<<<<<< HEAD
         return await self._hop(lambda: verb(self._opened(), *args, **kwargs))  # type: ignore[no-any-return]
-=======
-        if self._closed:
-            raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: verb(self._opened(), *args, **kwargs))
->>>>>>> main
 
     return cast("Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]", call)
 
@@ -127,6 +117,8 @@ class AsyncMemory:
         return await adrive(tasks.recover((version, *accepts), limit, one), self._hop)
 
     async def _hop(self, call: Callable[[], Any]) -> Any:
+        if self._closed:
+            raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     @property

@@ -39,16 +39,9 @@ class Engine:
         self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake))
         self.scope = scope
         self.reads = tuple(reads)
-<<<<<<< HEAD
-        self.semantic = SemanticMemory(kit, scope)
-        self.tasks = Tasks(kit, scope)
-        self.upkeep = Upkeep(kit)
-        if background:
-            self.upkeep.start()
-=======
         self.semantic = SemanticMemory(self.kit, scope)
+        self.tasks = Tasks(self.kit, scope)
         self.upkeep.start()
->>>>>>> main
 
     def remember(self, note: Note, request_id: str | None) -> str:
         return self.semantic.remember(note, request_id)

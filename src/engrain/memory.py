@@ -5,10 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-<<<<<<< HEAD
-from datetime import datetime, timedelta
-=======
->>>>>>> main
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
