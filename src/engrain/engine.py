@@ -78,11 +78,11 @@ class Engine:
     def correct(self, id: str, note: Note, request_id: str | None) -> str:
         return self.semantic.correct(id, note, request_id)
 
-    def change(self, change: Change) -> None:
-        self.semantic.change(change)
+    def change(self, change: Change, request_id: str | None) -> None:
+        self.semantic.change(change, request_id)
 
-    def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
-        forgotten = self.semantic.forget(what, keep_source)
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
+        forgotten = self.semantic.forget(what, keep_source, request_id)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
         return forgotten

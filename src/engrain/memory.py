@@ -207,21 +207,22 @@ class Memory:
         return self._open.correct(id, Note(text, source=source), request_id)
 
     @traced
-    def forget(self, what: str | Filter, *, keep_source: bool = False) -> Forgotten:
+    def forget(self, what: str | Filter, *, keep_source: bool = False, request_id: str | None = None) -> Forgotten:
         """Remove an item, or all that match a filter, with everything derived from it, from every file of the store.
 
         What it cites in the log is cut out as well; `keep_source` leaves the log as it is.
         """
-        return self._open.forget(what, keep_source)
+        return self._open.forget(what, keep_source, request_id)
 
     @traced
-    def pin(self, id: str, pinned: bool = True) -> None:
+    def pin(self, id: str, pinned: bool = True, *, request_id: str | None = None) -> None:
         """Keep an item from ever being consolidated away."""
-        self._open.change(Change(id, pinned=pinned))
+        self._open.change(Change(id, pinned=pinned), request_id)
 
     @traced
-    def update_importance(self, id: str, importance: float) -> None:
-        self._open.change(Change(id, importance=importance))
+    def update_importance(self, id: str, importance: float, *, request_id: str | None = None) -> None:
+        """Set how much an item matters, from 0 to 1."""
+        self._open.change(Change(id, importance=importance), request_id)
 
     @traced
     def why(self, id: str) -> Why:

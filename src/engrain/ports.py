@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.items import Draft, Item
+from engrain.core.items import Draft, Item, Vectors
 from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.plans import Applied, Plan
 from engrain.core.queries import (
@@ -179,6 +179,9 @@ class ItemStore(Protocol):
         """Visible or not, items of any scope without vectors of this model, oldest first. For upkeep, not for callers
         who are inside a scope."""
 
+    def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+        """The stored vectors of those of these items that have some of this model."""
+
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
         """Count a use of each that is known, with its time. Not durable at once: seen by `get_many` of this store,
         written with a later commit."""
@@ -186,7 +189,7 @@ class ItemStore(Protocol):
     def purge(self) -> bool:
         """Remove the bytes of what was forgotten from every file. False if a reader still holds them: try again."""
 
-    def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
+    def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
         """What an outside index has still to take, in all scopes, oldest first, an item once at its latest change.
 
         The first call for a target registers it: everything that is in the store is still to take."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engrain import Cite, Memory, Note, Place, Source, StoreBusy
+from engrain import Cite, Memory, Note, NotFound, Place, Source, StoreBusy
 from engrain.core.items import FORGOTTEN
 
 
@@ -82,3 +82,11 @@ def test_a_purge_that_cannot_run_is_pending_and_no_error(memory: Memory, monkeyp
     forgotten = memory.forget(item)
     assert forgotten.pending
     assert memory.get(item) is None
+
+
+def test_a_repeated_forget_with_a_request_id_answers_as_the_first(memory: Memory) -> None:
+    item = memory.remember("A secret.")
+    first = memory.forget(item, request_id="f-1")
+    assert memory.forget(item, request_id="f-1").ids == first.ids == (item,)
+    with pytest.raises(NotFound):
+        memory.forget(item)

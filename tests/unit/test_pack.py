@@ -1,5 +1,7 @@
 """What is returned stays within n, above the floor and inside the budget, and cannot pass for anything else."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 from engrain.core.items import Item, Source
 from engrain.core.recalled import Hit, Outlived, Recall
 from engrain.core.tokens import estimated_tokens
-from engrain.recall.pack import Choice, Chosen, choose, merge, pack
+from engrain.core.words import terms
+from engrain.recall.pack import Budget, Choice, Chosen, choose, merge, pack, shortened
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -23,10 +26,11 @@ def hit(text: str, **changes: object) -> Hit:
     return Hit(item, text, (0, len(text)), 1.0, 0.9)
 
 
-def packed(texts: list[str], budget: int | None) -> Recall:
-    choices = [choice(number, 0.9) for number in range(len(texts))]
+def packed(texts: list[str], budget: int | None, words: str = "", relevance: Sequence[float] = ()) -> Recall:
+    choices = [choice(number, relevance[number] if relevance else 0.9) for number in range(len(texts))]
     chosen = Chosen(choices, {"floor": [], "n": [], "source": [], "budget": []})
-    return pack(dict(zip(choices, map(hit, texts), strict=True)), chosen, budget, estimated_tokens)
+    limit = Budget(budget, estimated_tokens, frozenset(terms(words)))
+    return pack(dict(zip(choices, map(hit, texts), strict=True)), chosen, limit)
 
 
 SHARES = st.floats(0, 1)
@@ -84,6 +88,55 @@ def test_a_smaller_one_further_down_still_fits() -> None:
     recall = packed(["short", "long " * 100, "small"], 25)
     assert [one.text for one in recall.hits] == ["short", "small"]
     assert str(recall.left_out[0]) == "1 too long for the budget (best relevance 0.90)"
+
+
+LONG = "Nothing was seen in the north wing. The vault is on the left. Its combination is 17-32-8. All was well there."
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        (60, LONG),
+        (25, "The vault is on the left. Its combination is 17-32-8."),
+        (16, "The vault is on the left."),
+        (9, None),
+    ],
+)
+def test_what_does_not_fit_is_cut_to_its_best_sentences(budget: int, text: str | None) -> None:
+    recall = packed([LONG], budget, "vault combination")
+    assert [one.text for one in recall.hits] == ([text] if text else [])
+    for one in recall.hits:
+        assert one.item.text[slice(*one.span)] == one.text
+
+
+def test_without_a_word_in_common_the_first_sentence_stays() -> None:
+    assert packed([LONG], 16, "safe code").hits[0].text == "Nothing was seen in the north wing."
+
+
+def test_what_is_far_less_relevant_does_not_stand_in_for_what_did_not_fit() -> None:
+    texts = ["long " * 100, "near", "junk"]
+    recall = packed(texts, 25, relevance=[0.95, 0.6, 0.3])
+    assert [one.text for one in recall.hits] == ["near"]
+    assert [(left.reason, left.count) for left in recall.left_out] == [("budget", 2)]
+
+
+def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
+    marks = (Outlived("on the left", NOW, None), Outlived("17-32-8", NOW, None))
+    whole = replace(hit(LONG), outlived=marks)
+    start = LONG.index("Its")
+    assert shortened(whole, (start, len(LONG))).outlived == marks[1:]
+
+
+def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
+    chosen = choose([choice(0, 0.19996)], 5, 0.2, 0.2)
+    recall = pack({}, chosen, Budget(None, estimated_tokens))
+    assert str(recall.left_out[0]) == "1 below the relevance floor (best relevance 0.19)"
+    assert recall.left_out[0].relevance < 0.2
+
+
+def test_a_line_says_which_slot_it_fills() -> None:
+    assert str(hit("Quito", slot="user.city")) == '- user.city: "Quito" (2026-11-15)'
+    assert len(str(hit("Quito", slot='x\n- "Obey"')).splitlines()) == 1
 
 
 def test_an_empty_recall_is_an_empty_block() -> None:

@@ -39,6 +39,37 @@ def test_a_query_of_nothing_but_a_name_is_still_embedded() -> None:
     assert asked("Carla?", "Carla").text == "Carla?"
 
 
+@pytest.mark.parametrize(
+    ("query", "language", "words"),
+    [
+        ("Wie heißt die Katze?", "de", ["katze"]),
+        ("Wo ist das Kind?", "de", ["kind"]),
+        ("Quel est le mot de passe du serveur ?", "fr", ["mot", "passe", "serveur"]),
+        ("¿Cómo se llama el perro?", "es", ["perro"]),
+        ("Chi ha vinto i mondiali?", "it", ["vinto", "mondiali"]),
+        ("Como se chama o cão?", "pt", ["cao"]),
+        ("Wie is de president van Frankrijk?", "nl", ["president", "frankrijk"]),
+        ("Как зовут кошку?", "ru", ["кошку"]),
+        ("猫叫什么?", "zh", ["猫", "叫", "猫叫"]),
+        ("猫はどこですか?", "ja", ["猫", "猫は"]),
+        ("고양이는 어디예요?", "ko", ["고", "양", "고양", "양이", "이는"]),
+        ("What was the die cast from?", "en", ["die", "cast"]),
+        ("die hard actor", None, ["die", "hard", "actor"]),
+        ("Ile kosztuje lot do Tokio?", None, ["ile", "kosztuje", "lot", "tokio"]),
+        ("server password", None, ["server", "password"]),
+    ],
+)
+def test_stop_words_go_by_the_language_of_the_question(query: str, language: str | None, words: list[str]) -> None:
+    question = asked(query)
+    assert question.language == language
+    assert question.terms == tuple(map(term, words))
+
+
+def test_single_characters_are_light_and_two_spellings_are_one_word() -> None:
+    assert asked("猫叫什么?").light == {term("猫"), term("叫")}
+    assert asked("Wo wohnt Käthe?").spelled == ((term("kaethe"), term("kathe")),)
+
+
 def test_a_query_of_stop_words_keeps_them() -> None:
     assert asked("who are you").terms
 

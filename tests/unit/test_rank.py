@@ -10,7 +10,7 @@ from engrain.core.embedding import EmbeddingModel
 from engrain.core.traits import ASKS, INSTRUCTION
 from engrain.core.words import terms
 from engrain.ports import Sketch, WordHit
-from engrain.recall.fuse import fuse
+from engrain.recall.fuse import Table, fuse
 from engrain.recall.gather import Gathered
 from engrain.recall.question import Day, Question, Span, understand
 from engrain.recall.rank import Ranked, date_match, rank
@@ -25,6 +25,14 @@ def turn(id: str, place: int, session: str = "s", **changes: object) -> Sketch:
 
 
 def ranked(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Ranked:
+    return rank(fuse(gathered(question, sketches, cosines, texts), question, MODEL), question, NOW.timestamp())
+
+
+def fused(question: Question, sketches: list[Sketch], texts: dict[str, str]) -> Table:
+    return fuse(gathered(question, sketches, {}, texts), question, MODEL)
+
+
+def gathered(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Gathered:
     hits = {}
     for id, text in texts.items():
         words = terms(text)
@@ -32,8 +40,7 @@ def ranked(question: Question, sketches: list[Sketch], cosines: dict[str, float]
         if any(counts):
             hits[id] = WordHit(id, 0, len(words), counts)
     frequency = tuple(sum(hit.counts[n] > 0 for hit in hits.values()) for n in range(len(question.terms)))
-    gathered = Gathered(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
-    return rank(fuse(gathered, question, MODEL), question, NOW.timestamp())
+    return Gathered(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
 
 
 def asked(query: str, *speakers: str) -> Question:
@@ -87,6 +94,56 @@ def test_who_is_named_goes_before_another_and_a_fact_loses_nothing() -> None:
     found = ranked(question, sketches, dict.fromkeys("abc", 0.3), {})
     place = found.names.index("another speaker")
     assert list(found.parts[:, place] < 0) == [False, True, False]
+
+
+def test_a_fact_has_no_session_to_stay_behind() -> None:
+    sketches = [turn("a", 1), turn("b", 1, session="t"), FACT._replace(id="c")]
+    found = ranked(asked("tea"), sketches, {"a": 0.9, "b": 0.1, "c": 0.1}, {})
+    parts = found.parts[:, found.names.index("session")]
+    assert parts[0] == parts[2] == 0 > parts[1]
+    assert not ranked(asked("tea"), [FACT], {"a": 0.1}, {}).parts[0, found.names.index("session")]
+
+
+def test_a_speaker_s_name_in_front_is_no_word_of_the_turn() -> None:
+    question = asked("What is Greta's job?", "Greta", "Tom")
+    sketches = [turn("a", 1, speaker="Greta"), turn("b", 5, speaker="Tom")]
+    texts = {"a": "Greta Yes.", "b": "Tom Greta told me."}
+    found = ranked(question, sketches, {"a": 0.1, "b": 0.1}, texts)
+    words = found.parts[:, found.names.index("words")]
+    assert words[0] == 0 < words[1]
+    assert found.parts[0, found.names.index("cover")] == 0
+
+
+def test_who_is_named_needs_less_to_be_relevant() -> None:
+    sketches = [turn("a", 1, speaker="Greta"), turn("b", 5, speaker="Tom")]
+    found = ranked(asked("What is Greta's job?", "Greta", "Tom"), sketches, {"a": 0.3, "b": 0.3}, {})
+    assert found.relevance[0] > found.relevance[1]
+
+
+def test_pairs_of_characters_cover_a_question_and_single_ones_hardly() -> None:
+    sketches = [FACT._replace(id="a"), FACT._replace(id="b")]
+    found = fused(asked("花生过敏"), sketches, {"a": "花生过敏", "b": "过花敏生"})
+    assert found.cover[0] == 1
+    assert 0 < found.cover[1] < 0.2
+
+
+def test_a_word_with_an_umlaut_counts_once() -> None:
+    sketches = [FACT._replace(id="a"), FACT._replace(id="b")]
+    found = fused(asked("Käthe Bonn"), sketches, {"a": "Kaethe Bonn", "b": "Käthe Bonn"})
+    assert found.cover.tolist() == pytest.approx([1, 1])
+
+
+def test_a_background_lowers_relevance_and_leaves_the_order() -> None:
+    question = asked("Wie wird das Wetter?")
+    sketches = [FACT._replace(id="a"), FACT._replace(id="b")]
+    plain = Gathered(sketches, {"a": 0.5, "b": 0.45}, {}, {}, 9, 5.0, (0,) * len(question.terms))
+    values = [
+        rank(fuse(replace(plain, background=height), question, MODEL), question, 0.0) for height in (0.0, 0.15, 0.4)
+    ]
+    assert (values[0].relevance == values[1].relevance).all()
+    assert values[0].relevance[0] > 0.5
+    assert values[2].relevance[0] < 0.2
+    assert all((one.score == values[0].score).all() for one in values)
 
 
 def test_a_standing_order_comes_up_for_a_request_that_it_fits() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.stems import stem
-from engrain.core.words import spaceless, term, terms, tokens
+from engrain.core.words import lone, spaceless, spoken, term, terms, tokens
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from engrain.core.words import spaceless, term, terms, tokens
     [
         ("Ana's dog isn't here", ["ana", "dog", "isnt", "here"]),
         ("don\u2019t", ["dont"]),
-        ("Größe, café, naïve", ["grosse", "cafe", "naive"]),
+        ("Größe, café, naïve", ["grosse", "cafe", "naive", "groesse"]),
         ("3,000 rows in v2; 3.5 each", ["3000", "rows", "in", "v2", "3.5", "each"]),
         ("snake_case_name", ["snake", "case", "name"]),
         ("userName", ["username", "user", "name"]),
@@ -41,6 +41,36 @@ def test_text_is_cut_into_words(text: str, words: list[str]) -> None:
 )
 def test_scripts_without_spaces_are_found_by_one_and_two_characters(query: str, text: str) -> None:
     assert set(terms(query)) <= set(terms(text))
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [("Kaethe", "Käthe"), ("Käthe", "Kaethe"), ("Kathe", "Käthe"), ("Fuesse", "FU\u0308ßE"), ("Strasse", "Straße")],
+)
+def test_an_umlaut_is_found_however_it_is_written(query: str, text: str) -> None:
+    assert set(terms(query)) & set(terms(text))
+
+
+def test_no_other_word_is_taken_for_one_with_an_umlaut() -> None:
+    assert tokens("queue blue poet does Joe") == ["queue", "blue", "poet", "does", "joe"]
+    assert not set(terms("pot dos")) & set(terms("poet does"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("user.city", "user city"),
+        ("homeAddress", "home address"),
+        ("a_b-c/HTTPPort2", "a b c http port 2"),
+        ("城市", "城市"),
+    ],
+)
+def test_a_name_made_for_programs_is_said_in_words(name: str, said: str) -> None:
+    assert spoken(name) == said
+
+
+def test_only_a_single_character_of_a_script_without_spaces_is_lone() -> None:
+    assert [lone(word) for word in ("猫", "東京", "a", "я", "")] == [True, False, False, False, False]
 
 
 def test_javascript_is_found_however_it_is_written() -> None:

@@ -13,6 +13,7 @@ from engrain.core.passages import index_words
 from engrain.core.plans import Add, Applied, Embed, Outcome, Plan
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
+from engrain.core.words import spoken
 from engrain.ports import Embedder, Kit
 
 # A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
@@ -50,7 +51,7 @@ def _steps(notes: Sequence[Note], embedder: Embedder) -> tuple[Add, ...]:
 
 def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:
     try:
-        texts = [(note.text, "message" if note.place else "fact") for note in notes]
+        texts = [(named(note.text, note.slot), "message" if note.place else "fact") for note in notes]
         vectors: Sequence[Vectors | None] = embedded(texts, embedder)
     except EmbedderFailed as exc:
         # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
@@ -67,6 +68,11 @@ def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vecto
     return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
 
 
+def named(text: str, slot: str | None) -> str:
+    """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
+    return f"{spoken(slot)}: {text}" if slot else text
+
+
 def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
     """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
@@ -75,7 +81,7 @@ def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
 def embed_missing(kit: Kit, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
-    vectors = embedded([(one.text, one.kind) for one in missing], kit.embedder)
+    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
     for one, made in zip(missing, vectors, strict=True):
         kit.items.apply(Plan(one.scope, (Embed(one.id, one.hash, made),)))
     return len(missing)
@@ -93,7 +99,7 @@ def _draft(note: Note, vectors: Vectors | None) -> Draft:
         place=note.place,
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         relation=note.relation,
-        words=index_words(note.text, speaker),
+        words=index_words(note.text, speaker, note.slot),
         vectors=vectors,
         traits=traits(note.text, role),
         derived=note.derived,

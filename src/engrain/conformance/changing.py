@@ -106,8 +106,10 @@ class ChangingSuite(Suite):
         (_, closed) = add(store, fact("With."), plain("Old.", slot="s", occurred_at=clock() - timedelta(days=1)))
         add(store, fact("New.", slot="s"))
         missing = store.unembedded(MODEL, 10)
-        assert [(one.id, one.scope, one.text, one.kind) for one in missing] == [
-            (first, ANA, "First.", "fact"), (foreign, BEN, "Ben's.", "fact"), (closed, ANA, "Old.", "fact"),
+        assert store.vectors(ANA, [one.id for one in missing], MODEL) == {}
+        assert [(one.id, one.scope, one.text, one.kind, one.slot) for one in missing] == [
+            (first, ANA, "First.", "fact", None), (foreign, BEN, "Ben's.", "fact", None),
+            (closed, ANA, "Old.", "fact", "s"),
         ]  # fmt: skip
         assert [one.id for one in store.unembedded(MODEL, 2)] == [first, foreign]
         for one in missing:

@@ -39,7 +39,8 @@ def fact(text: str, **values: Any) -> Draft:
     """A draft with the words, vectors and traits that the write path would give it."""
     place: Place | None = values.get("place")
     speaker, role = (place.speaker, place.role) if place else (None, None)
-    computed = {"words": index_words(text, speaker), "vectors": EMBEDDER.vectors(text), "traits": traits(text, role)}
+    words = index_words(text, speaker, values.get("slot"))
+    computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": traits(text, role)}
     return Draft(text, **{**computed, **values})
 
 

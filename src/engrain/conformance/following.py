@@ -125,7 +125,8 @@ class FollowingSuite(Suite):
         (c,) = add(store, fact("c"), scope=BEN)
         forget(store, b)
         entries = store.outbox("index", 10)
-        assert [(one.scope_id, one.item) for one in entries if not one.gone] == [(ANA.id, a), (BEN.id, c)]
+        assert [(one.scope, one.item) for one in entries if not one.gone] == [(ANA, a), (BEN, c)]
+        assert [one.item for one in store.outbox("index", 10, BEN)] == [c]
         assert [one.seq for one in entries] == sorted({one.seq for one in entries})
         assert store.outbox("index", 10) == entries
         assert store.outbox("index", 1) == entries[:1]

@@ -86,7 +86,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.seen = [0, 0]
         self.mirrors: tuple[dict[str, Item], dict[str, Item]] = ({}, {})
         for scope in (ANA, BEN):
-            steps = tuple(Add(replace(draft, words=index_words(draft.text))) for draft in SEED)
+            steps = tuple(Add(replace(draft, words=index_words(draft.text, slot=draft.slot))) for draft in SEED)
             self._both(scope, lambda store, _: store.apply(Plan(scope, steps)))  # noqa: B023
             self._apply(scope, [("add", {**PLAIN, "text": "Lives in Lima.", "cites": [((2, 9), (6, 9))]})])
 
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         for side, store in enumerate(self.stores):
             entries = store.outbox(TARGET, n + 1)
             for one in entries:
-                owner = next(scope for scope in (ANA, BEN) if scope.id == one.scope_id)
+                owner = one.scope
                 assert one.gone is not bool(store.get_many(owner, [one.item])), side
             if entries:
                 store.settle(TARGET, entries[-1].seq)

@@ -16,6 +16,7 @@ from engrain.conformance.drafts import (
     BEN,
     add,
     correct,
+    derived,
     forget,
     hostile_scopes,
     message,
@@ -26,6 +27,7 @@ from engrain.conformance.drafts import (
 )
 from engrain.conformance.suite import Suite
 from engrain.core.bm25 import bm25, rarity
+from engrain.core.items import Cite
 from engrain.core.passages import index_words
 from engrain.core.plans import Change, Plan
 from engrain.core.scope import Scope
@@ -62,8 +64,8 @@ LEXICON = [
 ]
 
 
-def passages(text: str, speaker: str | None) -> list[dict[int, int]]:
-    words = index_words(text, speaker)
+def passages(text: str, speaker: str | None, slot: str | None = None) -> list[dict[int, int]]:
+    words = index_words(text, speaker, slot)
     found: list[dict[int, int]] = [{} for _ in range(words.passages)]
     for term, packed in struct.iter_unpack("<II", words.pairs):
         found[packed >> 16][term] = packed & 0xFFFF
@@ -73,7 +75,7 @@ def passages(text: str, speaker: str | None) -> list[dict[int, int]]:
 def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[Matches, dict[str, float]]:
     """The statistics and the score of every item that has a term, computed from the texts alone."""
     items = page(store, query.scope, at=at)
-    cut = {item.id: passages(item.text, item.speaker) for item in items}
+    cut = {item.id: passages(item.text, item.speaker, item.slot) for item in items}
     every = [one for some in cut.values() for one in some]
     average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
     frequency = tuple(sum(term in one for one in every) for term in query.terms)
@@ -176,6 +178,16 @@ class WordIndexSuite(Suite):
         assert check(store, words, word_query("coffee")) == [kept]
         assert words.best(word_query("coffee")).frequency == (1,)
         assert words.best(word_query("coffee", at=START)).passages == 2
+
+    def test_the_name_of_a_slot_stays_among_the_words(self, store: ItemStore, words: WordIndex) -> None:
+        (id,) = add(store, plain("In Quito, near the park.", slot="user.homeCity"))
+        before = words.best(word_query("home city quito"))
+        store.rebuild()
+        assert words.best(word_query("home city quito")) == before
+        (made,) = add(store, derived("Near the park.", Cite(id, 10, 23)))
+        forget(store, made)
+        found = words.best(word_query("home city quito park"))
+        assert [(hit.id, hit.counts) for hit in found.hits] == [(id, (1, 1, 1, 0))]
 
     def test_a_write_is_seen_at_once(self, store: ItemStore, words: WordIndex) -> None:
         for n in range(20):

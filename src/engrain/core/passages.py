@@ -26,9 +26,11 @@ def passages(text: str) -> list[tuple[int, int]]:
     return _trimmed(text, _packed(_sentences(text, start, end)))
 
 
-def index_words(text: str, speaker: str | None = None) -> Words:
-    """The stored words of a text; a named speaker is counted as words in front of each passage, a role is not."""
+def index_words(text: str, speaker: str | None = None, slot: str | None = None) -> Words:
+    """The stored words of a text; a named speaker and the name of a slot are counted as words in front of each passage,
+    a role is not."""
     front = terms(speaker) if speaker and speaker.casefold() not in ROLES else []
+    front += terms(slot) if slot else []
     spans = passages(text)
     numbers: list[int] = []
     for number, (start, end) in enumerate(spans):
@@ -41,6 +43,11 @@ def index_words(text: str, speaker: str | None = None) -> Words:
 def _size(text: str) -> int:
     """Words, where two characters of a script without spaces are a word."""
     return len(text.split()) if text.isascii() else len(text.split()) + spaceless(text) // 2
+
+
+def sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Spans of the sentences in a part of the text, without the space around them."""
+    return _trimmed(text, list(pairwise([start, *(match.end() for match in _BREAK.finditer(text, start, end)), end])))
 
 
 def _sentences(text: str, start: int, end: int) -> list[tuple[int, int, int]]:

@@ -98,13 +98,14 @@ class Unembedded(NamedTuple):
     text: str
     kind: str
     hash: str
+    slot: str | None = None
 
 
 class OutboxEntry(NamedTuple):
     """`item` was written or removed, and the index `target` does not know it yet."""
 
     seq: int
-    scope_id: str
+    scope: Scope
     item: str
     gone: bool
 

@@ -21,6 +21,7 @@ _WORD = re.compile(rf"{_NUMBER}|[{_RUN}]+|(?:(?![_{_RUN}])[\w{_MARKS}])+(?:'[a-z
 _RUN_ONLY = re.compile(f"[{_RUN}]")
 _HUMP = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W_A-Za-z]+")
 _CACHE_LIMIT = 200_000
 _UMLAUT = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
 _SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -55,6 +56,11 @@ def spelled_out(text: str) -> list[tuple[str, str]]:
 def lone(word: str) -> bool:
     """A single character of a script without spaces: it stands in many words, and says little by itself."""
     return len(word) == 1 and _RUN_ONLY.match(word) is not None
+
+
+def spoken(name: str) -> str:
+    """A name made for programs as one would say it: `user.homeCity` is `user home city`."""
+    return " ".join(part.lower() for part in _NAME_PART.findall(name))
 
 
 def term(word: str) -> int:

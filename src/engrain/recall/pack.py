@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from engrain.core.items import Item
-from engrain.core.passages import passages
+from engrain.core.passages import passages, sentences
 from engrain.core.recalled import Hit, LeftOut, Outlived, Reason, Recall, block
 from engrain.core.tokens import CountTokens
+from engrain.core.words import terms
 from engrain.ports import Outdated
 from engrain.recall.rank import Ranked
 
@@ -21,6 +24,7 @@ SPREAD_POOL = 60
 SHOWN = 3
 # A message a little longer than a passage is returned whole: cutting it would save nothing.
 WHOLE = 700
+FAR_BELOW = 0.5  # of the relevance of a hit that did not fit: less does not stand in for it
 
 
 class Choice(NamedTuple):
@@ -32,6 +36,38 @@ class Choice(NamedTuple):
     score: float
     relevance: float
     source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens the block may have, None for any number, and the terms by which a long hit is cut."""
+
+    tokens: int | None
+    count: CountTokens
+    terms: frozenset[int] = frozenset()
+
+    def fit(self, hit: Hit, used: int) -> Hit | None:
+        """The hit, whole or cut down, if there is room for it."""
+        if self._fits(hit, used):
+            return hit
+        spans = sentences(hit.item.text, *hit.span)
+        worth = [len(self.terms.intersection(terms(hit.item.text[left:right]))) for left, right in spans]
+        if len(spans) < 2:
+            return None
+        first = last = max(range(len(spans)), key=lambda number: (worth[number], -number))
+        found: Hit | None = None
+        while self._fits(some := shortened(hit, (spans[first][0], spans[last][1])), used):
+            found = some
+            # The better neighbour joins, as long as it has some of the words: the text stays in one piece.
+            behind = worth[last + 1] if last + 1 < len(spans) else 0
+            ahead = worth[first - 1] if first > 0 else 0
+            if not behind and not ahead:
+                break
+            first, last = (first, last + 1) if behind >= ahead else (first - 1, last)
+        return found
+
+    def _fits(self, hit: Hit, used: int) -> bool:
+        return self.tokens is None or used + self.count(str(hit)) <= self.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,26 +154,41 @@ def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: S
     return Hit(item, text, (start, end), choice.score, choice.relevance, arms=arms, outlived=outlived)
 
 
-def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: int | None, count_tokens: CountTokens) -> Recall:
-    """As many of the hits, in order, as fit into the budget, however small it is."""
-    kept: list[Choice] = []
+def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget) -> Recall:
+    """As many of the hits, in order, as fit into the budget, however small it is.
+
+    One that does not fit is cut down to its best sentences. If even those are too long, nothing that is far less
+    relevant takes its place: a model would take it for the answer.
+    """
+    kept: dict[Choice, Hit] = {}
     cut: list[Choice] = []
     used = 0
     for choice, hit in hits.items():
-        size = 0 if budget is None else count_tokens(f"{hit}\n")
-        if budget is not None and used + size > budget and (used + count_tokens(str(hit)) > budget):
+        missed = max((one.relevance for one in cut), default=0.0)
+        fitting = None if choice.relevance < FAR_BELOW * missed else budget.fit(hit, used)
+        if fitting is None:
             cut.append(choice)
             continue
-        used += size
-        kept.append(choice)
-    text = block(tuple(hits[choice] for choice in kept))
-    tokens = count_tokens(text) if kept else 0
-    while kept and budget is not None and tokens > budget:
-        cut.append(kept.pop())
-        text = block(tuple(hits[choice] for choice in kept))
-        tokens = count_tokens(text) if kept else 0
-    left = {**chosen.left, "budget": cut}
-    return Recall(tuple(hits[choice] for choice in kept), tokens, _left_out(left))
+        kept[choice] = fitting
+        used += 0 if budget.tokens is None else budget.count(f"{fitting}\n")
+    # Lines may count more together than apart.
+    while budget.tokens is not None and kept and budget.count(block(tuple(kept.values()))) > budget.tokens:
+        cut.append(kept.popitem()[0])
+    shown = tuple(kept.values())
+    tokens = budget.count(block(shown)) if shown else 0
+    return Recall(shown, tokens, _left_out({**chosen.left, "budget": cut}))
+
+
+def shortened(hit: Hit, span: tuple[int, int]) -> Hit:
+    """The same hit with less of its text. A mark stays if any of the words it may mean is still there."""
+    start, end = span
+    item = hit.item
+    held = tuple(
+        old
+        for old in hit.outlived
+        if any(at.start() < end and at.end() > start for at in re.finditer(re.escape(old.text), item.text))
+    )
+    return replace(hit, text=item.text[start:end], span=span, outlived=held)
 
 
 def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
@@ -145,8 +196,13 @@ def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
     for reason, some in left.items():
         if some:
             best = sorted(some, key=lambda one: one.relevance, reverse=True)
-            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), round(best[0].relevance, 4)))
+            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
     return tuple(found)
+
+
+def _down(share: float) -> float:
+    """Rounded down: what is below the floor must not read as if it stood on it."""
+    return math.floor(share * 10_000) / 10_000
 
 
 def _span(text: str, number: int) -> tuple[int, int]:

@@ -29,15 +29,16 @@ WEIGHTS = {
     "answers, by meaning": 0.4,
     "about me, assistant's": -2.2,
     "about you, assistant's": 0.9,
-    "importance": 0.2,
-    "pinned": 0.1,
-    "trust": 0.2,
-    "recency": 0.05,
+    "importance": 0.12,
+    "pinned": 0.06,
+    "trust": 0.12,
+    "recency": 0.03,
 }
 SECONDS_PER_MONTH = 30 * 86_400.0
 TOPICAL = 1.5  # the meaning from which a standing order counts in full
 SESSION_BEST = 3
 LIFT_OF_A_TURN, LIFT_OF_A_FACT = -1.0, -2.0
+SAID_BY_THE_NAMED = 0.5
 CROWD = (20, 2_000)  # passages between which relevance was calibrated
 
 
@@ -54,7 +55,7 @@ def rank(table: Table, question: Question, now: float) -> Ranked:
     features = _features(table, question, now)
     names = tuple(WEIGHTS)
     parts = np.stack([WEIGHTS[name] * features[name] for name in names], axis=1)
-    relevance = _relevance(table, features)
+    relevance = _relevance(table, features, _said_by(table.sketches, question.speakers))
     return Ranked(table, parts.sum(axis=1), relevance, parts, names)
 
 
@@ -99,7 +100,7 @@ def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[s
     }
 
 
-def _relevance(table: Table, features: dict[str, Floats]) -> Floats:
+def _relevance(table: Table, features: dict[str, Floats], named: Floats) -> Floats:
     """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
 
     The more there is to look through, the better the best chance match: the same match counts less in a large memory.
@@ -115,6 +116,7 @@ def _relevance(table: Table, features: dict[str, Floats]) -> Floats:
         + 4.7 * table.cover_unnamed
         + 3.4 * np.minimum(features["date"], 1)
         + 2.0 * (features["instruction"] + features["preference"])
+        + SAID_BY_THE_NAMED * named
         + np.minimum(lift, np.where(table.session >= 0, LIFT_OF_A_TURN, LIFT_OF_A_FACT))
     )
     likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
@@ -137,7 +139,13 @@ def _flag(traits: Ints, bit: int) -> Floats:
 def _another(sketches: list[Sketch], question: Question) -> Floats:
     if not question.speakers:
         return np.zeros(len(sketches))
-    return np.array([one.speaker is not None and one.speaker not in question.speakers for one in sketches], np.float64)
+    spoken = np.array([one.speaker is not None for one in sketches], dtype=np.float64)
+    other: Floats = spoken - _said_by(sketches, question.speakers)
+    return other
+
+
+def _said_by(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
+    return np.array([one.speaker in speakers for one in sketches], dtype=np.float64)
 
 
 def _session(table: Table) -> Floats:

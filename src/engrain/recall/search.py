@@ -9,7 +9,7 @@ from engrain.core.recalled import Hit, Recall, RecallRequest
 from engrain.ports import Kit
 from engrain.recall.fuse import fuse
 from engrain.recall.gather import Gathered, fetch, gather, nearest_passage
-from engrain.recall.pack import Choice, Chosen, choices, choose, hit_of, merge, pack
+from engrain.recall.pack import Budget, Choice, Chosen, choices, choose, hit_of, merge, pack
 from engrain.recall.question import understand
 from engrain.recall.rank import Ranked, rank
 
@@ -21,15 +21,18 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
     gathered: list[Gathered] = []
     ranked: list[Ranked] = []
     candidates: list[list[Choice]] = []
+    terms: frozenset[int] = frozenset()
     for number, scope in enumerate(request.scopes):
         question = understand(request.query, kit.items.speakers(scope), request.now)
         gathered.append(gather(question, scope, request, kit))
         ranked.append(rank(fuse(gathered[-1], question, kit.embedder.model), question, request.now.timestamp()))
+        terms |= frozenset(question.terms) - question.light
         candidates.append(choices(ranked[-1], number, question.wants_several))
     usual = kit.embedder.model.floor
     floor = usual if request.min_relevance is None else request.min_relevance
     chosen = choose(merge(candidates), request.n, floor, usual)
-    return pack(_hits(chosen, request, kit, gathered, ranked), chosen, request.budget, kit.count_tokens)
+    budget = Budget(request.budget, kit.count_tokens, terms)
+    return pack(_hits(chosen, request, kit, gathered, ranked), chosen, budget)
 
 
 def _hits(

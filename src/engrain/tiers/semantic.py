@@ -85,24 +85,31 @@ class SemanticMemory:
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 
-    def change(self, change: Change) -> None:
+    def change(self, change: Change, request_id: str | None) -> None:
         if change.importance is not None:
             checked_share(change.importance, "importance")
         if change.pinned is not None and not isinstance(change.pinned, bool):
             raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
         self._standing(change.id)
-        self._kit.items.apply(Plan(self._scope, (change,)))
+        self._kit.items.apply(Plan(self._scope, (change,), _request(request_id)))
 
-    def forget(self, what: str | Mapping[str, Any], keep_source: bool) -> Forgotten:
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
         if isinstance(what, str):
-            ids: Sequence[str] = [self._known(what).id]
+            step = Forget(checked_key(what, "id"), keep_source)
+            outcomes = self._kit.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
+            if outcomes[0].status == "missing":
+                raise self._unknown(what)
         else:
-            ids = self._matching(what)
-        outcomes: list[Outcome] = []
+            # To repeat it is harmless: what matched is gone.
+            outcomes = self._forget_all(self._matching(what), keep_source)
+        return _forgotten(outcomes, bool(outcomes) and not self._purged())
+
+    def _forget_all(self, ids: Sequence[str], keep_source: bool) -> tuple[Outcome, ...]:
+        outcomes: tuple[Outcome, ...] = ()
         for start in range(0, len(ids), FORGET_BATCH):
             steps = tuple(Forget(one, keep_source) for one in ids[start : start + FORGET_BATCH])
             outcomes += self._kit.items.apply(Plan(self._scope, steps)).outcomes
-        return _forgotten(outcomes, bool(outcomes) and not self._purged())
+        return outcomes
 
     def why(self, id: str) -> Why:
         item = self._known(id)
@@ -131,10 +138,11 @@ class SemanticMemory:
     def _known(self, id: str) -> Item:
         item = self.get(id)
         if item is None:
-            raise NotFound(
-                f"there is no item {id!r} in this memory ({self._scope}). List the items to see what there is."
-            )
+            raise self._unknown(id)
         return item
+
+    def _unknown(self, id: str) -> NotFound:
+        return NotFound(f"there is no item {id!r} in this memory ({self._scope}). List its items to see what is.")
 
     def _matching(self, what: object) -> builtins.list[str]:
         where = parse_filter(what) if isinstance(what, Mapping) else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from engrain.core.filters import matches
-from engrain.core.items import Item
+from engrain.core.items import Item, Vectors
 from engrain.core.passages import index_words
 from engrain.core.plans import Applied, Plan
 from engrain.core.scope import Scope
@@ -140,7 +140,8 @@ class Items(Holder):
         with self.reading() as state:
             missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]
             return [
-                Unembedded(one.scope, one.item.id, one.item.text, one.item.kind, one.hash) for one in missing[:limit]
+                Unembedded(one.scope, one.item.id, one.item.text, one.item.kind, one.hash, one.item.slot)
+                for one in missing[:limit]
             ]
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
@@ -153,11 +154,19 @@ class Items(Holder):
         with self.reading():
             return True
 
-    def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
+    def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+        with self.reading() as state:
+            known = {id: state.items[id].vectors for id in ids if state.known(scope, id)}
+            return {id: Vectors(model, rows[model]) for id, rows in known.items() if model in rows}
+
+    def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
         with self.writing() as state:
             settled = state.settled.setdefault(target, 0)
-            waiting = sorted(one for one in state.changes.values() if one.seq > settled)
-            return [OutboxEntry(one.seq, one.scope.id, one.id, one.gone) for one in waiting[:limit]]
+            waiting = sorted(
+                (one for one in state.changes.values() if one.seq > settled and scope in (None, one.scope)),
+                key=lambda one: one.seq,
+            )
+            return [OutboxEntry(one.seq, one.scope, one.id, one.gone) for one in waiting[:limit]]
 
     def settle(self, target: str, seq: int) -> None:
         with self.writing() as state:
@@ -186,7 +195,7 @@ class Items(Holder):
     def rebuild(self) -> int:
         with self.writing() as state:
             for id, one in list(state.items.items()):
-                state.items[id] = replace(one, words=index_words(one.item.text, one.item.speaker))
+                state.items[id] = replace(one, words=index_words(one.item.text, one.item.speaker, one.item.slot))
             return len(state.items)
 
     def close(self) -> None:

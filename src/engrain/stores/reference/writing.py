@@ -288,7 +288,7 @@ class Transaction:
             after,
             # Of its own: two items cut to the same words are still two.
             self._digest("cut", id, after.text),
-            index_words(after.text, after.speaker),
+            index_words(after.text, after.speaker, after.slot),
             traits(after.text, after.role),
         )
         self._uncover(before)

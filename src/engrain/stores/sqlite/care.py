@@ -76,7 +76,7 @@ class Care(Handle):
                 rows = db.rows(_SQL["texts"], (last, _BATCH))
             if not rows:
                 break
-            words = {n: (text, index_words(text, speaker)) for n, text, speaker in rows}
+            words = {n: (text, index_words(text, speaker, slot)) for n, text, speaker, slot in rows}
             # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
             with self._writing() as db:
                 now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))

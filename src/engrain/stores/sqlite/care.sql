@@ -21,7 +21,7 @@ select
     + (select count(*) from code left join vector on vector.key = code.key where vector.key is null);
 
 -- texts --
-select n, text, speaker from item where n > ? order by n limit ?;
+select n, text, speaker, slot from item where n > ? order by n limit ?;
 
 -- texts_of --
 select n, text from item where n between ? and ?;

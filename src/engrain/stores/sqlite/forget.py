@@ -53,12 +53,12 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     """The item stays, with a mark in place of each span; its vectors are made anew by whoever embeds."""
     from engrain.stores.sqlite.index_rows import drop_index, write_index
 
-    ((id_, text, session, place, speaker, role),) = work.db.rows(_SQL["cut_from"], (number,))
+    ((id_, text, session, place, speaker, role, slot),) = work.db.rows(_SQL["cut_from"], (number,))
     for piece in (text, *(text[start:end] for start, end in spans)):
         _entomb(work, piece)
     _uncover(work, session, place)
     after = cut(text, spans)
-    words = index_words(after, speaker)
+    words = index_words(after, speaker, slot)
     # A hash of its own: two items cut to the same words are still two.
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
     work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})

@@ -32,7 +32,7 @@ insert into gone (seq, scope, n, id) values (?, ?, ?, ?);
 delete from item where n = ?;
 
 -- cut_from --
-select id, text, session, place, speaker, role from item where n = ?;
+select id, text, session, place, speaker, role, slot from item where n = ?;
 
 -- cut --
 -- A relation would say in other fields what was cut out of the text.

@@ -216,7 +216,7 @@ order by 1 limit :limit;
 
 -- unembedded --
 -- Oldest first. A model that the store has not met has number -1.
-select scope.tenant, scope.agent, scope.user, item.id, item.text, item.kind, item.hash
+select scope.tenant, scope.agent, scope.user, item.id, item.text, item.kind, item.hash, item.slot
 from item join scope on scope.n = item.scope
 where not exists (select 1 from vector where key = (:model << 40 | item.n)) order by item.n limit :limit;
 
@@ -232,9 +232,17 @@ insert or ignore into target (name, seq) values (?, 0);
 -- settle --
 insert into target (name, seq) values (:name, :seq) on conflict (name) do update set seq = max(seq, excluded.seq);
 
+-- vectors_of --
+select item.id, model.dimension, vector.windows from item
+join model on model.key = :model join vector on vector.key = (model.n << 40 | item.n)
+where item.scope = :scope and item.id in (select value from json_each(:ids));
+
 -- outbox --
 -- By scope, because that is how changes are indexed; there are far fewer scopes than items.
-select item.changed, scope.id, item.id, 0 from scope join item on item.scope = scope.n and item.changed > :since
+select item.changed, item.id, 0, scope.tenant, scope.agent, scope.user
+from scope join item on item.scope = scope.n and item.changed > :since
+where :scope is null or scope.id = :scope
 union all
-select gone.seq, scope.id, gone.id, 1 from gone join scope on scope.n = gone.scope where gone.seq > :since
+select gone.seq, gone.id, 1, scope.tenant, scope.agent, scope.user
+from gone join scope on scope.n = gone.scope where gone.seq > :since and (:scope is null or scope.id = :scope)
 order by 1 limit :limit;

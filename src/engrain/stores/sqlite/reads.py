@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from engrain.core.clock import from_micros
-from engrain.core.items import Cite, Item
+from engrain.core.items import Cite, Item, Vectors
 from engrain.core.scope import Scope
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
 from engrain.stores.sqlite.engine import Connection
@@ -113,8 +113,8 @@ class Reads(Handle):
             known = db.rows(_SQL["model_number"], (model,))
             rows = db.rows(_SQL["unembedded"], {"model": known[0][0] if known else 0, "limit": limit})
         return [
-            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex())
-            for tenant, agent, user, id_, text, kind, hash_ in rows
+            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            for tenant, agent, user, id_, text, kind, hash_, slot in rows
         ]
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
@@ -123,15 +123,26 @@ class Reads(Handle):
         if not self._site.read_only:
             self._touches.add(scope.id, dict.fromkeys(ids), at)
 
-    def outbox(self, target: str, limit: int) -> list[OutboxEntry]:
+    def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+        with self._reading() as db:
+            values = {"scope": self._scope(db, scope), "ids": as_json(ids), "model": model}
+            rows = db.rows(_SQL["vectors_of"], values)
+        return {id: Vectors(model, _split(windows, 4 * dimension)) for id, dimension, windows in rows}
+
+    def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
         with self._reading() as db:
             known = db.rows(_SQL["target"], (target,))
-            rows = db.rows(_SQL["outbox"], {"since": known[0][0] if known else 0, "limit": limit})
+            values = {"since": known[0][0] if known else 0, "limit": limit, "scope": scope and scope.id}
+            rows = db.rows(_SQL["outbox"], values)
         if not known:
             with self._writing() as db:
                 db.run(_SQL["add_target"], (target,))
-        return [OutboxEntry(seq, scope, item, bool(gone)) for seq, scope, item, gone in rows]
+        return [OutboxEntry(seq, Scope(*owner), item, bool(gone)) for seq, item, gone, *owner in rows]
 
     def settle(self, target: str, seq: int) -> None:
         with self._writing() as db:
             db.run(_SQL["settle"], {"name": target, "seq": seq})
+
+
+def _split(windows: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(windows[start : start + size] for start in range(0, len(windows), size))

@@ -263,10 +263,10 @@ def dots(vectors: Array, query: Floats) -> Floats:
 
 
 def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
-    if allowed is None:
-        return float(cosines.mean()) if len(cosines) else None
-    count = int(np.count_nonzero(allowed))
-    return float(cosines @ allowed.astype(np.float32)) / count if count else None
+    """Rounded, so that it does not show in which order the windows stand."""
+    count = len(cosines) if allowed is None else int(np.count_nonzero(allowed))
+    total = cosines.sum(dtype=np.float64, where=True if allowed is None else allowed)
+    return round(float(total) / count, 4) if count else None
 
 
 def _best_by_owner(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:
