@@ -28,11 +28,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(VENV)/.dev  ## make bench DATA="folder folder": recall on that data, then speed
+bench: $(VENV)/.core $(if $(PEERS),.venv-peers/.ready)  ## DATA="folder folder": recall on them, then speed; PEERS=1: others too
 ifneq ($(strip $(DATA)),)
-	$(BIN)/engrain bench recall $(DATA)
+	$(BIN)/engrain bench recall $(DATA) $(if $(PEERS),--peers)
 endif
-	$(BIN)/engrain bench speed
+	$(BIN)/engrain bench speed $(if $(PEERS),--peers)
 
 install: $(VENV)/.core  ## the package in .venv, and nothing for development
 
@@ -51,6 +51,12 @@ $(BIN)/python:
 $(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
 	@echo "Installing engrain into $(VENV) …"
 	@$(PIP) install ./$(WEIGHTS) -e ".[fast]"
+	@touch $@
+
+.venv-peers/.ready: bench/peers/requirements.txt
+	@echo "Installing the systems to compare with into .venv-peers …"
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check -q install -r bench/peers/requirements.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

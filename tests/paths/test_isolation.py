@@ -134,6 +134,8 @@ def test_sharing_is_explicit_and_read_only(open_memory: Callable[..., Memory]) -
     ana.remember("Ana's own release notes are in the wiki.")
     found = ana.recall("When does the release train leave?", min_relevance=0)
     assert found.hits[0].item.text == "The release train leaves on Tuesdays."
+    assert [hit.scope for hit in found.hits] == [Scope(agent="team"), None]
+    assert "shared by agent=team" in str(found.hits[0])
     assert len(ana.list()) == 1
     shared = found.hits[0].item.id
     assert ana.get(shared).text == ana.why(shared).item.text == "The release train leaves on Tuesdays."

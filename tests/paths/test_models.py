@@ -96,3 +96,21 @@ def test_a_background_that_fails_says_why_and_goes_on(open_memory: Callable[...,
     embedder.broken = False
     settled(memory)
     assert memory.status().background["error"] is None
+
+
+def test_a_long_document_comes_back_by_the_part_that_answers(open_memory: Callable[..., Memory]) -> None:
+    sections = [
+        f"Section {n}. This chapter lists spare parts, order codes and delivery times for pump {n}. " * 6
+        for n in range(60)
+    ]
+    sections[50] = (
+        "The canteen serves a vegetarian lunch on Wednesdays, and the cook is called Matilda. " + sections[50]
+    )
+    memory = open_memory()
+    memory.remember("\n\n".join(sections))
+    embedder, counted = memory._open.kit.embedder, []
+    plain = embedder.embed
+    embedder.embed = lambda texts, kind: counted.append(len(texts)) or plain(texts, kind)
+    hit = memory.recall("Who prepares the food here?", min_relevance=0).hits[0]
+    assert "Matilda" in hit.text
+    assert sum(counted) <= 9

@@ -129,7 +129,9 @@ def test_remember_passes_every_option_on(run: Run) -> None:
     assert item["metadata"] == {"n": 3, "who": "Bo", "code": "7"}
     assert (item["importance"], item["slot"], item["sources"][0]["name"]) == (0.9, "user.city", "form")
     assert item["occurred_at"] == "2026-06-01T00:00:00+00:00"
-    assert kept(run, "Lima", "--request-id", "r1") == id
+    again = ("Quito", "--slot", "user.city", "--occurred-at", "2026-06-01", "--request-id", "r1")
+    assert kept(run, *again) == id
+    assert "another write" in run("remember", "Lima", "--request-id", "r1", code=1).output
 
 
 def test_a_turn_of_a_session_has_its_place(run: Run) -> None:

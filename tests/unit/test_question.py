@@ -1,5 +1,6 @@
 """A question is understood without knowing whose memory it is put to."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -129,3 +130,15 @@ def test_any_query_is_understood(query: str, speakers: frozenset[str]) -> None:
 @given(st.from_regex(r"\A(?:[0-9]{1,30} (?:days?|weeks?|months?) ago|[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,2} may)\Z"))
 def test_no_date_is_too_strange(query: str) -> None:
     asked(query)
+
+
+def test_a_number_without_end_is_no_date() -> None:
+    assert understand("9" * 5000 + " days ago", frozenset(), NOW).spans == ()
+
+
+def test_thousands_of_speakers_cost_little() -> None:
+    speakers = frozenset(f"Person{n} Name{n}" for n in range(6000))
+    start = time.process_time()
+    question = understand("What did Person77 say?", speakers, NOW)
+    assert question.speakers == {"Person77 Name77"}
+    assert time.process_time() - start < 0.2

@@ -64,7 +64,7 @@ class Hit:
     """An item that was found. `text` is the whole of a short item and the best passage of a long one, at `span`.
 
     `score` orders the hits of one question. `relevance` is absolute, from 0 to 1. `arms` says what each part of the
-    ranking added to the score.
+    ranking added to the score. `scope` is the memory it was read from, None for one's own.
     """
 
     item: Item
@@ -75,6 +75,7 @@ class Hit:
     found_by: tuple[str, ...] = ()
     arms: Mapping[str, float] = field(default_factory=dict)
     outlived: tuple[Outlived, ...] = ()
+    scope: Scope | None = None
 
     def __str__(self) -> str:
         slot = f"{_name(self.item.slot)}: " if self.item.slot else ""
@@ -125,6 +126,8 @@ def _particulars(hit: Hit) -> list[str]:
         parts[0] += f", said by {_name(who)}"
     if item.source:
         parts[0] += f", from {_name(item.source)}"
+    if hit.scope is not None:
+        parts.append(f"shared by {_name(str(hit.scope))}")
     if item.valid_to is not None:
         parts.append(f"held until {_day(item.valid_to)}")
     for old in hit.outlived:

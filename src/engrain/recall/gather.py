@@ -26,7 +26,7 @@ Matrix = npt.NDArray[np.float32]
 PER_ARM = 100
 STANDING_LIMIT = 50
 REACH = 1
-MAX_READ = 32  # passages of one document that are compared by meaning
+MAX_READ = 8  # passages of one document that are embedded to choose among them
 
 # The mean vector of a language's unrelated texts, by model: made once, by the first question in that language.
 _centres: dict[tuple[str, str], Matrix] = {}
@@ -87,15 +87,29 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
     return items, outdated
 
 
-def nearest_passage(text: str, vector: Matrix | None, embedder: Embedder) -> int:
-    spans = passages(text)[:MAX_READ]
-    if vector is None or len(spans) < 2:
+def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
+    """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
+    spans = passages(item.text)
+    stored = kit.items.vectors(scope, [item.id], kit.embedder.model.key).get(item.id)
+    if vector is None or stored is None or len(spans) < 2:
         return 0
+    parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
+    start, end = _part(item.text, int(np.argmax(parts @ vector)), kit.embedder)
+    within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_READ]
     try:
-        rows = embedder.embed([text[start:end] for start, end in spans], "document")
+        rows = kit.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
     except EmbedderFailed:
-        return 0
-    return int(np.argmax(rows @ vector))
+        return within[0]
+    return within[int(np.argmax(rows @ vector))]
+
+
+def _part(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
+    """Where the text's window of that number stands."""
+    start = end = 0
+    for piece in embedder.windows(text)[: wanted + 1]:
+        start = text.index(piece, end)
+        end = start + len(piece)
+    return start, end
 
 
 def filter_of(request: RecallRequest) -> Filter | None:

@@ -90,8 +90,12 @@ def _content(query: str, language: Language) -> tuple[list[str], list[int]]:
 def _take_out(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
     """The speakers that a query names, in full or by first name, and the query without them."""
     folded = query == query.lower()
+    lower = query.lower()
     named: list[str] = []
     for speaker in speakers:
+        # A scope may know thousands of speakers: most are ruled out without a pattern.
+        if speaker.partition(" ")[0].lower() not in lower:
+            continue
         pattern = _name_pattern(speaker, folded)
         if pattern is None:
             continue

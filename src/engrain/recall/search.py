@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from engrain.core.items import Item
 from engrain.core.recalled import Hit, Recall, RecallRequest
+from engrain.core.scope import Scope
 from engrain.ports import Kit
 from engrain.recall.fuse import fuse
 from engrain.recall.gather import Gathered, fetch, gather, nearest_passage
@@ -45,14 +46,16 @@ def _hits(
         for choice in mine:
             if choice.id in items:
                 marks = [mark for mark in outdated.get(choice.id, ()) if request.at is None or mark.until <= request.at]
-                passage = _passage(choice, items[choice.id], gathered[number], ranked[number], kit)
+                passage = _passage(choice, items[choice.id], scope, (gathered[number], ranked[number]), kit)
                 hit = hit_of(choice, ranked[number], items[choice.id], passage, marks)
-                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id))
+                shared = scope if number else None
+                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id), scope=shared)
     return {choice: hits[choice] for choice in chosen.taken if choice in hits}
 
 
-def _passage(choice: Choice, item: Item, gathered: Gathered, ranked: Ranked, kit: Kit) -> int:
+def _passage(choice: Choice, item: Item, scope: Scope, found: tuple[Gathered, Ranked], kit: Kit) -> int:
     """The one with the words; of a document that has few of them, the nearest in meaning."""
+    gathered, ranked = found
     if item.kind == "message" or ranked.table.cover[choice.row] >= ENOUGH_WORDS:
         return int(ranked.table.passage[choice.row])
-    return nearest_passage(item.text, gathered.vector, kit.embedder)
+    return nearest_passage(scope, item, gathered.vector, kit)
