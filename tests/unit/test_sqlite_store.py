@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engrain.core.errors import Conflict, NotFound, StoreBusy
+from engrain.core.errors import Conflict, DiskFull, NotFound, StoreBusy, StoreError
 from engrain.core.filters import Condition, Filter, matches
 from engrain.core.items import Draft, Item, Place, Vectors
 from engrain.core.passages import index_words
@@ -178,6 +178,148 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
     finally:
         other.kill()
         other.communicate()
+
+
+# Closing, full disks, and files that go away
+
+
+def test_closing_while_the_log_is_tidied_does_not_hang(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(store._tidy, "_tidy", lambda: (begun.set(), go.wait(10)))
+    store._tidy.ask()
+    assert begun.wait(10)
+    stopping = threading.Thread(target=store._tidy.stop, daemon=True)
+    stopping.start()
+    time.sleep(0.05)
+    go.set()
+    stopping.join(10)
+    assert not stopping.is_alive()
+
+
+def test_a_tidying_that_fails_is_tried_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(store._tidy, "_tidy", fail)
+    for number in range(1, 4):
+        store._tidy.ask()
+        ends = time.monotonic() + 10
+        while len(calls) < number or store._tidy._asked:
+            assert time.monotonic() < ends
+            time.sleep(0.005)
+
+
+def test_a_mark_set_while_another_is_purged_stays_pending(store: SqliteStore) -> None:
+    """The purge of one forget must not take the mark of the next for its own."""
+    purge = store._purge
+    first, second = add(store, "first"), add(store, "second")
+    store.apply(Plan(SCOPE, (Forget(first),)))
+    exclusive = store._writer.exclusive
+
+    class After:
+        """Another thread forgets right after the first purge has let go of the file."""
+
+        def __enter__(self) -> object:
+            self.inner = exclusive()
+            return self.inner.__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            self.inner.__exit__(*error)  # type: ignore[arg-type]
+            store._writer.exclusive = exclusive  # type: ignore[method-assign]
+            store.apply(Plan(SCOPE, (Forget(second),)))
+
+    store._writer.exclusive = After  # type: ignore[method-assign,assignment]
+    purge.run()
+    assert purge.pending
+    assert store.purge()
+    assert not purge.pending
+
+
+def test_cleaning_goes_on_where_its_time_ended(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engrain.stores.sqlite.purge._SLICE", 0.0)
+    monkeypatch.setattr("engrain.stores.sqlite.scrub._CHUNK", 4)
+    ids = [add(store, f"PELICAN {number} " + "x" * 3000) for number in range(30)]
+    store.apply(Plan(SCOPE, tuple(Forget(id_) for id_ in ids)))
+    assert not store._purge.run()
+    assert store._purge.pending
+    first = store._purge._cleaned_to[1]
+    assert not store._purge.run()
+    assert store._purge._cleaned_to[1] > first > 0
+    assert store.purge()
+    assert not store.status().purge_pending
+
+
+def test_pages_that_may_be_another_kind_are_left_alone() -> None:
+    from engrain.stores.sqlite.scrub import _kinds
+
+    plain, vacuumed = bytes(100), bytes(52) + b"\0\0\0\x07" + bytes(44)
+    assert _kinds(plain, 1000) == {2, 5, 10, 13}
+    assert _kinds(plain, 2 << 24) == {5, 10, 13}
+    assert _kinds(plain, 200 << 24) == frozenset()
+    assert _kinds(vacuumed, 1000) == {10, 13}
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_goes_away_is_told_and_not_made_anew(path: Path, store: SqliteStore, how: str) -> None:
+    add(store, "kept")
+    path.unlink()
+    if how == "replaced":
+        path.write_bytes(b"")
+    with pytest.raises(StoreError, match="removed or replaced while open"):
+        add(store, "lost")
+    store._pool.drain(1)
+    with pytest.raises(StoreError, match="removed or replaced while open"):
+        store.page(ListQuery(SCOPE))
+    assert path.exists() == (how == "replaced")
+    assert how == "removed" or path.stat().st_size == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    import subprocess
+
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this user may not mount a file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(file: Path) -> None:
+    with file.open("ab", buffering=0) as out:
+        try:
+            while True:
+                out.write(bytes(4096))
+        except OSError:
+            return
+
+
+def test_opening_on_a_full_disk_says_so_and_works_when_there_is_space(small_disk: Path) -> None:
+    old, new = small_disk / "old.db", small_disk / "new.db"
+    store = SqliteStore(old)
+    add(store, "kept")
+    store.close()
+    (small_disk / "old.db-lock").unlink()
+    fill(small_disk / "fill")
+    for path in (old, new, old, new):
+        with pytest.raises(DiskFull):
+            add(SqliteStore(path), "too much")
+    (small_disk / "fill").unlink()
+    for path in (old, new):
+        store = SqliteStore(path)
+        add(store, "enough room")
+        assert "enough room" in {item.text for item in store.page(ListQuery(SCOPE))}
+        assert "kept" in {item.text for item in store.page(ListQuery(SCOPE))} or path == new
+        store.close()
 
 
 # Times

@@ -102,11 +102,8 @@ def _size(bench: Bench, size: int) -> dict[str, Any]:
     corpus, prepared, queries = bench.corpus, bench.prepared, bench.effort.queries
     small = max(1, size // SMALL_SHARE)
     bench.stage(f"{size:,} items: writing")
-    took = fill(store, corpus, prepared, (size, small))
-    found: dict[str, Any] = {
-        "bulk_rows_per_second": (size + small) / took,
-        "disk_bytes_per_item": disk_bytes(store) / (size + small),
-    }
+    found: dict[str, Any] = {**fill(store, corpus, prepared, (size, small))}
+    found["disk_bytes_per_item"] = disk_bytes(store) / (size + small)
     bench.stage(f"{size:,} items: searching")
     found["search"] = search_times(store, "bench", corpus, prepared, queries)
     found["small_scope"] = {"items": small, **search_times(store, "small", corpus, prepared, queries)}

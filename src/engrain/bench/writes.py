@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.bench.syncs import watched_syncs
 from engrain.bench.synthetic import Corpus, PreparedEmbedder, turns
-from engrain.bench.timing import Times, median, seconds, timed
+from engrain.bench.timing import Times, median, timed
 from engrain.bench.twin import Twin
 from engrain.memory import Memory
 
@@ -57,18 +57,20 @@ def syncs_each(folder: Path, corpus: Corpus, prepared: PreparedEmbedder, count: 
     return {"remembers": count, "median": median(each), "most": max(each), "not_one": odd, "in_background": beside}
 
 
-def fill(store: Path, corpus: Corpus, prepared: PreparedEmbedder, counts: tuple[int, int]) -> float:
-    """A store with so many items in the scope "bench" and so many in "small"; the seconds that remember_many took."""
-    total = 0.0
+def fill(store: Path, corpus: Corpus, prepared: PreparedEmbedder, counts: tuple[int, int]) -> dict[str, float]:
+    """A store with so many items in the scope "bench" and so many in "small"; how many rows remember_many did."""
+    wall, cpu = 0.0, 0.0
     with Memory(store, user="bench", embedder=prepared) as big, Memory(store, user="small", embedder=prepared) as small:
         for memory, first, count in ((big, 0, counts[0]), (small, counts[0], counts[1])):
             for start in range(0, count, PART):
                 texts, vectors = corpus.items(first + start, min(PART, count - start))
                 prepared.prepare(texts, vectors)
                 notes = turns(texts, start)
-                total += seconds(lambda memory=memory, notes=notes: memory.remember_many(notes))  # type: ignore[misc]
+                took = timed(lambda memory=memory, notes=notes: memory.remember_many(notes))  # type: ignore[misc]
+                wall, cpu = wall + took[0], cpu + took[1]
                 prepared.clear()
-    return total
+    rows = sum(counts)
+    return {"bulk_rows_per_second": rows / wall, "bulk_rows_per_cpu_second": rows / cpu}
 
 
 def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, rounds: int) -> dict[str, Any]:
@@ -76,21 +78,22 @@ def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, r
     from engrain.capture.write import BATCH
 
     embedder.embed(["warm"], "document")
-    ours: list[float] = []
-    alone: list[float] = []
+    ours: list[tuple[float, float]] = []
+    alone: list[tuple[float, float]] = []
     with Memory(folder / "embedded.db", user="bench", embedder=embedder) as memory:
         for number in range(2 * rounds):
             texts, _ = corpus.items(FAR + 100_000 + number * size, size)
             if number % 4 in (0, 3):  # first one, then the other begins
                 notes = turns(texts, number * size)
-                ours.append(seconds(lambda notes=notes: memory.remember_many(notes)))  # type: ignore[misc]
+                ours.append(timed(lambda notes=notes: memory.remember_many(notes)))  # type: ignore[misc]
             else:
-                alone.append(seconds(lambda texts=texts: _embed(embedder, texts, BATCH)))  # type: ignore[misc]
+                alone.append(timed(lambda texts=texts: _embed(embedder, texts, BATCH)))  # type: ignore[misc]
     return {
         "texts": size * rounds,
-        "embedder_texts_per_second": size * rounds / sum(alone),
-        "bulk_texts_per_second": size * rounds / sum(ours),
-        "share": median([one / other for one, other in zip(alone, ours, strict=True)]),
+        "embedder_texts_per_second": size * rounds / sum(wall for wall, _ in alone),
+        "bulk_texts_per_second": size * rounds / sum(wall for wall, _ in ours),
+        "share": median([one[0] / other[0] for one, other in zip(alone, ours, strict=True)]),
+        "cpu_share": sum(cpu for _, cpu in alone) / sum(cpu for _, cpu in ours),
     }
 
 

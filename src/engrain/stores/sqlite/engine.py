@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ Engine = Literal["auto", "apsw", "stdlib"]
 # Primary result codes of SQLite; the same in both drivers.
 BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN = 5, 6, 7, 8, 10, 11, 13, 14
 PROTOCOL, TOOBIG, CONSTRAINT, NOTADB = 15, 18, 19, 26
+# An index of the log that cannot grow: of all that this can mean, a full disk is what happens.
+IOERR_SHMSIZE = IOERR | 19 << 8
 
 # Strict tables, and json_each as filters use it.
 OLDEST = (3, 37, 2)
@@ -161,9 +164,12 @@ def _raise(exc: sqlite3.Error) -> NoReturn:
     raise failure(getattr(exc, "sqlite_errorcode", None), str(exc)) from exc
 
 
-def failure(code: int | None, message: str) -> EngrainError:
-    """The error for a result code, extended or not."""
-    kind, advice = _FAILURES.get((code or 0) & 0xFF, (StoreError, ""))
+def failure(code: int | None, message: str, system: int = 0) -> EngrainError:
+    """The error for a result code, extended or not; `system` is the operating system's own, where known."""
+    primary = (code or 0) & 0xFF
+    if code == IOERR_SHMSIZE or (primary in (IOERR, CANTOPEN) and system in (errno.ENOSPC, errno.EDQUOT)):
+        primary = FULL
+    kind, advice = _FAILURES.get(primary, (StoreError, ""))
     return kind(f"{advice or 'SQLite reported an error.'} (SQLite {code}: {message})")
 
 

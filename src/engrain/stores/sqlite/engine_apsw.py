@@ -18,27 +18,27 @@ class ApswConnection:
         try:
             self._raw = apsw.Connection(location, flags=flags, statementcachesize=256)
         except apsw.Error as exc:
-            _raise(exc)
+            raise failure(_code(exc), str(exc)) from exc
         self._execute = self._raw.execute
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
             return cast(list[Row], self._execute(sql, args).fetchall())
         except apsw.Error as exc:
-            _raise(exc)
+            self._raise(exc)
 
     def run(self, sql: str, args: Args = ()) -> int:
         try:
             self._execute(sql, args)
         except apsw.Error as exc:
-            _raise(exc)
+            self._raise(exc)
         return self._raw.changes()
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         try:
             self._raw.executemany(sql, rows)
         except apsw.Error as exc:
-            _raise(exc)
+            self._raise(exc)
 
     def commit(self) -> None:
         try:
@@ -64,19 +64,18 @@ class ApswConnection:
             finally:
                 other.close()
         except apsw.Error as exc:
-            _raise(exc)
+            self._raise(exc)
 
     def close(self) -> None:
         try:
             self._raw.close()
         except apsw.Error as exc:
-            _raise(exc)
+            raise failure(_code(exc), str(exc)) from exc  # closed all the same, so there is nobody to ask for more
 
-
-def _raise(exc: apsw.Error) -> NoReturn:
-    if isinstance(exc, apsw.ConnectionClosedError):
-        raise StoreClosed("this store was closed. Open it again.") from exc
-    raise failure(_code(exc), str(exc)) from exc
+    def _raise(self, exc: apsw.Error) -> NoReturn:
+        if isinstance(exc, apsw.ConnectionClosedError):
+            raise StoreClosed("this store was closed. Open it again.") from exc
+        raise failure(_code(exc), str(exc), self._raw.system_errno) from exc
 
 
 def _code(exc: apsw.Error) -> int | None:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import Clock, from_micros, system_clock, to_micros
-from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed
+from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
-from engrain.stores.sqlite.opening import Journal, open_connection, readable, set_journal, survey
+from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.sql import load
@@ -34,12 +31,6 @@ if TYPE_CHECKING:
 _SQL = load("queries.sql")
 LENS_BYTES = 1_000_000_000
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
-
-
-class _Inside(threading.local):
-    """A store in memory has one connection for all: whoever has it already in this thread may use it again."""
-
-    db: Connection | None = None
 
 
 class Handle:
@@ -63,11 +54,12 @@ class Handle:
         self._scopes: dict[Scope, int] = {}
         self._lenses: Lenses | None = None
         self._closed = False
-        self._inside = _Inside()
+        self._name = str(self._site.path)
+        self._identity: Identity | None = None
         self._writer = Writer(self._open_writer, self._lock, self)
-        self._pool = Pool(lambda: open_connection(self._site))
+        self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._writer, self._pool)
-        self._purge = Purge(self._writer, self._site, self._lock)
+        self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.journal = SqliteJournal(self)
         try:
             self._begin()
@@ -90,8 +82,20 @@ class Handle:
         if self._site.journal == "wal" and not self._site.read_only and not self._site.log_size():
             self._tidy.begin_log()
 
-    def _open_writer(self) -> Connection:
+    def _open_reader(self) -> Connection:
+        self._check_there()
         db = open_connection(self._site)
+        try:
+            self._check_there()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _open_writer(self) -> Connection:
+        # Only the first may make the file: an empty one in place of one that was removed would hide the loss.
+        db = self._open_reader() if self._identity else open_connection(self._site, create=True)
+        self._identity = self._identity or (identity(self._name, self._site.remote) if self._site.path else None)
         try:
             version(db, self._site)  # before anything is changed: the file may be somebody else's
             journal = self._chosen_journal(db)
@@ -117,10 +121,21 @@ class Handle:
         finally:
             self._lock.release()
 
+    def _check_there(self) -> None:
+        if self._identity and identity(self._name, self._site.remote) != self._identity:
+            raise StoreError(
+                f"{self._name} was removed or replaced while open; what was written since cannot be found again. "
+                "Close the store and open it anew."
+            )
+
     # What the writer calls around a commit
 
     def before_commit(self, db: Connection) -> None:
         self._touches.write(db)
+
+    def committed(self) -> None:
+        # After the commit, and not before: whoever is told that it is kept can find it.
+        self._check_there()
 
     def after_commit(self, db: Connection) -> None:
         self._touches.written()
@@ -132,22 +147,16 @@ class Handle:
 
     # What the other parts of the store use
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
+    def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
         if self._site.path is not None:
-            with self._pool.snapshot() as db:
-                yield db
-        elif self._inside.db is not None:
-            yield self._inside.db
-        else:
-            with self._writer.alone() as db:
-                self._inside.db = db
-                try:
-                    yield db
-                finally:
-                    self._inside.db = None
+            return self._pool.snapshot()
+        # A store in memory has one connection for all: whoever has it already in this thread may use it again.
+        db = self._writer.connection
+        if db is not None and self._writer.turns.mine():
+            return contextlib.nullcontext(db)
+        return self._writer.alone()
 
     def _writing(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
@@ -231,6 +240,8 @@ class Handle:
     def _after_fork(self, child: bool) -> None:
         if child:
             self._lenses = None
+            if self._lock:
+                self._lock.reset()
             self._writer.renew()
             self._pool.renew()
             self._tidy.renew()

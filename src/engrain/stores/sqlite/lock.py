@@ -24,7 +24,7 @@ _LONG_WAIT = 0.1
 _LONG_PAUSE = 0.001
 
 
-class FileLock:
+class Queue:
     """One per file and process, because the system grants these locks to processes: see `borrow`."""
 
     def __init__(self, path: Path) -> None:
@@ -34,69 +34,61 @@ class FileLock:
         self._file: int | None = None
         self._database: int | None = None
         self._pid = 0
-        self._owner = 0
-        self._depth = 0
         self._place: int | None = None
+        self.holder: FileLock | None = None
 
-    def acquire(self, timeout: float) -> None:
-        """Again by the thread that has it: counts, and is released as often."""
-        if self._owner == threading.get_ident():
-            self._depth += 1
-            return
+    def take(self, holder: FileLock, timeout: float) -> None:
         ends = time.monotonic() + timeout
-        if not self._threads.acquire(timeout=timeout):
-            raise _busy(timeout)
+        took: list[bool] = []
         try:
-            self._queue(self._open(), ends, timeout)
+            # Through map, the answer is in the list before a signal can come between the lock and its name.
+            took.extend(map(self._threads.acquire, (True,), (timeout,)))
+            if not took[0]:
+                raise _busy(timeout)
+            self.holder = holder
+            self._stand(self._open(), ends, timeout)
+        except OSError as exc:
+            self.free()
+            raise _failure(exc, self._path) from exc
         except BaseException:
-            self._let_go()
+            if took and took[0]:
+                self.free()
             raise
-        self._owner, self._depth = threading.get_ident(), 1
 
-    def _queue(self, file: int, ends: float, timeout: float) -> None:
-        _wait(file, 0, COUNTER, ends, timeout)
+    def _stand(self, file: int, ends: float, timeout: float) -> None:
         try:
+            _wait(file, 0, COUNTER, ends, timeout)
             number = int.from_bytes(_read(file, COUNTER, 0), "little")
             _write(file, (number + 1).to_bytes(COUNTER, "little"), 0)
+            self._place = number
             _wait(file, _FIRST + number, 1, ends, timeout)
         finally:
             _unlock(file, 0, COUNTER)
-        self._place = number
         if number:
             _wait(file, _FIRST, number, ends, timeout)
 
-    def _let_go(self) -> None:
+    def free(self) -> None:
         try:
             if self._file is not None and self._place is not None:
                 _unlock(self._file, _FIRST, self._place + 1)
                 self._place = None
         finally:
+            self.holder = None
             self._threads.release()
-
-    def release(self) -> None:
-        self._depth -= 1
-        if self._depth:
-            return
-        self._owner = 0
-        self._let_go()
 
     def _open(self) -> int:
         if self._file is None or self._pid != os.getpid():
-            try:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
-            except OSError as exc:
-                raise _failure(exc, self._path) from exc
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
             self._pid = os.getpid()
         return self._file
 
     def reset(self) -> None:
         """In a forked child: nobody here holds it."""
         self._threads = threading.Lock()
-        self._owner = self._depth = 0
+        self.holder = None
         self._place = None
 
     def database(self, path: Path) -> int:
-        """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
         if self._database is None:
             try:
                 self._database = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
@@ -111,33 +103,73 @@ class FileLock:
         self._file = self._database = None
 
 
-_known: dict[str, tuple[FileLock, int]] = {}
+class FileLock:
+    """One store's claim to its file: by one thread at a time, which need not be the one that gives it back."""
+
+    def __init__(self, path: Path, queue: Queue | None = None) -> None:
+        self.queue = queue or Queue(path)
+        self._depth = 0
+
+    def acquire(self, timeout: float) -> None:
+        """Again while held: counts, and is released as often."""
+        if not self._depth:
+            self.queue.take(self, timeout)
+        self._depth += 1
+
+    def release(self) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.drop()
+
+    @property
+    def held(self) -> bool:
+        return self.queue.holder is self
+
+    def drop(self) -> None:
+        """However often it was acquired, and also if an interrupted call has left it."""
+        self._depth = 0
+        if self.queue.holder is self:
+            self.queue.free()
+
+    def reset(self) -> None:
+        """In a forked child: nobody here holds it."""
+        self._depth = 0
+
+    def database(self, path: Path) -> int:
+        """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
+        return self.queue.database(path)
+
+    def close(self) -> None:
+        self.queue.close()
+
+
+_known: dict[str, tuple[Queue, int]] = {}
 _guard = threading.Lock()
 
 
 def borrow(path: Path) -> FileLock:
-    """The process's lock of this file; to be given back once."""
+    """A claim to this file, through the process's one queue for it; to be given back once."""
     with _guard:
-        lock, users = _known.get(str(path)) or (FileLock(path), 0)
-        _known[str(path)] = lock, users + 1
-        return lock
+        queue, users = _known.get(str(path)) or (Queue(path), 0)
+        _known[str(path)] = queue, users + 1
+        return FileLock(path, queue)
 
 
 def give_back(lock: FileLock) -> None:
     # Closed by the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
     with _guard:
-        _, users = _known.pop(lock.name)
+        queue, users = _known.pop(lock.queue.name)
         if users > 1:
-            _known[lock.name] = lock, users - 1
+            _known[queue.name] = queue, users - 1
         else:
-            lock.close()
+            queue.close()
 
 
 def _reset_all() -> None:
     global _guard
     _guard = threading.Lock()
-    for lock, _ in _known.values():
-        lock.reset()
+    for queue, _ in _known.values():
+        queue.reset()
 
 
 if hasattr(os, "register_at_fork"):
@@ -165,7 +197,7 @@ def _failure(exc: OSError, path: Path) -> StoreError:
         return ReadOnlyStore(f"{path.parent} cannot be written: {exc.strerror}. Open the store read-only.")
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{path.parent} has no space left. Nothing was written; free some space and repeat it.")
-    return StoreError(f"{path} cannot be opened: {exc.strerror}.")
+    return StoreError(f"{path} cannot be opened or written: {exc.strerror}.")
 
 
 if sys.platform == "win32":

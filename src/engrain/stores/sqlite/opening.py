@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from engrain.core.errors import EngrainError, NotADatabase, ReadOnlyStore, StoreError
+from engrain.core.errors import NotADatabase, ReadOnlyStore, StoreError
 from engrain.stores.sqlite.engine import OLDEST, Connection, Engine, connect, engine_name, engine_version, uri
 
 Journal = Literal["wal", "truncate", "memory"]
@@ -35,6 +35,7 @@ class Site:
     read_only: bool = False
     immutable: bool = False
     why: str = ""
+    remote: bool = False
 
     @property
     def version(self) -> str:
@@ -73,10 +74,11 @@ def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) ->
         _check_path(path, read_only)
     except OSError as exc:
         raise StoreError(f"{path} cannot be looked at: {exc.strerror}.") from exc
-    why = _no_wal(path, name)
+    remote = _remote(path)
+    why = _no_wal(remote, name)
     if why and engine_version(name) < WAL_SAFE:
         warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
-    return Site(path, name, "truncate" if why else "wal", read_only, why=why)
+    return Site(path, name, "truncate" if why else "wal", read_only, why=why, remote=bool(remote))
 
 
 def _check_path(path: Path, read_only: bool) -> None:
@@ -93,17 +95,22 @@ def _check_path(path: Path, read_only: bool) -> None:
         raise NotADatabase(f"{path} is not a file. Give the path of an engrain store, or of a new file.")
 
 
-def _no_wal(path: Path, engine: Literal["apsw", "stdlib"]) -> str:
+def _no_wal(remote: str, engine: Literal["apsw", "stdlib"]) -> str:
     version = engine_version(engine)
     if version < WAL_SAFE:
         return (
             f"SQLite {'.'.join(map(str, version))} can lose writes with a write-ahead log "
             f"(needs {'.'.join(map(str, WAL_SAFE))}), so the rollback journal is used."
         )
+    return f"the file is on a network file system ({remote}), so the rollback journal is used." if remote else ""
+
+
+def _remote(path: Path) -> str:
+    """The network file system that the file is on, if it is on one."""
     kind = file_system(path)
-    if kind in _NETWORK or any(kind == f"fuse.{one}" for one in _NETWORK_FUSE) or str(path).startswith("\\\\"):
-        return f"the file is on a network file system ({kind}), so the rollback journal is used."
-    return ""
+    if kind in _NETWORK or any(kind == f"fuse.{one}" for one in _NETWORK_FUSE):
+        return kind
+    return "share" if str(path).startswith("\\\\") else ""
 
 
 def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
@@ -124,12 +131,24 @@ def file_system(path: Path, mounts: str = "/proc/mounts") -> str:
     return kind
 
 
-def open_connection(site: Site) -> Connection:
-    location = ":memory:" if site.path is None else uri(site.path, "ro" if site.read_only else "rwc", site.immutable)
-    db = connect(location, site.engine)
+Identity = tuple[int, int]
+
+
+def identity(name: str, remote: bool) -> Identity | None:
+    """Which file stands there now; None if there is none. Numbers of files on a network may change."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return (0, 0) if remote else (found.st_dev, found.st_ino)
+
+
+def open_connection(site: Site, create: bool = False) -> Connection:
+    mode: Literal["ro", "rw", "rwc"] = "ro" if site.read_only else "rwc" if create else "rw"
+    db = connect(":memory:" if site.path is None else uri(site.path, mode, site.immutable), site.engine)
     try:
         _set_up(db, site)
-    except EngrainError:
+    except BaseException:
         db.close()
         raise
     return db

@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
 
-from engrain.core.errors import StoreClosed
+from engrain.core.errors import EngrainError, StoreClosed
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.lease import ended
 
 _KEPT = 8
 _PATIENCE = 10.0
+_PAUSE = 0.001
+
+
+class Loan:
+    """A connection for one with-block: inside a read transaction (all that is read belongs to one moment), or bare.
+
+    To be entered where it stands, not through an ExitStack.
+    """
+
+    __slots__ = ("_bare", "_pool", "db", "frame")
+
+    def __init__(self, pool: Pool, bare: bool) -> None:
+        self._pool = pool
+        self._bare = bare
+        self.db: Connection | None = None
+        self.frame: FrameType | None = None
+
+    def __enter__(self) -> Connection:
+        self.frame = sys._getframe(1)
+        try:
+            db = self._pool.lend(self)
+            if not self._bare:
+                db.run("begin")
+            return db
+        except BaseException:
+            self._pool.take_back(self)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        db = self.db
+        try:
+            if db is not None and db.in_transaction:
+                db.run("commit")
+        finally:
+            self._pool.take_back(self)
 
 
 class Pool:
+    """No locks: each step is one operation of a list or a set, because a lock can be lost to a signal."""
+
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
         self._shut = False
@@ -21,80 +63,80 @@ class Pool:
 
     def renew(self) -> None:
         """As if never used: in a forked child, whose threads are gone."""
-        self._changed = threading.Condition()
         self._idle: list[Connection] = []
-        self._lent = 0
+        self._lent: set[Loan] = set()
+        self._frozen = False
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
-        """A connection inside a read transaction: all that is read belongs to one moment."""
-        db = self._take()
+    def snapshot(self) -> Loan:
+        return Loan(self, bare=False)
+
+    def bare(self) -> Loan:
+        """Outside any transaction, for a checkpoint."""
+        return Loan(self, bare=True)
+
+    def lend(self, loan: Loan) -> Connection:
+        self._lent.add(loan)
+        # Counted first and asked then: whoever freezes or shuts asks in the other order.
+        while self._frozen:
+            self._lent.discard(loan)
+            time.sleep(_PAUSE)
+            self._lent.add(loan)
+        if self._shut:
+            raise StoreClosed("this store was closed. Open it again.")
         try:
-            db.run("begin")
-            try:
-                yield db
-            finally:
-                if db.in_transaction:
-                    db.run("commit")
-        finally:
-            self._give(db)
+            loan.db = self._idle.pop()
+        except IndexError:
+            self.reclaim()
+            loan.db = self._connect()
+        return loan.db
 
-    @contextmanager
-    def bare(self) -> Iterator[Connection]:
-        """A connection outside any transaction, for a checkpoint."""
-        db = self._take()
+    def take_back(self, loan: Loan) -> None:
         try:
-            yield db
-        finally:
-            self._give(db)
-
-    def _take(self) -> Connection:
-        with self._changed:
-            if self._shut:
-                raise StoreClosed("this store was closed. Open it again.")
-            self._lent += 1
-            if self._idle:
-                return self._idle.pop()
-        try:
-            return self._connect()
-        except BaseException:
-            with self._changed:
-                self._lent -= 1
-                self._changed.notify_all()
-            raise
-
-    def _give(self, db: Connection) -> None:
-        with self._changed:
-            self._lent -= 1
-            keep = not self._shut and len(self._idle) < _KEPT
-            if keep:
+            db, loan.db = loan.db, None
+            if db is None:
+                return
+            # One that an interrupt has left in a transaction would hold its moment for ever.
+            if self._shut or self._frozen or len(self._idle) >= _KEPT or db.in_transaction:
+                db.close()
+            else:
                 self._idle.append(db)
-            if not self._lent:
-                self._changed.notify_all()
-        if not keep:
-            db.close()
+        finally:
+            self._lent.discard(loan)
+            loan.frame = None
+
+    def reclaim(self) -> None:
+        """Takes back what was lent to blocks that are over: an interrupt came before they could give it back."""
+        for loan in list(self._lent):
+            frame = loan.frame
+            if frame is not None and ended(frame) and loan.frame is frame:
+                with suppress(EngrainError):
+                    self.take_back(loan)
+
+    def _all_back(self, seconds: float) -> bool:
+        ends = time.monotonic() + seconds
+        while self._lent:
+            self.reclaim()
+            if self._lent and time.monotonic() >= ends:
+                return False
+            time.sleep(_PAUSE)
+        return True
 
     def drain(self, seconds: float) -> bool:
         """Closes every connection that comes back within the time; False if some did not."""
-        with self._changed:
-            back = self._changed.wait_for(lambda: not self._lent, seconds)
-            idle, self._idle = self._idle, []
-        for db in idle:
-            db.close()
+        back = self._all_back(seconds)
+        while self._idle:
+            with suppress(IndexError, EngrainError):
+                self._idle.pop().close()
         return back
 
     def freeze(self) -> None:
         """Before a fork: no connection is open, until thaw or renew."""
-        self._changed.acquire()
-        self._changed.wait_for(lambda: not self._lent, _PATIENCE)
-        idle, self._idle = self._idle, []
-        for db in idle:
-            db.close()
+        self._frozen = True
+        self.drain(_PATIENCE)
 
     def thaw(self) -> None:
-        self._changed.release()
+        self._frozen = False
 
     def close(self) -> None:
-        with self._changed:
-            self._shut = True
+        self._shut = True
         self.drain(_PATIENCE)

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from pathlib import Path
 
-from engrain.core.errors import EngrainError, StoreBusy
+from engrain.core.errors import EngrainError, StoreBusy, StoreError
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, Site
+from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.scrub import scrub
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.writer import Writer
 
 _SQL = load("queries.sql")
+_log = logging.getLogger("engrain")
 _PATIENCE_MILLISECONDS = 250
 _PAUSE = 1.0
+# How long the pages are cleaned before other writers have their turn, and how long a caller waits for the last page.
+_SLICE = 0.5
+_WAIT = 10.0
 
 
 class Purge:
     """A meta row says that something is pending, so that a crash does not forget it; it holds the change's number."""
 
-    def __init__(self, writer: Writer, site: Site, lock: FileLock | None) -> None:
+    def __init__(self, writer: Writer, pool: Pool, site: Site, lock: FileLock | None) -> None:
         self._writer = writer
+        self._pool = pool
         self._site = site
         self._lock = lock
         self._tried = 0.0
         self._thread: threading.Thread | None = None
+        self._cleaned_to: tuple[int, int] = (0, 0)  # of which mark, and the page to go on from
         self.pending = False
 
     def mark(self, db: Connection, seq: int) -> None:
@@ -45,8 +53,12 @@ class Purge:
         self._thread.start()
 
     def _retry(self) -> None:
-        with contextlib.suppress(EngrainError):
+        try:
             self.run()
+        except EngrainError:
+            pass  # it is still pending, and the next commits try again
+        except Exception:  # noqa: BLE001  (nobody waits for this thread)
+            _log.exception("what was forgotten could not be removed from the files yet; the next commits try again")
 
     def stop(self) -> None:
         if self._thread:
@@ -59,16 +71,30 @@ class Purge:
         if self._site.read_only:
             return True
         self._tried = time.monotonic()
+        self._pool.reclaim()
+        ends = time.monotonic() + (_WAIT if wait else 0)
+        while (done := self._step(wait)) is None:
+            if time.monotonic() >= ends:
+                return False
+        return done
+
+    def _step(self, wait: bool) -> bool | None:
+        """None if there are more pages to clean."""
         with self._writer.exclusive() as db:
             marked = db.rows(_SQL["meta"], ("purge",))
             if not _emptied(db, _PATIENCE_MILLISECONDS if wait else 0):
                 return False
-            if marked and not self._cleaned(marked[0][0]):
-                return False
-        self.pending = False
-        return True
+            if marked:
+                try:
+                    done = self._clean(int(marked[0][0]))
+                except OSError as exc:
+                    raise StoreError(f"{self._site.path} could not be cleaned: {exc.strerror}. Try again.") from exc
+                if not done:
+                    return done
+            self.pending = False  # here, where nobody can set another mark meanwhile
+            return True
 
-    def _cleaned(self, seq: int) -> bool:
+    def _clean(self, seq: int) -> bool | None:
         """Copies made before an upgrade go, and the unused bytes of every page."""
         if not _removed(self._site.backups()):
             return False
@@ -76,13 +102,20 @@ class Purge:
         # commits makes every other connection read its pages again.
         db = self._writer.reopen()
         db.run("begin immediate")
+        left = None
         if self._site.path and self._lock:
             if self._site.log_size():
                 return False
-            scrub(self._lock.database(self._site.path))
-        db.run(_SQL["drop_meta"], ("purge", seq))
+            # What is written between two slices cannot bring back what was forgotten before the first.
+            of, first = self._cleaned_to
+            left = scrub(self._lock.database(self._site.path), first if of == seq else 0, _SLICE)
+        if left is None:
+            db.run(_SQL["drop_meta"], ("purge", seq))
+        else:
+            db.run(_SQL["set_meta"], ("purge", seq))
+        self._cleaned_to = seq, left or 0
         db.commit()
-        return True
+        return True if left is None else None
 
 
 def _removed(copies: list[Path]) -> bool:

@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.turn import Block, Turns
 
 LOCK_SECONDS = 30.0
 # A group is closed when it is this old or this large, although more would like to join.
 GROUP_SECONDS = 0.02
 GROUP_MEMBERS = 256
+# How long a member waits before it looks whether the thread that it left the commit to is still there.
+_PATIENCE = 0.25
 
 
 class Group:
     """The members of one transaction that is not yet committed."""
 
-    __slots__ = ("began", "done", "error", "members")
+    __slots__ = ("began", "bells", "error", "members", "over")
 
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.members = 0
-        self.done: threading.Event | None = None  # made when somebody has to wait
+        # One lock for each thread that waits: an Event's own lock is lost if a signal interrupts who waits for it.
+        self.bells: list[threading.Lock] = []
         self.error: EngrainError | None = None
+        self.over = False
+
+    def bell(self) -> threading.Lock:
+        bell = threading.Lock()
+        bell.acquire()
+        self.bells.append(bell)
+        return bell
 
     def tell(self) -> None:
-        if self.done:
-            self.done.set()
+        while self.bells:
+            self.bells.pop().release()
 
     def joinable(self) -> bool:
         return self.members < GROUP_MEMBERS and time.monotonic() - self.began < GROUP_SECONDS
@@ -41,10 +52,65 @@ class Hooks(Protocol):
     def before_commit(self, db: Connection) -> None:
         """Last statements of a transaction."""
 
+    def committed(self) -> None:
+        """The commit is durable, and is acknowledged unless this raises a StoreError."""
+
     def after_commit(self, db: Connection) -> None:
         """All members know that they are durable."""
 
     def after_failure(self) -> None: ...
+
+
+class Member(Block):
+    """Statements that happen together or not at all. If the block ends without an error, they are durable."""
+
+    __slots__ = ("_bell", "_group", "_writer")
+    joins = True
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer.turns)
+        self._writer = writer
+        self._group: Group | None = None
+        self._bell: threading.Lock | None = None
+
+    def begin(self) -> Connection:
+        db, self._group = self._writer.join()
+        return db
+
+    def end(self, error: BaseException | None) -> None:
+        assert self._group is not None
+        self._writer.end_member(self._group, error)
+        self._bell = self._writer.leave(self._group)
+
+    def afterwards(self, error: BaseException | None) -> None:
+        group = self._group
+        assert group is not None
+        if error is not None:
+            return
+        if self._bell:
+            self._writer.wait_for(group, self._bell)
+        if group.error:
+            raise type(group.error)(str(group.error)) from group.error
+
+
+class Alone(Block):
+    """The connection outside any transaction, with no other thread on it; `seconds` for no other process either."""
+
+    __slots__ = ("_seconds", "_writer")
+
+    def __init__(self, writer: Writer, seconds: float | None = None) -> None:
+        super().__init__(writer.turns)
+        self._writer = writer
+        self._seconds = seconds
+
+    def begin(self) -> Connection:
+        db = self._writer.opened()
+        if self._seconds is not None and self._writer.lock:
+            self._writer.lock.acquire(self._seconds)
+        return db
+
+    def end(self, error: BaseException | None) -> None:
+        self._writer.settle()
 
 
 class Writer:
@@ -58,7 +124,7 @@ class Writer:
 
     def __init__(self, connect: Callable[[], Connection], lock: FileLock | None, hooks: Hooks) -> None:
         self._connect = connect
-        self._lock = lock
+        self.lock = lock
         self._hooks = hooks
         self._db: Connection | None = None
         self._shut = False
@@ -66,107 +132,131 @@ class Writer:
 
     def renew(self) -> None:
         """As if never used: in a forked child, whose threads are gone."""
-        self._turn = threading.Lock()
-        self._counting = threading.Lock()
-        self._waiting = 0
+        self.turns = Turns(self.settle, self.finish)
         self._group: Group | None = None
+        self._inside = False  # a member's statements have begun and not ended
 
-    @contextmanager
-    def member(self) -> Iterator[Connection]:
-        """Statements that happen together or not at all. If the block ends without an error, they are durable."""
-        self._wait_for_turn()
-        group = None
-        try:
-            db, group = self._joined()
-            shared = group.members > 0  # else the transaction itself is the savepoint
-            try:
-                if shared:
-                    db.run("savepoint member")
-                yield db
-                if shared:
-                    db.run("release member")
-                group.members += 1
-            except BaseException as exc:
-                self._undo(db, group, exc)
-                raise
-        finally:
-            joined = self._leave(group)
-        if joined:
-            self._wait_for(joined)
+    def member(self) -> Member:
+        return Member(self)
 
-    def _wait_for_turn(self) -> None:
-        with self._counting:
-            self._waiting += 1
-        try:
-            self._turn.acquire()
-        except BaseException:
-            # Who saw us waiting may have left us the commit.
-            with self._counting:
-                self._waiting -= 1
-                took = self._turn.acquire(blocking=False)
-            if took:
-                self._leave(self._group)
-            raise
-        with self._counting:
-            self._waiting -= 1
+    def alone(self) -> Alone:
+        return Alone(self)
 
-    def _joined(self) -> tuple[Connection, Group]:
+    def exclusive(self, seconds: float = LOCK_SECONDS) -> Alone:
+        return Alone(self, seconds)
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._db
+
+    # With the turn
+
+    def settle(self) -> None:
+        """Whatever an interrupted block has left: its statements are undone, and what it held is given back."""
+        db, group = self._db, self._group
+        transaction = db is not None and db.in_transaction
+        if group is None:
+            if db is not None and transaction:
+                self._roll_back(db)
+            if self.lock and self.lock.held:
+                self.lock.drop()
+            self._inside = False
+        elif not transaction:
+            self._fail(group, OutcomeUnknown("the commit was interrupted. Repeat it with the same request_id."))
+        elif self._inside:
+            self._undo(group, StoreError("interrupted."))
+
+    def finish(self) -> None:
+        """After `settle`: others may have left their commit to us."""
+        if self._group:
+            self.leave(self._group)
+
+    def _open(self) -> Connection:
         if self._shut:
             raise StoreClosed("this store was closed. Open it again.")
         if self._db is None:
             self._db = self._connect()
-        if self._group is None:
-            if self._lock:
-                self._lock.acquire(LOCK_SECONDS)
-            try:
-                self._db.run("begin immediate")
-            except BaseException:
-                self._release()
-                raise
-            self._group = Group()
-        return self._db, self._group
+        return self._db
 
-    def _undo(self, db: Connection, group: Group, cause: BaseException) -> None:
-        """Takes back one member's statements; if SQLite has rolled back all (a full disk), the group has failed."""
+    def opened(self) -> Connection:
+        if self._group:
+            self._commit(self._group)
+        return self._open()
+
+    def join(self) -> tuple[Connection, Group]:
+        db, group = self._open(), self._group
+        if group is None:
+            if self.lock:
+                self.lock.acquire(LOCK_SECONDS)
+            db.run("begin immediate")
+            self._inside = True
+            self._group = group = Group()
+        else:
+            self._inside = True
+            db.run("savepoint member")  # the first needs none: the transaction itself is one
+        return db, group
+
+    def end_member(self, group: Group, error: BaseException | None) -> None:
         try:
-            if group.members and db.in_transaction:
-                db.run("rollback to member")
-                db.run("release member")
+            if error is None:
+                if group.members and self._db:
+                    self._db.run("release member")
+                group.members += 1
+                self._inside = False
                 return
         except EngrainError as exc:
+            self._undo(group, exc)
+            raise
+        self._undo(group, error)
+
+    def _undo(self, group: Group, cause: BaseException) -> None:
+        """Takes back one member's statements; if SQLite has rolled back all (a full disk), the group has failed."""
+        db = self._db
+        try:
+            if group.members and db and db.in_transaction:
+                db.run("rollback to member")
+                db.run("release member")
+                self._inside = False
+                return
+        except EngrainError as exc:
+            if "no such savepoint" in str(exc):
+                # Interrupted before its first statement, or after it was complete: there is nothing to take back.
+                self._inside = False
+                return
             cause = exc
         failed = StoreError("another write of the same transaction failed. Nothing was kept; repeat it.")
-        self._fail(db, group, cause if isinstance(cause, StoreError) else failed)
+        self._fail(group, cause if isinstance(cause, StoreError) else failed)
 
-    def _fail(self, db: Connection, group: Group, error: EngrainError) -> None:
-        self._group = None
+    def _fail(self, group: Group, error: EngrainError) -> None:
         group.error = error
+        group.over = True  # before it is no longer ours: who waits looks at both
+        self._group = None
+        self._inside = False
         try:
-            if db.in_transaction:
-                db.run("rollback")
+            if self._db and self._db.in_transaction:
+                self._roll_back(self._db)
+        finally:
+            if self.lock:
+                self.lock.drop()
+            group.tell()
+            self._hooks.after_failure()
+
+    def _roll_back(self, db: Connection) -> None:
+        try:
+            db.run("rollback")
         except EngrainError:
             # A connection that cannot even roll back is of no use; the next member opens another.
             self._db = None
             db.close()
-        finally:
-            self._release()
-            group.tell()
-            self._hooks.after_failure()
 
-    def _leave(self, group: Group | None) -> Group | None:
-        """Commits, or leaves that to a thread that waits; the group that the caller still has to wait for."""
-        pending = group if group is not None and self._group is group else None
-        with self._counting:
-            if pending and self._waiting and self._lock and pending.joinable():
-                pending.done = pending.done or threading.Event()
-                self._turn.release()
-                return group
-        try:
-            if pending:
-                self._commit(pending)
-        finally:
-            self._turn.release()
-        return group
+    def leave(self, group: Group) -> threading.Lock | None:
+        """Commits, or leaves that to a thread that waits; then the bell on which to wait for it."""
+        if self._group is not group:
+            return None
+        if self.turns.waiting and self.lock and group.joinable():
+            return group.bell()
+        self._commit(group)
+        return None
 
     def _commit(self, group: Group) -> None:
         db = self._db
@@ -177,72 +267,47 @@ class Writer:
                 db.commit()
             else:
                 db.run("rollback")
+            self._acknowledge(group)
         except EngrainError as exc:
-            self._fail(db, group, exc)
+            self._fail(group, exc)
             return
-        except BaseException:
-            self._fail(db, group, OutcomeUnknown("the commit was interrupted. Repeat it with the same request_id."))
+        except BaseException as exc:
+            # The transaction has ended, and not by an error: the interrupt came after it.
+            if not db.in_transaction and exc.__context__ is None and self._group is group:
+                self._acknowledge(group)
             raise
-        self._group = None
-        self._release()
-        group.tell()
         self._hooks.after_commit(db)
 
-    def _wait_for(self, group: Group) -> None:
-        while group.done and not group.done.wait(1.0):
-            # Nobody should be needed here; a lost hand-over must not hang a caller for ever.
-            if self._turn.acquire(blocking=False):
-                self._leave(group)
-        if group.error:
-            raise type(group.error)(str(group.error)) from group.error
-
-    def _release(self) -> None:
-        if self._lock:
-            self._lock.release()
-
-    @property
-    def connection(self) -> Connection | None:
-        return self._db
-
-    @contextmanager
-    def alone(self) -> Iterator[Connection]:
-        """The connection outside any transaction, with no other thread on it."""
-        with self._turn:
-            if self._group:
-                self._commit(self._group)
-            if self._shut:
-                raise StoreClosed("this store was closed. Open it again.")
-            if self._db is None:
-                self._db = self._connect()
-            yield self._db
-
-    @contextmanager
-    def exclusive(self, seconds: float = LOCK_SECONDS) -> Iterator[Connection]:
-        """`alone`, with every other process's writers kept out as well."""
-        with self.alone() as db:
-            if self._lock:
-                self._lock.acquire(seconds)
-            try:
-                yield db
-            finally:
-                if self._db and self._db.in_transaction:
-                    self._db.run("rollback")
-                self._release()
+    def _acknowledge(self, group: Group) -> None:
+        self._hooks.committed()
+        group.over = True  # before it is no longer ours: who waits looks at both
+        self._group = None
+        if self.lock:
+            self.lock.drop()
+        group.tell()
 
     def reopen(self) -> Connection:
         """Another connection in place of this one, for whoever is `exclusive`."""
-        if self._lock:  # a store in memory ends with its connection
+        if self.lock:  # a store in memory ends with its connection
             self._drop()
-        if self._db is None:
-            self._db = self._connect()
-        return self._db
+        return self._open()
+
+    # Without the turn
+
+    def wait_for(self, group: Group, bell: threading.Lock) -> None:
+        self.turns.check_left()
+        while not group.over and not bell.acquire(timeout=_PATIENCE):
+            # Nobody should be needed here; a lost hand-over must not hang a caller for ever.
+            self.turns.visit()
 
     def close(self) -> None:
-        with self._turn:
-            if self._group:
-                self._commit(self._group)
-            self._shut = True
-            self._drop()
+        self.turns.once(self._close)
+
+    def _close(self) -> None:
+        if self._group:
+            self._commit(self._group)
+        self._shut = True
+        self._drop()
 
     def _drop(self) -> None:
         db, self._db = self._db, None
@@ -252,11 +317,11 @@ class Writer:
 
     def freeze(self, drop: bool) -> None:
         """Before a fork: nobody is writing, and no connection is open, until thaw or renew."""
-        self._turn.acquire()
+        self.turns.freeze()
         if self._group:
             self._commit(self._group)
         if drop:
             self._drop()
 
     def thaw(self) -> None:
-        self._turn.release()
+        self.turns.thaw()
