@@ -24,25 +24,39 @@ if TYPE_CHECKING:
         EmbedderFailed,
         EmptyText,
         EngrainError,
+        InputChanged,
         InvalidInput,
+        LeaseLost,
         NewerStore,
         NotADatabase,
+        NotDone,
         NotFound,
         OutcomeUnknown,
         ReadOnlyStore,
+        StepAmbiguous,
+        StepConcurrent,
         StoreBusy,
         StoreClosed,
         StoreCorrupt,
         StoreError,
         StoreUnavailable,
+        TaskClaimed,
+        TaskEnded,
+        TaskError,
+        TaskWaiting,
         TooLarge,
         UnknownKey,
+        VersionChanged,
     )
     from engrain.core.items import Cite, Item, Place, Relation, Source
     from engrain.core.notes import Note
     from engrain.core.recalled import Hit, LeftOut, Recall
     from engrain.core.scope import Scope
     from engrain.memory import Memory
+    from engrain.tasks.effects import Compensate
+    from engrain.tasks.resumable import Effect, ResumableAgent
+    from engrain.tasks.retry import Retry
+    from engrain.tasks.run import AsyncRun, Run
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
@@ -50,34 +64,47 @@ _HOMES = {
     "core.answers": "Forgotten Status Why",
     "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
     "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
-    "StoreError StoreUnavailable TooLarge UnknownKey",
+    "StoreError StoreUnavailable TooLarge UnknownKey "
+    # of durable tasks
+    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent TaskClaimed TaskEnded TaskError TaskWaiting "
+    "VersionChanged",
     "core.items": "Cite Item Place Relation Source",
     "core.notes": "Note",
     "core.recalled": "Hit LeftOut Recall",
     "core.scope": "Scope",
     "memory": "Memory",
+    "tasks.effects": "Compensate",
+    "tasks.resumable": "Effect ResumableAgent",
+    "tasks.retry": "Retry",
+    "tasks.run": "AsyncRun Run",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "AsyncMemory",
+    "AsyncRun",
     "BackendMissing",
     "BadText",
     "Cite",
+    "Compensate",
     "ConfigError",
     "Conflict",
     "DiskFull",
+    "Effect",
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
     "Forgotten",
     "Hit",
+    "InputChanged",
     "InvalidInput",
     "Item",
+    "LeaseLost",
     "LeftOut",
     "Memory",
     "NewerStore",
     "NotADatabase",
+    "NotDone",
     "NotFound",
     "Note",
     "OutcomeUnknown",
@@ -85,16 +112,26 @@ __all__ = [
     "ReadOnlyStore",
     "Recall",
     "Relation",
+    "ResumableAgent",
+    "Retry",
+    "Run",
     "Scope",
     "Source",
     "Status",
+    "StepAmbiguous",
+    "StepConcurrent",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreUnavailable",
+    "TaskClaimed",
+    "TaskEnded",
+    "TaskError",
+    "TaskWaiting",
     "TooLarge",
     "UnknownKey",
+    "VersionChanged",
     "Why",
     "__version__",
 ]

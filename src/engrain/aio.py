@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
+import inspect
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from engrain.core.errors import StoreClosed
+from engrain.core.journal import TaskRecord
 from engrain.core.scope import Scope
 from engrain.memory import Memory
+from engrain.tasks.course import Terms
+from engrain.tasks.flow import adrive
+from engrain.tasks.run import AsyncRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,10 +32,7 @@ def _awaited(
 ) -> Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]:
     @functools.wraps(verb)
     async def call(self: AsyncMemory, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._closed:
-            raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: verb(self._opened(), *args, **kwargs))
+        return await self._hop(lambda: verb(self._opened(), *args, **kwargs))  # type: ignore[no-any-return]
 
     return cast("Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]", call)
 
@@ -63,9 +67,59 @@ class AsyncMemory:
     pin = _awaited(Memory.pin)
     update_importance = _awaited(Memory.update_importance)
     why = _awaited(Memory.why)
+    tasks = _awaited(Memory.tasks)
+    timeline = _awaited(Memory.timeline)
+    resolve = _awaited(Memory.resolve)
+    signal = _awaited(Memory.signal)
+    park = _awaited(Memory.park)
+    resume = _awaited(Memory.resume)
+    cancel = _awaited(Memory.cancel)
+    prune_tasks = _awaited(Memory.prune_tasks)
+    checkpoint = _awaited(Memory.checkpoint)
+    restore = _awaited(Memory.restore)
     status = _awaited(Memory.status)
     check = _awaited(Memory.check)
     rebuild = _awaited(Memory.rebuild)
+
+    def task(
+        self,
+        id: str,
+        *,
+        goal: str = "",
+        version: str = "",
+        accepts: Sequence[str] = (),
+        lease: float = 30.0,
+        max_age: timedelta | float | None = None,
+    ) -> AsyncRun:
+        """As Memory.task: async with memory.task("order-42") as run: …"""
+        terms = Terms(id, goal, version, accepts, lease, max_age)
+        # The store is opened when the run is entered, on a thread of the pool.
+        return AsyncRun(lambda: self._opened()._open.tasks.course(terms), self._hop)
+
+    async def recover(
+        self,
+        work: Callable[[Any], Any],
+        *,
+        version: str = "",
+        accepts: Sequence[str] = (),
+        lease: float = 30.0,
+        limit: int = 100,
+    ) -> builtins.list[TaskRecord]:
+        """As Memory.recover; `work` may be a coroutine function."""
+
+        async def one(task: str) -> None:
+            async with self.task(task, version=version, accepts=accepts, lease=lease) as run:
+                found = work(run)
+                if inspect.isawaitable(found):
+                    await found
+
+        tasks = await self._hop(lambda: self._opened()._open.tasks)
+        return await adrive(tasks.recover((version, *accepts), limit, one), self._hop)
+
+    async def _hop(self, call: Callable[[], Any]) -> Any:
+        if self._closed:
+            raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     @property
     def scope(self) -> Scope:

@@ -22,6 +22,7 @@ from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_t
 from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
 from engrain.ports import Finding, Kit, ListQuery
 from engrain.recall.search import search
+from engrain.tasks.care import Tasks
 from engrain.tiers.semantic import SemanticMemory
 
 _log = logging.getLogger("engrain")
@@ -39,6 +40,7 @@ class Engine:
         self.scope = scope
         self.reads = tuple(reads)
         self.semantic = SemanticMemory(self.kit, scope)
+        self.tasks = Tasks(self.kit, scope)
         self.upkeep.start()
 
     def remember(self, note: Note, request_id: str | None) -> str:

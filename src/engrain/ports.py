@@ -309,15 +309,16 @@ class Episodes(Protocol):
 
 
 class TaskJournal(Protocol):
-    """Tasks and their steps. Leases are judged by the store's clock; every write carries the lease's epoch, which is
-    checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing, and so does one that
-    was given back. A lease that ran out and that nobody has taken over since still writes. Where one store has all the
-    ports, this one is its `journal`."""
+    """Tasks and their steps. Leases are judged by the store's clock; every write carries the lease's epoch and worker,
+    which are checked inside the transaction that writes: a stale one raises LeaseLost and changes nothing, and so does
+    one that was given back, or whose task was pruned. A lease that ran out and that nobody has taken over since still
+    writes. Where one store has all the ports, this one is its `journal`."""
 
     def claim(self, claim: Claim) -> Lease:
         """A new task, or one whose lease has run out or was released: it is `running`, the epoch rises by one; goal,
-        version and deadline stay those of the first claim. TaskClaimed names the worker that holds it; a finished task
-        is returned with a lease whose `status` says so and that cannot write."""
+        version and deadline stay those of the first claim. A lease held by the worker that the claim calls `dead` has
+        run out. TaskClaimed names the worker that holds it; a finished task is returned with a
+        lease whose `status` says so and that cannot write."""
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
         """The lease lasts so long from now."""
@@ -333,7 +334,7 @@ class TaskJournal(Protocol):
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         """begin and finish in one transaction, for a step whose beginning nobody needs to know. One that is settled
-        already is returned as it stands."""
+        already is returned as it stands; one that begins with this began `end.took` seconds ago."""
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
         """Sets the task's status and outcome and gives the lease back. `ended_at` is set for a status in ENDED."""

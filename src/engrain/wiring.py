@@ -32,7 +32,7 @@ def open_kit(
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
     store = _open_store(chosen, clock, read_only)
-    return Kit(store, store, store, store, ready, clock, count_tokens)
+    return Kit(store, store, store, store, ready, clock, count_tokens, journal=store.journal)
 
 
 def open_embedder(chosen: Settings) -> Embedder:

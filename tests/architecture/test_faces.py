@@ -7,14 +7,17 @@ import subprocess
 import sys
 
 import engrain
-from engrain import AsyncMemory, Memory
+from engrain import AsyncMemory, AsyncRun, Memory, Run
 
-NOT_AWAITED = {"scope", "semantic"}
+# `task` gives a run to be entered, which the run's own face does.
+NOT_AWAITED = {"scope", "semantic", "task"}
+STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
-    AsyncMemory BackendMissing BadText Cite ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError
-    Forgotten Hit InvalidInput Item LeftOut Memory NewerStore NotADatabase NotFound Note OutcomeUnknown Place
-    ReadOnlyStore Recall Relation Scope Source Status StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable
-    TooLarge UnknownKey Why __version__
+    AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
+    EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
+    NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
+    Scope Source Status StepAmbiguous StepConcurrent StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable
+    TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
 """
 
 
@@ -36,6 +39,12 @@ def test_a_verb_has_one_signature() -> None:
         sync, awaited = getattr(Memory, name), getattr(AsyncMemory, name)
         assert inspect.iscoroutinefunction(awaited) or inspect.iscoroutinefunction(inspect.unwrap(awaited)) or name
         assert inspect.signature(sync) == inspect.signature(awaited), name
+
+
+def test_a_run_has_the_same_steps_on_both_faces() -> None:
+    for sync, awaited in [(Memory.task, AsyncMemory.task), *((getattr(Run, n), getattr(AsyncRun, n)) for n in STEPS)]:
+        assert inspect.signature(sync).parameters == inspect.signature(awaited).parameters
+    assert verbs(Run) == verbs(AsyncRun) == set(STEPS)
 
 
 def test_importing_engrain_is_light() -> None:

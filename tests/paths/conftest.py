@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engrain.conformance.clock import SetClock
+from killing import Calls
 
 from engrain import Memory
+from engrain.conformance.clock import SetClock
 
 Open = Callable[..., Memory]
 
@@ -41,3 +42,9 @@ def open_memory(store: str, clock: SetClock) -> Iterator[Open]:
 @pytest.fixture(params=["sqlite", "reference"])
 def memory(request: pytest.FixtureRequest, open_memory: Open, store: str) -> Memory:
     return open_memory(store=store if request.param == "sqlite" else "reference://")
+
+
+@pytest.fixture
+def calls() -> Calls:
+    """What a task's functions have done, in order."""
+    return Calls()

@@ -32,6 +32,7 @@ def test_the_facts_are_as_promised(tmp_path: Path) -> None:
     assert "6432" in facts["second_process_recalled"]
     assert facts["acknowledged"] >= 20
     assert facts["lost"] == 0
+    assert (facts["task_went_on_at"], facts["mails_sent"]) == (18, 1)
     assert facts["places_before"] > 0
     assert facts["places_after"] == 0
     assert 0 < facts["write_ms"] < 1000

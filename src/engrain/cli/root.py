@@ -34,6 +34,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pin": ("engrain.cli.commands.keep:pin", "Keep an item from being consolidated away."),
         "forget": ("engrain.cli.commands.forget:forget", "Remove items, down to the bytes on disk."),
     },
+    "Durable tasks": {
+        "tasks": ("engrain.cli.commands.tasks:tasks", "List tasks; show, resume, resolve, park, cancel, prune."),
+    },
     "The memory itself": {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
         "doctor": ("engrain.cli.commands.care:doctor", "Check the store and the embedder; mend the indexes."),

@@ -80,6 +80,17 @@ class LeaseSuite(Suite):
         with pytest.raises(TaskClaimed):
             claim(journal, worker="two")
 
+    def test_the_lease_of_a_dead_worker_has_run_out(self, journal: TaskJournal) -> None:
+        first = claim(journal, worker="one", seconds=30)
+        for dead in ("", "two", "on"):
+            with pytest.raises(TaskClaimed):
+                claim(journal, worker="two", dead=dead)
+        second = claim(journal, worker="two", dead="one")
+        assert (second.epoch, second.worker) == (2, "two")
+        for write in writes(journal, first):
+            with pytest.raises(LeaseLost):
+                write()
+
     def test_a_lease_is_extended_from_now(self, journal: TaskJournal, clock: SetClock) -> None:
         lease = claim(journal, seconds=30)
         clock.advance(10)
@@ -217,6 +228,16 @@ class LeaseSuite(Suite):
         assert journal.prune(clock()) == 1
         fresh = claim(journal, "old")
         assert (fresh.epoch, fresh.status) == (1, "running")
+
+    def test_a_lease_of_a_pruned_task_is_over(self, journal: TaskJournal, clock: SetClock) -> None:
+        old = claim(journal)
+        journal.end(old, TaskEnd("done"))
+        assert journal.prune(clock.advance()) == 1
+        claim(journal, worker="two")
+        for write in writes(journal, old):
+            with pytest.raises(LeaseLost):
+                write()
+        assert journal.steps(ANA, "order") == []
 
     # Snapshots and events
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -104,6 +105,11 @@ class StepSuite(Suite):
         journal.begin(lease, StepStart("b"))
         assert journal.record(lease, StepStart("b"), StepEnd("b", result="3")).result == "3"
         assert [step.name for step in journal.steps(ANA, "order")] == ["a", "b"]
+
+    def test_a_step_recorded_at_its_end_began_earlier(self, journal: TaskJournal) -> None:
+        lease = claim(journal)
+        done = journal.record(lease, StepStart("a"), StepEnd("a", took=1.5))
+        assert (done.began_at, done.ended_at) == (START - timedelta(seconds=1.5), START)
 
     def test_a_person_s_word_settles_what_is_open(self, journal: TaskJournal, clock: SetClock) -> None:
         lease = claim(journal)

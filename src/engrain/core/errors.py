@@ -116,23 +116,43 @@ class TaskError(EngrainError):
 
 
 class TaskClaimed(TaskError):
-    """Another worker runs this task."""
+    """Another worker runs this task; the message names it."""
+
+
+class TaskEnded(TaskError):
+    """The task has ended, so no new step of it can run."""
+
+
+class TaskWaiting(TaskError):
+    """The task sleeps or waits for an event and was given back; `recover` or a new start continues it."""
 
 
 class InputChanged(TaskError):
-    """A finished step was called again with other arguments."""
+    """A recorded step was called again with other arguments, or as a step of another kind."""
 
 
 class VersionChanged(TaskError):
-    """The task was started by another version of the code."""
+    """The task was started by another version of the code, which was not declared in `accepts`."""
+
+
+class StepConcurrent(TaskError):
+    """A step of this name is under way: steps that run side by side need a key= each."""
 
 
 class StepAmbiguous(TaskError):
-    """An effect was begun and its outcome is not known: look, then resolve it."""
+    """An effect was begun and its outcome is not known: look whether it happened, then `resolve` it."""
+
+    def __init__(self, message: str, task: str = "", step: str = "", occurrence: int = 0, key: str = "") -> None:
+        super().__init__(message)
+        self.task, self.step, self.occurrence, self.key = task, step, occurrence, key
+
+
+class NotDone(TaskError):
+    """Raised by an effect to say that it certainly did not happen, so that it may be tried again."""
 
 
 class LeaseLost(BaseException):
-    """Another worker took this task over: stop at once.
+    """Another worker took this task over, or it was parked, cancelled or ended: stop at once.
 
     Not an Exception, so that a broad `except Exception` in a step cannot swallow it and go on writing.
     """

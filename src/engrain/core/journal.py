@@ -17,7 +17,8 @@ ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A wish to run a task. `seconds` is how long the lease lasts without a sign of life; `deadline`, kept from the
-    first claim, is when an unfinished task becomes "expired"."""
+    first claim, is when an unfinished task becomes "expired"; `dead` names a worker whose process is known to have
+    ended, so that its lease need not run out first."""
 
     scope: Scope
     task: str
@@ -26,6 +27,7 @@ class Claim:
     goal: str = ""
     version: str = ""
     deadline: datetime | None = None
+    dead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +55,15 @@ class StepStart:
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """`result` is a JSON text in a versioned envelope."""
+    """`result` is a JSON text in a versioned envelope; `took` the seconds that the step ran, where its beginning was
+    not recorded."""
 
     name: str
     occurrence: int = 0
     status: StepStatus = "done"
     result: str | None = None
     error: str | None = None
+    took: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ ROUNDS = 40
 
 def prepare(stage: Stage) -> None:
     """Start the other processes early, while the first scenes play, so that nobody waits for Python to start."""
-    for name in ("reader", "writer"):
+    for name in ("reader", "writer", "worker"):
         stage.names[name] = process = Process(str(stage.folder / "agent.db"), "ana")
         stage.leaving.append(process.close)
 

@@ -39,6 +39,10 @@ class Process:
         _pipe(self._child.stdin).write(json.dumps(code) + "\n")
         _pipe(self._child.stdin).flush()
 
+    def answered(self) -> None:
+        """Wait until a line that was sent has run."""
+        self._answer()
+
     def acknowledged(self) -> str:
         return str(self._answer()["acknowledged"])
 
@@ -77,6 +81,7 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
 
 
 def serve(store: str, user: str) -> None:
+    from engrain.cli.demo import order
     from engrain.memory import Memory
 
     answers = sys.stdout
@@ -90,6 +95,7 @@ def serve(store: str, user: str) -> None:
             "memory": memory,
             "count": itertools.count,
             "acknowledge": lambda id: answer(acknowledged=id),
+            **order.names(lambda n: answer(acknowledged=n), stuck=True),
         }
         for line in sys.stdin:
             printed = io.StringIO()

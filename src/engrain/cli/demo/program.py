@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engrain.cli.demo import durability, knowledge
+from engrain.cli.demo import durability, knowledge, order
 from engrain.cli.demo.stage import Stage
 
 SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
@@ -13,6 +13,7 @@ SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
     ("A fact that changes.", knowledge.a_fact_that_changes),
     ("A second process.", durability.a_second_process),
     ("A process that is killed while it writes.", durability.a_killed_writer),
+    ("A long task whose process is killed.", order.a_long_task),
     ("Forgetting, down to the bytes.", durability.forgetting),
     ("What it costs.", durability.what_it_costs),
 )

@@ -20,7 +20,7 @@ def claim(state: State, wish: Claim, now: datetime) -> Lease:
     )
     if task.status in ENDED:
         return Lease(wish.scope, wish.task, wish.worker, task.epoch, task.ended_at or now, task.status)
-    if task.worker is not None and task.until is not None and task.until > now:
+    if task.worker not in (None, wish.dead or None) and task.until is not None and task.until > now:
         raise TaskClaimed(f"the task {task.task!r} is run by {task.worker}, until {task.until} at least.")
     until = now + timedelta(seconds=wish.seconds)
     return lease_of(
@@ -31,7 +31,7 @@ def claim(state: State, wish: Claim, now: datetime) -> Lease:
 def held(state: State, lease: Lease) -> TaskRecord:
     """The task, if the lease may still write to it."""
     task = state.tasks.get((lease.scope, lease.task))
-    if task is None or task.worker is None or task.epoch != lease.epoch:
+    if task is None or (task.worker, task.epoch) != (lease.worker, lease.epoch):
         raise LeaseLost(f"the lease of {lease.worker} on task {lease.task!r} is over.")
     return task
 
@@ -52,7 +52,7 @@ def ended(task: TaskRecord, end: TaskEnd, now: datetime) -> TaskRecord:
     return replace(task, status=end.status, outcome=end.outcome, ended_at=when, worker=None, until=None)
 
 
-def begin(state: State, lease: Lease, start: StepStart, now: datetime) -> StepRecord:
+def begin(state: State, lease: Lease, start: StepStart, now: datetime, took: float = 0.0) -> StepRecord:
     held(state, lease)
     key = (lease.scope, lease.task, start.name, start.occurrence)
     there = state.steps.get(key)
@@ -69,7 +69,7 @@ def begin(state: State, lease: Lease, start: StepStart, now: datetime) -> StepRe
         input=start.input,
         key=start.key,
         version=start.version,
-        began_at=now,
+        began_at=now - timedelta(seconds=took),
     )
     return state.steps[key]
 

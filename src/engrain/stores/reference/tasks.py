@@ -49,7 +49,7 @@ class Tasks:
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         with self._holder.writing() as state:
             now = self._holder.now()
-            begun = journal.begin(state, lease, start, now)
+            begun = journal.begin(state, lease, start, now, end.took)
             return journal.finish(state, lease, end, now) if begun.status in journal.UNSETTLED else begun
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:

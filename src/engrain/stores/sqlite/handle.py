@@ -14,6 +14,7 @@ from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClo
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
+from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
@@ -59,6 +60,7 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._writer, self._pool)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
+        self.journal = SqliteJournal(self)
         try:
             self._begin()
         except BaseException:

@@ -25,6 +25,11 @@ CREATE TABLE entity (
 
 CREATE INDEX entity_item on entity (item);
 
+CREATE TABLE event (
+  scope integer not null, task text not null, event text not null, at integer not null, payload text not null,
+  primary key (scope, task, event)
+) strict, without rowid;
+
 CREATE TABLE gone (seq integer primary key, scope integer not null, n integer not null, id text not null) strict;
 
 CREATE INDEX gone_scope on gone (scope, seq);
@@ -88,6 +93,10 @@ CREATE TABLE request (
   scope integer not null, id text not null, answer text not null, at integer not null, primary key (scope, id)
 ) strict, without rowid;
 
+CREATE TABLE result (
+  n integer primary key, scope integer not null, hash blob not null, body text not null, unique (scope, hash)
+) strict;
+
 CREATE TABLE scope (n integer primary key, id text not null unique, tenant text, agent text, user text) strict;
 
 CREATE TABLE session (
@@ -101,6 +110,8 @@ CREATE TABLE session (
   primary key (scope, session)
 ) strict, without rowid;
 
+CREATE TABLE snapshot (task integer primary key references task (n) on delete cascade, body text not null) strict;
+
 CREATE TABLE source (
   item integer not null references item (n) on delete cascade,
   number integer not null,
@@ -111,7 +122,52 @@ CREATE TABLE source (
 
 CREATE INDEX source_name on source (name) where name is not null;
 
+CREATE TABLE step (
+  n integer primary key,
+  task integer not null references task (n) on delete cascade,
+  occurrence integer not null,
+  attempt integer not null,
+  epoch integer not null,
+  began_at integer not null,
+  ended_at integer,
+  kind text not null,
+  status text not null,
+  name text not null,
+  input text not null,
+  key text not null,
+  version text not null,
+  large integer references result (n),
+  error text,
+  result text
+) strict;
+
+CREATE UNIQUE INDEX step_name on step (task, name, occurrence);
+
+CREATE INDEX step_large on step (large) where large is not null;
+
 CREATE TABLE target (name text primary key, seq integer not null) strict, without rowid;
+
+CREATE TABLE task (
+  n integer primary key,
+  scope integer not null references scope (n),
+  epoch integer not null,
+  started_at integer not null,
+  until integer,
+  ended_at integer,
+  deadline integer,
+  status text not null,
+  task text not null,
+  worker text,
+  deadline_mark text,
+  until_mark text,
+  ended_mark text,
+  version text not null,
+  goal text not null,
+  outcome text not null default '',
+  unique (scope, task)
+) strict;
+
+CREATE INDEX task_open on task (until) where until is not null;
 
 CREATE TABLE tombstone (scope integer not null, hash blob not null, at integer not null, primary key (scope, hash))
   strict, without rowid;

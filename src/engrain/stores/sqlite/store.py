@@ -31,8 +31,6 @@ class SqliteStore(Reads, Search, Sessions, Care):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
-        if plan.record is not None:
-            raise InvalidInput("this store has no task journal to record a step in.")
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
         import engrain.stores.sqlite.index_rows  # noqa: F401
 
@@ -41,11 +39,16 @@ class SqliteStore(Reads, Search, Sessions, Care):
             first = _answered(work, plan.request_id, plan.steps)
             if first:
                 return first
+            page = self.journal.page(db, plan.record.lease) if plan.record else None
+            if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+                return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
             if plan.expect:
                 _check_expected(work, *plan.expect)
             before = work.seq
             applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
             _index(work)
+            if page and plan.record:
+                page.finish_memory(plan.record, [one.id for one in applied.outcomes])
             if work.seq != before:
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
             _keep_answer(work, plan.request_id, plan.steps, applied)

@@ -1,0 +1,237 @@
+"""Commands about durable tasks: list, show, resume, resolve, park, cancel, prune."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engrain.cli.plain import line
+from engrain.cli.session import Session
+from engrain.cli.shown import faint, many
+from engrain.cli.task_lines import step_lines, task_lines, timeline_lines
+from engrain.cli.verbs import Verb
+from engrain.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from engrain.core.journal import StepRecord
+    from engrain.memory import Memory
+
+STATUSES = click.Choice(["running", "waiting", "parked", "done", "failed", "cancelled", "expired"])
+LOOK = 0.3  # seconds between two looks at a task that runs
+
+
+class TaskGroup(Verb, click.Group):
+    """A verb of the memory with verbs of its own."""
+
+
+def verb(name: str, *, examples: tuple[str, ...], prints: str) -> Callable[[Callable[..., Any]], click.Command]:
+    def made(function: Callable[..., Any]) -> click.Command:
+        return tasks.command(name, cls=Verb, examples=examples, prints=prints)(click.pass_obj(function))
+
+    return made
+
+
+@click.group(
+    "tasks",
+    cls=TaskGroup,
+    invoke_without_command=True,
+    examples=("engrain tasks", "engrain tasks --status parked", "engrain tasks show order-42"),
+    prints="Each task with its status, newest first. With --json, JSON Lines: one task a line.",
+)
+@click.option("--status", type=STATUSES, multiple=True, help="Only these; may be given several times.")
+@click.option("--limit", "-n", type=int, default=100, show_default=True, help="At most so many.")
+@click.pass_context
+def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
+    """List durable tasks, and look after them."""
+    if ctx.invoked_subcommand:
+        return
+    cli: Session = ctx.obj
+    with cli.memory() as memory:
+        count = cli.answer_each(memory.tasks(status=status, limit=limit), task_lines)
+    if not count and not cli.json:
+        click.echo(faint("No such task." if status else "No task has been started here yet."), err=True)
+
+
+@verb(
+    "show",
+    examples=("engrain tasks show order-42", "engrain tasks show order-42 --follow"),
+    prints="The task, and each step: ✓ done, ✗ failed, ? ambiguous, – skipped, … under way; how long it took.",
+)
+@click.argument("task")
+@click.option("--follow", "-f", is_flag=True, help="Print steps as they come, until the task ends or stops.")
+def show(cli: Session, task: str, follow: bool) -> None:
+    """Show a task with a timeline of its steps."""
+    with cli.memory() as memory:
+        found = memory.timeline(task)
+        if not follow:
+            cli.answer(found, lambda: timeline_lines(found))
+            return
+        if not cli.json:
+            _echo(task_lines(found.task))
+        for step in _watched(memory, task, lambda: memory.timeline(task).task.status != "running"):
+            _echo_step(cli, memory, task, step)
+
+
+@verb(
+    "resume",
+    examples=("engrain tasks resume order-42", "engrain tasks resume order-42 --work shop.orders:ship"),
+    prints="How the task stands. With --work, each step as it comes.",
+)
+@click.argument("task")
+@click.option("--work", metavar="MODULE:FUNCTION", help="Continue it here: FUNCTION is called with the run.")
+def resume(cli: Session, task: str, work: str | None) -> None:
+    """Let a parked task go on: a worker's recover() picks it up, or it is continued here."""
+    function = _loaded(work) if work else None
+    with cli.memory() as memory:
+        version = memory.timeline(task).task.version
+        if function is None:
+            found = memory.resume(task)
+        else:
+            _continue(cli, memory, (task, version), function)
+            found = memory.timeline(task).task
+    cli.answer(found, lambda: task_lines(found))
+
+
+@verb(
+    "resolve",
+    examples=(
+        "engrain tasks resolve order-42 mail done --note 'it is in the outbox'",
+        "engrain tasks resolve order-42 charge done --result '{\"id\": 7}'",
+        "engrain tasks resolve order-42 mail failed",
+    ),
+    prints="The step as it is recorded now.",
+)
+@click.argument("task")
+@click.argument("step")
+@click.argument("outcome", type=click.Choice(["done", "failed", "skipped"]))
+@click.option("--occurrence", type=int, default=0, show_default=True, help="Which of several steps of that name.")
+@click.option("--result", metavar="JSON", help="What the step returned, if it is done.")
+@click.option("--note", default="", help="How you know; recorded with your word.")
+def resolve(cli: Session, task: str, step: str, outcome: Any, result: str | None, **options: Any) -> None:
+    """Settle an effect that may or may not have happened.
+
+    done: it happened. failed: it did not, and is done again. skipped: it is left out.
+    """
+    value = _json(result)
+    with cli.memory() as memory:
+        found = memory.resolve(task, step, outcome, result=value, **options)
+        owner = memory.timeline(task).task
+    cli.answer(found, lambda: step_lines(found, owner))
+
+
+@verb(
+    "park",
+    examples=("engrain tasks park order-42 --why 'wait for Ana'",),
+    prints="How the task stands. Whoever runs it is fenced off at its next write.",
+)
+@click.argument("task")
+@click.option("--why", default="", help="Shown with the task.")
+def park(cli: Session, task: str, why: str) -> None:
+    """Stop a task until somebody resumes it."""
+    with cli.memory() as memory:
+        found = memory.park(task, why)
+    cli.answer(found, lambda: task_lines(found))
+
+
+@verb(
+    "cancel",
+    examples=("engrain tasks cancel order-42 --why 'no longer wanted'",),
+    prints="How the task stands. It cannot be continued.",
+)
+@click.argument("task")
+@click.option("--why", default="", help="Shown with the task.")
+def cancel(cli: Session, task: str, why: str) -> None:
+    """End a task for good."""
+    with cli.memory() as memory:
+        found = memory.cancel(task, why)
+    cli.answer(found, lambda: task_lines(found))
+
+
+@verb(
+    "prune",
+    examples=("engrain tasks prune", "engrain tasks prune --days 30"),
+    prints="How many tasks were removed. Never one that has not ended.",
+)
+@click.option("--days", type=float, default=7.0, show_default=True, help="Those that ended so long ago.")
+def prune(cli: Session, days: float) -> None:
+    """Remove tasks that ended some time ago, with their steps."""
+    with cli.memory() as memory:
+        count = memory.prune_tasks(timedelta(days=days))
+    cli.answer({"removed": count}, lambda: [f"Removed {many(count, 'task')}."])
+
+
+def _watched(memory: Memory, task: str, over: Callable[[], bool]) -> Iterator[StepRecord]:
+    """Each step once when it begins to be seen and once when it is settled, until the task is over."""
+    shown: set[tuple[str, int, int, str]] = set()
+    while True:
+        last = over()
+        for step in memory.timeline(task).steps:
+            key = (step.name, step.occurrence, step.attempt, step.status)
+            if key not in shown:
+                shown.add(key)
+                yield step
+        if last:
+            return
+        time.sleep(LOOK)
+
+
+def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]) -> None:
+    """Run it on this thread while another prints what comes."""
+    name, version = task
+    ended = threading.Event()
+
+    def printed() -> None:
+        for step in _watched(memory, name, ended.is_set):
+            _echo_step(cli, memory, name, step)
+
+    watcher = threading.Thread(target=printed, daemon=True)
+    with memory.task(name, version=version) as run:
+        watcher.start()
+        try:
+            function(run)
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def _echo_step(cli: Session, memory: Memory, task: str, step: StepRecord) -> None:
+    if cli.json:
+        click.echo(line(step))
+    else:
+        _echo(step_lines(step, memory.timeline(task).task))
+
+
+def _echo(lines: Iterator[str]) -> None:
+    for text in lines:
+        click.echo(text)
+
+
+def _loaded(work: str) -> Callable[[Any], Any]:
+    module, found, name = work.partition(":")
+    if not found:
+        raise click.UsageError("--work names a function as MODULE:FUNCTION, such as shop.orders:ship.")
+    sys.path.insert(0, "")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as exc:
+        raise click.UsageError(f"--work: {exc}.") from exc
+    if not callable(function):
+        raise click.UsageError(f"--work: {work} is not a function.")
+    return function  # type: ignore[no-any-return]
+
+
+def _json(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise InvalidInput(f"--result is not JSON: {exc}.") from exc

@@ -1,0 +1,99 @@
+-- held --
+-- What a write must know of its task: who may write, and the newest time recorded in the store.
+select n, epoch, worker, status, (select now from counter) from task where scope = ? and task = ?;
+
+-- task --
+select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
+from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
+where task.scope = ? and task.task = ?;
+
+-- tasks --
+-- Newest start first. A list of states as JSON; null for all.
+select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
+from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
+where (:all or task.scope = :scope) and (:status is null or status in (select value from json_each(:status)))
+  and (not :held or until is not null)
+order by started_at desc, task.n desc limit :limit;
+
+-- overdue --
+select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
+  ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
+from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
+where ended_at is null and deadline <= ?;
+
+-- ended --
+select n, scope, task, ended_at, ended_mark from task where ended_at < ?;
+
+-- add_task --
+insert into task (scope, task, goal, version, status, epoch, started_at, deadline, deadline_mark)
+values (:scope, :task, :goal, :version, 'running', 0, :now, :deadline, :mark);
+
+-- claim --
+update task set status = 'running', epoch = epoch + 1, worker = :worker, until = :until, until_mark = :mark where n = :n;
+
+-- extend --
+update task set until = ?, until_mark = ? where n = ?;
+
+-- end --
+-- With a new state, and held by nobody.
+update task set status = :status, outcome = :outcome, ended_at = :ended, ended_mark = :mark, worker = null, until = null,
+  until_mark = null, epoch = epoch + :more where n = :n;
+
+-- drop_task --
+delete from task where n = ?;
+
+-- drop_events --
+delete from event where scope = ? and task = ?;
+
+-- task_results --
+select distinct large from step where task = ? and large is not null;
+
+-- drop_result --
+delete from result where n = :n and not exists (select 1 from step where large = :n);
+
+-- last_time --
+-- When the task's newest step began or ended.
+select max(began_at, coalesce(ended_at, 0)) from step where n = (select max(n) from step where task = ?);
+
+-- step --
+select name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,
+  coalesce(step.result, result.body), error, step.n
+from step left join result on result.n = step.large where task = ? and name = ? and occurrence = ?;
+
+-- steps --
+select name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,
+  coalesce(step.result, result.body), error
+from step left join result on result.n = step.large where task = ? order by step.n;
+
+-- add_step --
+-- Nothing, if it is there.
+insert into step (task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result,
+  large, error)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (task, name, occurrence) do nothing;
+
+-- begin_again --
+update step set kind = :kind, status = 'intent', attempt = :attempt, epoch = :epoch, input = :input, key = :key,
+  version = :version, began_at = :now, ended_at = null, result = null, large = null, error = null where n = :n;
+
+-- settle --
+update step set status = ?, ended_at = ?, result = ?, large = ?, error = ? where n = ?;
+
+-- result --
+select n from result where scope = ? and hash = ?;
+
+-- add_result --
+insert into result (scope, hash, body) values (?, ?, ?);
+
+-- keep --
+insert into snapshot (task, body) values (?, ?) on conflict (task) do update set body = excluded.body;
+
+-- add_event --
+insert into event (scope, task, event, at, payload) values (?, ?, ?, ?, ?) on conflict do nothing;
+
+-- event --
+select payload from event where scope = ? and task = ? and event = ?;
+
+-- set_now --
+update counter set now = max(now, ?) where n = 1;

@@ -1,0 +1,190 @@
+"""The tasks of one scope seen from outside: list them, settle them, pick up what was left, clear away what is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, get_args
+
+from engrain.core.clock import checked_time
+from engrain.core.errors import InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
+from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, TaskEnd, TaskQuery, TaskRecord, TaskStatus
+from engrain.core.scope import Scope
+from engrain.core.text import checked_count, checked_key, checked_name
+from engrain.ports import Kit
+from engrain.tasks.course import Course, Terms, journal_of
+from engrain.tasks.envelope import decode, encode
+from engrain.tasks.flow import Ask, Call, Flow
+from engrain.tasks.worker import is_dead, worker_name
+
+Settled = Literal["done", "failed", "skipped"]
+RETENTION = timedelta(days=7)
+MAX_TASKS = 100_000
+# So many claims with no step to show for them, and a task is parked: it kills whoever runs it.
+MAX_CLAIMS = 5
+# The version of a task that is nothing but a checkpoint.
+CHECKPOINT = "checkpoint"
+_log = logging.getLogger("engrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A task and its steps, in the order they began."""
+
+    task: TaskRecord
+    steps: tuple[StepRecord, ...]
+
+    @property
+    def waits_for(self) -> StepRecord | None:
+        """The sleep or event that it has come to."""
+        return next((one for one in reversed(self.steps) if one.status == "intent" and one.kind in _WAITS), None)
+
+
+_WAITS = ("sleep", "event")
+
+
+class Tasks:
+    """The durable tasks of one scope."""
+
+    def __init__(self, kit: Kit, scope: Scope) -> None:
+        self._kit = kit
+        self._scope = scope
+        self._checkpoints: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._tidied = False
+
+    def course(self, terms: Terms) -> Course:
+        if terms.version == CHECKPOINT:
+            raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
+        if not self._tidied:
+            self._tidied = True
+            self.prune(RETENTION)
+        return Course(self._kit, self._scope, terms)
+
+    # Looking
+
+    def listed(self, status: TaskStatus | Sequence[TaskStatus], limit: int) -> list[TaskRecord]:
+        wanted = (status,) if isinstance(status, str) else tuple(status)
+        for one in wanted:
+            if one not in get_args(TaskStatus):
+                raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
+        checked_count(limit, "limit", 1, MAX_TASKS)
+        return journal_of(self._kit).tasks(TaskQuery(self._scope, wanted, limit=limit))
+
+    def timeline(self, task: str) -> Timeline:
+        journal = journal_of(self._kit)
+        found = journal.task(self._scope, checked_key(task, "task"))
+        if found is None:
+            raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
+        return Timeline(found, tuple(journal.steps(self._scope, task)))
+
+    # A person's word
+
+    def resolve(self, task: str, end: StepEnd, result: object) -> StepRecord:
+        if end.status not in get_args(Settled):
+            raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {end.status!r}.")
+        if result is not None and end.status != "done":
+            raise InvalidInput(f'only an effect that is "done" has a result, not one that is {end.status!r}.')
+        text = encode(result, "the result") if end.status == "done" else None
+        note = f"resolved by hand: {end.error}" if end.error else "resolved by hand"
+        word = StepEnd(checked_key(end.name, "step"), end.occurrence, end.status, text, note)
+        return journal_of(self._kit).resolve(self._scope, checked_key(task, "task"), word)
+
+    def signal(self, task: str, event: str, payload: object) -> bool:
+        text = encode(payload, "the payload")
+        return journal_of(self._kit).signal(self._scope, checked_key(task, "task"), checked_key(event, "event"), text)
+
+    def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
+        end = TaskEnd(status, checked_name(why, "why"))
+        return journal_of(self._kit).overrule(self._scope, checked_key(task, "task"), end)
+
+    # Checkpoints: a task that is nothing but its snapshot
+
+    def checkpoint(self, task: str, state: object, done: bool) -> None:
+        journal = journal_of(self._kit)
+        text = encode(state, "the state")
+        with self._lock:
+            lease = self._checkpoints.get(task) or self._claimed(task)
+            journal.keep(lease, text)
+            self._checkpoints[task] = lease
+            if done:
+                journal.end(lease, TaskEnd("done"))
+                del self._checkpoints[task]
+
+    def restore(self, task: str) -> Any:
+        """Whoever restores takes over: a worker that still checkpoints the same task is fenced off by the next one."""
+        with self._lock:
+            self._checkpoints.pop(task, None)
+        found = journal_of(self._kit).task(self._scope, checked_key(task, "task"))
+        return None if found is None else decode(found.snapshot)
+
+    def _claimed(self, task: str) -> Lease:
+        journal = journal_of(self._kit)
+        before = journal.task(self._scope, checked_key(task, "task"))
+        if before is not None and before.version != CHECKPOINT:
+            raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
+        # It lasts no time at all: whoever restores after a crash need not wait, and the epoch fences the other off.
+        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT))
+        if lease.status != "running":
+            raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it was ended, and is kept as it was.")
+        return lease
+
+    # What was left, and what is over
+
+    def expire(self) -> list[TaskRecord]:
+        """Tasks past their max_age become "expired" and stay to be seen."""
+        return journal_of(self._kit).expire(self._kit.clock())
+
+    def prune(self, older_than: timedelta | float) -> int:
+        age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
+        if age < timedelta():
+            raise InvalidInput("older_than must not be negative.")
+        return journal_of(self._kit).prune(self._kit.clock() - age)
+
+    def left(self, accepts: Sequence[str], limit: int) -> list[TaskRecord]:
+        """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
+        checked_count(limit, "limit", 1, MAX_TASKS)
+        journal = journal_of(self._kit)
+        late = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
+        found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
+        ready = [one for one in reversed(found) if one.version in accepts and self._ready(one, one.task in late)]
+        return [one for one in ready[:limit] if not self._hopeless(one)]
+
+    def _ready(self, task: TaskRecord, late: bool) -> bool:
+        if task.status == "running":
+            return late or task.worker is None or is_dead(task.worker)
+        waits = self.timeline(task.task).waits_for
+        if waits is None:
+            return True
+        if waits.kind == "event":
+            return journal_of(self._kit).event(self._scope, task.task, waits.name.partition("[")[0]) is not None
+        return checked_time(waits.input, "a sleep") <= self._kit.clock()
+
+    def _hopeless(self, task: TaskRecord) -> bool:
+        last = max((one.epoch for one in journal_of(self._kit).steps(self._scope, task.task)), default=0)
+        if task.status != "running" or task.epoch - last < MAX_CLAIMS:
+            return False
+        self.overrule(task.task, "parked", f"claimed {task.epoch - last} times with no step done: it kills its worker")
+        return True
+
+    def recover(self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]) -> Flow[list[TaskRecord]]:
+        """Continue each, one after the other; how each stands afterwards. One that fails is parked and does not stop
+        the others."""
+        yield Ask(self.expire)
+        found: list[TaskRecord] = []
+        for task in (yield Ask(lambda: self.left(accepts, limit))):
+            try:
+                yield Call(work, (task.task,))
+            except TaskClaimed:
+                continue
+            except LeaseLost as exc:
+                _log.warning("task %r was taken over while it was recovered: %s", task.task, exc)
+            except Exception as exc:  # noqa: BLE001  # a worker's loop: the task is parked with its error
+                _log.warning("task %r was recovered and stopped again: %s", task.task, exc)
+            after = yield Ask(partial(journal_of(self._kit).task, self._scope, task.task))
+            found += [after] if after is not None else []
+        return found

@@ -1,0 +1,85 @@
+"""Run one flow of decisions from a plain thread or from asyncio: the flow says what it needs, a driver does it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Ask(NamedTuple):
+    """A call of ours that may wait for the store or the embedder."""
+
+    call: Callable[[], Any]
+
+
+class Call(NamedTuple):
+    """A call of the caller's own function, which may be a coroutine function under asyncio."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = _NOTHING
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+
+Need = Ask | Call | Pause
+Flow = Generator[Need, Any, T]
+# Runs a call on another thread.
+Hop = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+def drive(flow: Flow[T]) -> T:
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            need = flow.throw(error) if error is not None else flow.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = error = None
+        try:
+            if isinstance(need, Ask):
+                answer = need.call()
+            elif isinstance(need, Call):
+                answer = need.function(*need.args, **need.named)
+            else:
+                time.sleep(need.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides what becomes of it
+            error = exc
+
+
+async def adrive(flow: Flow[T], hop: Hop) -> T:
+    answer: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            need = flow.throw(error) if error is not None else flow.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = error = None
+        try:
+            if isinstance(need, Ask):
+                answer = await hop(need.call)
+            elif isinstance(need, Call):
+                answer = await _called(need)
+            else:
+                await asyncio.sleep(need.seconds)
+        except BaseException as exc:  # noqa: BLE001  # the flow decides what becomes of it
+            error = exc
+
+
+async def _called(need: Call) -> Any:
+    """A coroutine function is awaited in the loop; a plain one may block, so it runs on another thread."""
+    if inspect.iscoroutinefunction(need.function):
+        return await need.function(*need.args, **need.named)
+    answer = await asyncio.to_thread(need.function, *need.args, **need.named)
+    return await answer if inspect.isawaitable(answer) else answer

@@ -1,0 +1,104 @@
+"""Hold a task: claim it, show signs of life, and know before an effect that it is still ours."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+
+from engrain.core.errors import EngrainError, LeaseLost, OutcomeUnknown, StoreClosed, TaskClaimed
+from engrain.core.journal import Claim, Lease, TaskEnd
+from engrain.ports import TaskJournal
+from engrain.tasks.worker import is_dead
+
+_log = logging.getLogger("engrain")
+_REPEATS = 3
+# A share of the lease: the pause between signs of life, and what must be left of it before an effect is called.
+_BEAT, _LEFT = 1 / 3, 1 / 3
+
+
+class Tenure:
+    """One claim of one task. `lease` cannot write if the task had ended already."""
+
+    def __init__(self, journal: TaskJournal, claim: Claim) -> None:
+        self._journal = journal
+        self._claim = claim
+        self._stop = threading.Event()
+        self._lost: str | None = None
+        self._until = steady() + claim.seconds
+        self.lease = self._claimed()
+        if self.lease.status == "running":
+            self._thread = threading.Thread(target=self._beat, name="engrain-lease", daemon=True)
+            self._thread.start()
+
+    def check(self) -> None:
+        """LeaseLost, if a sign of life has found that the task is no longer ours."""
+        if self._lost is not None:
+            raise LeaseLost(self._lost)
+
+    def assure(self) -> None:
+        """Right before an effect. By this machine's own clock: after a long stop the process wakes up believing that no
+        time has passed, and must ask before it acts."""
+        self.check()
+        if steady() > self._until - self._claim.seconds * _LEFT:
+            self._extend()
+
+    def end(self, end: TaskEnd) -> None:
+        self.stop()
+        try:
+            self._journal.end(self.lease, end)
+        except OutcomeUnknown:
+            task = self._journal.task(self.lease.scope, self.lease.task)
+            if task is None or task.epoch != self.lease.epoch or task.worker is not None:
+                self._journal.end(self.lease, end)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _claimed(self) -> Lease:
+        try:
+            return self._journal.claim(self._claim)
+        except OutcomeUnknown:
+            return self._ours() or self._journal.claim(self._claim)
+        except TaskClaimed:
+            # Whose process is gone cannot write any more: no need to wait until its lease has run out.
+            task = self._journal.task(self._claim.scope, self._claim.task)
+            if task is None or task.worker is None or not is_dead(task.worker):
+                raise
+            return self._journal.claim(replace(self._claim, dead=task.worker))
+
+    def _ours(self) -> Lease | None:
+        task = self._journal.task(self._claim.scope, self._claim.task)
+        if task is None or task.worker != self._claim.worker or task.until is None:
+            return None
+        return Lease(task.scope, task.task, task.worker, task.epoch, task.until)
+
+    def _beat(self) -> None:
+        pause = self._claim.seconds * _BEAT
+        while not self._stop.wait(pause):
+            try:
+                self._extend()
+            except LeaseLost:
+                return
+            except StoreClosed:
+                return
+            except EngrainError as exc:
+                _log.warning("task %r: a sign of life failed and will be repeated: %s", self._claim.task, exc)
+
+    def _extend(self) -> None:
+        # Read before the call: the lease lasts at least that long, however slow the answer is.
+        began = steady()
+        try:
+            self._journal.extend(self.lease, self._claim.seconds)
+        except LeaseLost as exc:
+            if not self._stop.is_set():
+                self._lost = str(exc)
+            raise
+        self._until = began + self._claim.seconds
+
+
+def steady() -> float:
+    """Seconds that pass while the machine sleeps, too, where it can tell: a lease on a server runs out meanwhile."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)

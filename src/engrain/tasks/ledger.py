@@ -1,0 +1,222 @@
+"""One run's view of its journal: which step comes next, whether it is replayed or done, and what is recorded of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+from engrain.core.clock import to_micros
+from engrain.core.errors import InputChanged, InvalidInput, OutcomeUnknown, StepConcurrent, TaskEnded
+from engrain.core.journal import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, TaskRecord
+from engrain.core.text import checked_key
+from engrain.ports import Kit
+from engrain.tasks.envelope import decode, fingerprint
+from engrain.tasks.lease import Tenure
+
+T = TypeVar("T")
+SETTLED = ("done", "skipped")
+_REPEATS = 3
+_MAX_ERROR = 2_000
+_log = logging.getLogger("engrain")
+
+
+class Wish(NamedTuple):
+    """A step as the caller asks for it."""
+
+    kind: StepKind
+    name: str
+    key: str | None = None
+    args: tuple[Any, ...] = ()
+
+
+class Seat(NamedTuple):
+    """A step's place in the journal, and what is recorded there."""
+
+    kind: StepKind
+    name: str
+    occurrence: int
+    input: str
+    record: StepRecord | None
+
+    @property
+    def settled(self) -> bool:
+        return self.record is not None and self.record.status in SETTLED
+
+    @property
+    def attempt(self) -> int:
+        """The number of the last attempt that is known of."""
+        return 0 if self.record is None else self.record.attempt
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}" + (f" (#{self.occurrence})" if self.occurrence else "")
+
+
+class Ledger:
+    """Safe to use from several threads."""
+
+    def __init__(self, kit: Kit, tenure: Tenure, task: TaskRecord, steps: list[StepRecord], version: str) -> None:
+        assert kit.journal is not None  # whoever holds a lease has a journal
+        self._journal = kit.journal
+        self._clock = kit.clock
+        self._tenure = tenure
+        self._task = task
+        self._version = version
+        self._records = {(step.name, step.occurrence): step for step in steps}
+        self._ahead = sum(step.status in SETTLED for step in steps)
+        self._counts: dict[str, int] = {}
+        self._under_way: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def task(self) -> str:
+        return self._task.task
+
+    @property
+    def lease(self) -> Lease:
+        return self._tenure.lease
+
+    @property
+    def open(self) -> bool:
+        return self._tenure.lease.status == "running"
+
+    @property
+    def replaying(self) -> bool:
+        """Whether steps that an earlier run settled are still to come."""
+        return self._ahead > 0
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    def check(self) -> None:
+        """LeaseLost, if the task is known to be no longer ours."""
+        self._tenure.check()
+
+    def assure(self) -> None:
+        """Right before an effect: the task is ours, and will be for a while."""
+        self._tenure.assure()
+
+    def event(self, name: str) -> str | None:
+        return self._journal.event(self._task.scope, self._task.task, name)
+
+    # Which step, and whether it goes
+
+    def enter(self, wish: Wish) -> Seat:
+        """The next place of this name. Whoever enters leaves."""
+        name = full_name(wish.name, wish.key)
+        input_ = fingerprint(wish.args, f"{wish.kind} {name!r}") if wish.args else ""
+        self._tenure.check()
+        with self._lock:
+            if name in self._under_way:
+                raise StepConcurrent(
+                    f"{wish.kind} {name!r} of task {self.task!r} is under way: "
+                    "steps that run side by side need a key= each."
+                )
+            occurrence = self._counts.get(name, 0)
+            seat = Seat(wish.kind, name, occurrence, input_, self._records.get((name, occurrence)))
+            self._prove(seat)
+            self._ahead -= seat.settled
+            self._counts[name] = occurrence + 1
+            self._under_way.add(name)
+            return seat
+
+    def leave(self, seat: Seat) -> None:
+        with self._lock:
+            self._under_way.discard(seat.name)
+
+    def _prove(self, seat: Seat) -> None:
+        there = seat.record
+        if not seat.settled and not self.open:
+            raise TaskEnded(f"task {self._task.task!r} is {self._task.status}: {seat} cannot run any more.")
+        if there is None or there.status == "failed":
+            return
+        if there.kind != seat.kind:
+            raise InputChanged(f"{seat} of task {self._task.task!r} was recorded as a step of kind {there.kind!r}.")
+        # A sleep keeps the time it was first given; the others answer for their arguments.
+        if there.input != seat.input and seat.kind != "sleep":
+            raise InputChanged(
+                f"{seat} of task {self._task.task!r} was recorded with other arguments. Finish the task with the "
+                "arguments it began with, give the step another name, or start another task."
+            )
+
+    def value(self, seat: Seat) -> Any:
+        """What a settled step returned; None for one that was left out."""
+        if seat.record is None or seat.record.status != "done":
+            return None
+        # The store itself writes what a memory step returned: the ids, with no envelope.
+        return json.loads(seat.record.result or "[]") if seat.kind == "memory" else decode(seat.record.result)
+
+    # What is recorded
+
+    def begin(self, seat: Seat, attempt: int, key: str = "") -> StepRecord:
+        start = self.start(seat, attempt, key)
+        return self._known(lambda: self._journal.begin(self._tenure.lease, start))
+
+    def finish(self, seat: Seat, end: StepEnd) -> StepRecord:
+        return self._known(lambda: self._journal.finish(self._tenure.lease, end))
+
+    def record(self, seat: Seat, attempt: int, end: StepEnd) -> StepRecord:
+        start = self.start(seat, attempt)
+        return self._known(lambda: self._journal.record(self._tenure.lease, start, end))
+
+    def start(self, seat: Seat, attempt: int, key: str = "") -> StepStart:
+        return StepStart(seat.name, seat.occurrence, seat.kind, seat.input, key, self._version, attempt)
+
+    def unfinished(self) -> list[StepRecord]:
+        """Effects of this run that were begun and whose outcome nobody knows, because the call was broken off."""
+        with self._lock:
+            return [one for one in self._records.values() if one.kind == "effect" and one.status == "intent"]
+
+    def passed_over(self) -> list[str]:
+        """Recorded steps that this run never came to: the code has changed under its version."""
+        with self._lock:
+            return [name for name, number in self._records if number >= self._counts.get(name, 0)]
+
+    def stable_key(self, seat: Seat, round_: int = 0) -> str:
+        """The same for every attempt of this step of this task, and for no other; a new round after a compensation."""
+        started = to_micros(self._task.started_at)  # a task of the same name that comes later is another one
+        parts = (self._task.scope.id, self._task.task, str(started), seat.name, str(seat.occurrence), str(round_))
+        text = "".join(f"{len(part)}:{part}" for part in parts)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def _known(self, write: Callable[[], StepRecord]) -> StepRecord:
+        record = sure(write)
+        with self._lock:
+            self._records[record.name, record.occurrence] = record
+        return record
+
+
+def sure(write: Callable[[], T]) -> T:
+    """Repeat a write whose outcome is not known: every write of the journal may be repeated."""
+    for _ in range(_REPEATS):
+        try:
+            return write()
+        except OutcomeUnknown as exc:
+            _log.warning("a write to the journal is repeated: %s", exc)
+    return write()
+
+
+@lru_cache(4096)
+def full_name(name: str, key: str | None) -> str:
+    """name, or name[key]. A name has no brackets, so the two cannot be confused."""
+    checked_key(name, "step name")
+    if "[" in name or "]" in name:
+        raise InvalidInput(f"a step name has no brackets: {name!r}. Give what tells the steps apart as key=.")
+    return name if key is None else f"{name}[{checked_key(key, 'key')}]"
+
+
+def ended(
+    seat: Seat, status: StepStatus, result: str | None = None, error: BaseException | str | None = None
+) -> StepEnd:
+    return StepEnd(seat.name, seat.occurrence, status, result, None if error is None else shown(error))
+
+
+def shown(error: BaseException | str) -> str:
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
+    # A message may hold anything; what cannot be stored is replaced, for the error must not hide behind another.
+    return text[:_MAX_ERROR].encode(errors="replace").decode()

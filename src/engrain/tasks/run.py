@@ -1,0 +1,192 @@
+"""The run of a durable task as a program sees it: Run for threads, AsyncRun for coroutines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from engrain.core.journal import TaskStatus
+from engrain.tasks.course import Course
+from engrain.tasks.effects import OnAmbiguous, checked_policy
+from engrain.tasks.flow import Flow, Hop, adrive, drive
+from engrain.tasks.ledger import Wish
+from engrain.tasks.retry import Retry, as_retry
+from engrain.tasks.steps import Work
+
+
+class _Task:
+    """What both faces show of a task, and the flows that both drive."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+
+    @property
+    def id(self) -> str:
+        return self.course.terms.task
+
+    @property
+    def goal(self) -> str:
+        return self.course.record.goal if self.course.record else self.course.terms.goal
+
+    @property
+    def epoch(self) -> int:
+        """How often this task has been claimed, this run included."""
+        return self.course.record.epoch if self.course.record else 0
+
+    @property
+    def status(self) -> TaskStatus | None:
+        """As it was when the run was entered: "running", or "done" for a task that is only replayed."""
+        return self.course.record.status if self.course.record else None
+
+    @property
+    def snapshot(self) -> Any:
+        """What `keep` stored last, in this run or an earlier one; None if nothing."""
+        return self.course.snapshot
+
+    @property
+    def outcome(self) -> str:
+        return self.course.outcome
+
+    @outcome.setter
+    def outcome(self, text: str) -> None:
+        """A line for people, shown by `engrain tasks` once the task is done."""
+        self.course.outcome = str(text)
+
+    def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
+        return self.course.step(Wish("step", name, key, work.args), work)
+
+    def effect_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
+        checked_policy(work.on_ambiguous)
+        return self.course.step(Wish("effect", name, key, work.args), work)
+
+
+class Run(_Task):
+    """A durable task under way: with memory.task("order-42") as run: …
+
+    Steps may be called from several threads; those of one name at the same time need a `key=` each. Positional
+    arguments after the function go to it and are what is compared when the step is replayed; what a step returns is
+    plain JSON.
+    """
+
+    def step(
+        self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
+    ) -> Any:
+        """Call the function once; recorded done, it never runs again and its result is replayed."""
+        return drive(self.step_flow(name, key, Work(function, args, as_retry(retries))))
+
+    def effect(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        retries: int | Retry = 0,
+        on_ambiguous: OnAmbiguous = "halt",
+        key_as: str | None = None,
+    ) -> Any:
+        """Do something that must not happen twice: the intent is on disk before the call, the result after it.
+
+        `key_as` names the parameter that gets the step's stable key, for a receiver that tells repetitions by it. If a
+        crash or an error leaves open whether it happened, `on_ambiguous` decides: "halt" raises StepAmbiguous and parks
+        the task; "retry" calls again with the same key; a probe, called like the function, answers what it found (None
+        or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
+        NotDone, and is tried again as often as `retries` says.
+        """
+        return drive(self.effect_flow(name, key, Work(function, args, as_retry(retries), on_ambiguous, key_as)))
+
+    def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
+        """Remember a text (or a Note, or a list of them) exactly once: item and record are one transaction.
+
+        `fields` are those of `remember`: importance, slot, metadata, source, occurred_at, place. Returns the id, or the
+        list of ids.
+        """
+        return drive(self.course.remember(name, what, key, fields))
+
+    def sleep_until(
+        self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
+    ) -> None:
+        """Wait for a time, across crashes: the first time that was given stands.
+
+        With block=False the task is given back and TaskWaiting raised; `recover` continues it when it is due.
+        """
+        drive(self.course.sleep(name, until, key, block))
+
+    def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
+        """Wait so long from the first call on, across crashes."""
+        self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+
+    def wait_event(
+        self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
+    ) -> Any:
+        """The payload of an event, as soon as somebody has called memory.signal(task, event, payload)."""
+        return drive(self.course.event(event, timeout, key, block))
+
+    def keep(self, snapshot: Any) -> None:
+        """Store plain JSON with the task, in place of what was kept before."""
+        self.course.keep(snapshot)
+
+    def __enter__(self) -> Self:
+        self.course.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.course.close(error)
+
+
+class AsyncRun(_Task):
+    """Run for asyncio: the same steps, awaited. A coroutine function runs in the loop, a plain one on a thread."""
+
+    def __init__(self, course: Callable[[], Course], hop: Hop) -> None:
+        self._made = course
+        self.hop = hop
+
+    async def step(
+        self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
+    ) -> Any:
+        return await adrive(self.step_flow(name, key, Work(function, args, as_retry(retries))), self.hop)
+
+    async def effect(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        retries: int | Retry = 0,
+        on_ambiguous: OnAmbiguous = "halt",
+        key_as: str | None = None,
+    ) -> Any:
+        work = Work(function, args, as_retry(retries), on_ambiguous, key_as)
+        return await adrive(self.effect_flow(name, key, work), self.hop)
+
+    async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
+        return await adrive(self.course.remember(name, what, key, fields), self.hop)
+
+    async def sleep_until(
+        self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
+    ) -> None:
+        await adrive(self.course.sleep(name, until, key, block), self.hop)
+
+    async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
+        await self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+
+    async def wait_event(
+        self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
+    ) -> Any:
+        return await adrive(self.course.event(event, timeout, key, block), self.hop)
+
+    async def keep(self, snapshot: Any) -> None:
+        await self.hop(lambda: self.course.keep(snapshot))
+
+    async def __aenter__(self) -> Self:
+        self.course = await self.hop(self._made)
+        await self.hop(self.course.open)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.hop(lambda: self.course.close(error))

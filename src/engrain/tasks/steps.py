@@ -1,0 +1,247 @@
+"""The classes of steps as flows: a step, an effect, a memory step, a sleep and the wait for an event."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from engrain.capture import write
+from engrain.core.clock import checked_time
+from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
+from engrain.core.journal import StepEnd, StepWrite
+from engrain.core.notes import Note
+from engrain.core.plans import Add, Plan
+from engrain.ports import Kit
+from engrain.tasks.effects import Compensate, OnAmbiguous, happened
+from engrain.tasks.envelope import decode, encode
+from engrain.tasks.flow import Ask, Call, Flow, Pause
+from engrain.tasks.ledger import Ledger, Seat, ended, shown, sure
+from engrain.tasks.retry import Retry
+
+# A sleep looks at the clock this often, because somebody may set it; an event is asked for with a growing pause.
+_LONGEST_NAP = 1.0
+_FIRST_LOOK, _LAST_LOOK = 0.05, 1.0
+
+
+class Work(NamedTuple):
+    """What a step calls, and what happens when that fails."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    retry: Retry
+    on_ambiguous: OnAmbiguous = "halt"
+    key_as: str | None = None
+
+    def call(self, function: Callable[..., Any], key: str) -> Call:
+        named: Mapping[str, Any] = {} if self.key_as is None else {self.key_as: key}
+        return Call(function, self.args, named)
+
+
+def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
+    """One commit, at its end. From the second attempt on each is noted, so that a crash does not reset the count."""
+    attempt = seat.attempt + 1
+    # What a crash broke off counts; what failed for good was continued by somebody's decision and starts afresh.
+    used = seat.attempt if seat.record is not None and seat.record.status == "intent" else 0
+    last = attempt + max(0, work.retry.times - used)
+    while True:
+        began = time.monotonic()
+        try:
+            value = yield Call(work.function, work.args)
+            result = encode(value, seat)
+        except Exception as exc:
+            if attempt >= last or isinstance(exc, InvalidInput):
+                failed = replace(ended(seat, "failed", error=exc), took=time.monotonic() - began)
+                yield _ask(ledger.record, seat, attempt, failed)
+                exc.add_note(f"engrain: {seat} failed in attempt {attempt}, and no attempt is left.")
+                raise
+            attempt += 1
+            yield _ask(ledger.begin, seat, attempt)
+            yield Pause(work.retry.pause(attempt - 1))
+            continue
+        end = StepEnd(seat.name, seat.occurrence, "done", result, took=time.monotonic() - began)
+        record = yield _ask(ledger.record, seat, attempt, end)
+        # What a replay will return; a text is the same either way.
+        return value if type(value) is str else decode(record.result)
+
+
+def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
+    """Two commits around the call. Whatever is not known to have happened, or not, goes by the caller's policy."""
+    state = _Effect(ledger, seat, work)
+    there = seat.record
+    if there is not None and there.status in ("intent", "ambiguous"):
+        settled = yield from state.settle(there.error or "the process ended while it was under way")
+        if settled:
+            return state.value
+    while True:
+        yield _ask(ledger.begin, seat, state.next_attempt(), state.key)
+        yield Ask(ledger.assure)
+        try:
+            value = yield work.call(work.function, state.key)
+        except NotDone as exc:
+            yield _ask(ledger.finish, seat, ended(seat, "failed", error=exc))
+            if state.failures >= work.retry.times:
+                raise
+            yield from state.pause()
+            continue
+        except Exception as exc:  # noqa: BLE001  # whatever it was, it does not tell whether the effect happened
+            settled = yield from state.settle(exc)
+            if settled:
+                return state.value
+            yield from state.pause()
+            continue
+        return (yield from state.happened(value))
+
+
+class _Effect:
+    """One effect between its attempts. Each method is a flow that says whether the effect is settled."""
+
+    def __init__(self, ledger: Ledger, seat: Seat, work: Work) -> None:
+        self._ledger, self._seat, self._work = ledger, seat, work
+        self._attempt = seat.attempt
+        self.key = seat.record.key if seat.record and seat.record.key else ledger.stable_key(seat)
+        self.failures = 0
+        self.value: Any = None
+
+    def next_attempt(self) -> int:
+        self._attempt += 1
+        return self._attempt
+
+    def pause(self) -> Flow[None]:
+        self.failures += 1
+        yield Pause(self._work.retry.pause(self.failures))
+
+    def happened(self, value: object) -> Flow[Any]:
+        try:
+            result = encode(value, self._seat)
+        except InvalidInput as exc:
+            why = f"it happened, but its result could not be recorded: {exc}"
+            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "ambiguous", error=why))
+            raise
+        record = yield _ask(self._ledger.finish, self._seat, ended(self._seat, "done", result))
+        self.value = value if type(value) is str else decode(record.result)
+        return self.value
+
+    def settle(self, why: Exception | str) -> Flow[bool]:
+        """It may have happened: halt, or find out, or undo it, or leave it to the receiver to notice a repetition."""
+        policy = self._work.on_ambiguous
+        if policy == "halt":
+            yield from self._halt(why)
+        if policy == "retry":
+            if self._spent(why):
+                yield from self._halt(why)
+            return False
+        if isinstance(policy, Compensate):
+            return (yield from self._undo(policy, why))
+        return (yield from self._probe(policy, why))  # type: ignore[arg-type]
+
+    def _spent(self, why: Exception | str) -> bool:
+        """Failures of this run count; what an earlier one left behind gets a try of its own."""
+        return not isinstance(why, str) and self.failures >= self._work.retry.times
+
+    def _probe(self, probe: Callable[..., Any], why: Exception | str) -> Flow[bool]:
+        try:
+            answer = yield self._work.call(probe, self.key)
+        except Exception as exc:  # noqa: BLE001
+            yield from self._halt(exc)
+        if happened(answer):
+            yield from self.happened(answer)
+            return True
+        yield from self._give_up_if_spent(why)
+        return False
+
+    def _undo(self, policy: Compensate, why: Exception | str) -> Flow[bool]:
+        try:
+            yield self._work.call(policy.undo, self.key)
+        except Exception as exc:  # noqa: BLE001
+            yield from self._halt(exc)
+        if policy.then == "skip":
+            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "skipped", error=f"undone: {shown(why)}"))
+            return True
+        yield from self._give_up_if_spent(why)
+        # The receiver may remember the old key as done: what is done afresh needs another.
+        self.key = self._ledger.stable_key(self._seat, self._attempt)
+        return False
+
+    def _give_up_if_spent(self, why: Exception | str) -> Flow[None]:
+        """It is certain by now that it did not happen."""
+        if self._spent(why) and isinstance(why, Exception):
+            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "failed", error=why))
+            raise why
+
+    def _halt(self, why: Exception | str) -> Flow[None]:
+        there = self._seat.record
+        if not (isinstance(why, str) and there is not None and there.status == "ambiguous"):
+            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "ambiguous", error=why))
+        raise ambiguous(self._ledger.task, self._seat, self.key, why) from (None if isinstance(why, str) else why)
+
+
+def ambiguous(task: str, seat: Seat, key: str, why: Exception | str) -> StepAmbiguous:
+    name, number = seat.name, f", occurrence={seat.occurrence}" if seat.occurrence else ""
+    return StepAmbiguous(
+        f"{seat} of task {task!r} may or may not have happened ({shown(why)}). Look for its "
+        f'key {key}, then say so: memory.resolve({task!r}, {name!r}, "done"{number}), or "failed" to have it done '
+        'again, or "skipped".',
+        task, name, seat.occurrence, key,
+    )  # fmt: skip
+
+
+def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None]:
+    """The first time that was given stands, however often the task is continued."""
+    due = until
+    if seat.record is None:
+        yield _ask(ledger.begin, seat._replace(input=due.isoformat()), 1)
+    else:
+        due = checked_time(seat.record.input, "the recorded end of a sleep")
+    while (left := (due - ledger.now()).total_seconds()) > 0:
+        if not block:
+            raise TaskWaiting(f"task {ledger.task!r} sleeps until {due.isoformat()}.")
+        yield Pause(min(left, _LONGEST_NAP))
+        ledger.check()
+    yield _ask(ledger.finish, seat, ended(seat, "done", encode(None, "")))
+
+
+def event(ledger: Ledger, seat: Seat, name: str, timeout: float | None, block: bool) -> Flow[Any]:
+    """The payload, once it is there; TimeoutError after the time-out, which counts from the first wait."""
+    begun = seat.record is not None and seat.record.status == "intent"
+    attempt = seat.attempt if begun else seat.attempt + 1
+    since = seat.record.began_at if begun and seat.record else ledger.now()
+    pause = _FIRST_LOOK
+    while (payload := (yield Ask(lambda: ledger.event(name)))) is None:
+        if not begun:
+            yield _ask(ledger.begin, seat, attempt)
+            begun = True
+        if timeout is not None and ledger.now() - since >= timedelta(seconds=timeout):
+            yield _ask(ledger.finish, seat, ended(seat, "failed", error="timed out"))
+            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {timeout:g} s.")
+        if not block:
+            raise TaskWaiting(f"task {ledger.task!r} waits for the event {name!r}.")
+        yield Pause(pause)
+        pause = min(pause * 1.5, _LAST_LOOK)
+        ledger.check()
+    return decode((yield _ask(ledger.record, seat, attempt, ended(seat, "done", payload))).result)
+
+
+def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flow[list[str]]:
+    """Items and record in one transaction; where they live apart, the step's key makes a repeated write harmless."""
+    started = seat.record is not None and seat.record.status == "intent"
+    attempt = seat.attempt if started else seat.attempt + 1
+    scope = ledger.lease.scope
+    adds = yield Ask(lambda: tuple(Add(draft) for draft in write.drafts(notes, kit.embedder)))
+    if getattr(kit.items, "journal", None) is kit.journal:
+        record = StepWrite(ledger.lease, ledger.start(seat, attempt), ended(seat, "done"))
+        applied = yield Ask(lambda: sure(lambda: kit.items.apply(Plan(scope, adds, record=record))))
+        return [one.id for one in applied.outcomes]
+    yield Ask(ledger.assure)
+    key = ledger.stable_key(seat)
+    applied = yield Ask(lambda: sure(lambda: kit.items.apply(Plan(scope, adds, request_id=f"task:{key}"))))
+    ids = [one.id for one in applied.outcomes]
+    yield _ask(ledger.record, seat, attempt, ended(seat, "done", json.dumps(ids)))
+    return ids
+
+
+def _ask(call: Callable[..., Any], *args: Any) -> Ask:
+    return Ask(lambda: call(*args))

@@ -1,0 +1,303 @@
+"""Promises of durable tasks: one worker at a time, and nothing unfinished is lost."""
+
+# ruff: noqa: PT012  (a run is a with-block: what it raises comes from inside)
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from conftest import Open
+from killing import Calls, dies, kill, killed_in
+
+from engrain import (
+    InvalidInput,
+    LeaseLost,
+    Memory,
+    NotFound,
+    Run,
+    TaskClaimed,
+    TaskEnded,
+    TaskError,
+    TaskWaiting,
+)
+from engrain.conformance.clock import SetClock
+
+# Leases
+
+
+def test_two_starts_of_one_task_one_runs(memory: Memory) -> None:
+    with memory.task("order") as run:
+        with pytest.raises(TaskClaimed, match="is run by"), memory.task("order"):
+            pass
+        run.step("a", lambda: 1)
+    assert memory.tasks()[0].status == "done"
+
+
+def test_a_worker_that_was_paused_too_long_can_change_nothing(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    with pytest.raises(LeaseLost), memory.task("order") as slow:
+        slow.step("a", calls.noting("a"))
+        clock.advance(31)
+        with memory.task("order") as fast:
+            fast.step("a", calls.noting("a"))
+            for write in (
+                lambda: slow.step("b", calls.noting("late b")),
+                lambda: slow.remember_step("n", "Late."),
+                lambda: slow.keep({"late": True}),
+            ):
+                with pytest.raises(LeaseLost):
+                    write()
+            fast.step("b", calls.noting("b"))
+        slow.effect("mail", calls.noting("late mail"))
+    assert "late mail" not in calls
+    assert memory.list() == []
+    assert memory.restore("order") is None
+
+
+def test_a_broad_except_does_not_swallow_a_lost_lease(memory: Memory, clock: SetClock) -> None:
+    with pytest.raises(LeaseLost), memory.task("order") as slow:
+        clock.advance(31)
+        with memory.task("order"):
+            pass
+        try:
+            slow.step("a", lambda: 1)
+        except Exception:  # noqa: BLE001
+            pytest.fail("an except clause went on writing")
+
+
+def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
+    from engrain.core.clock import system_clock
+
+    memory = open_memory(clock=system_clock)
+    with memory.task("order", lease=0.3) as run:
+        run.step("slow", lambda: threading.Event().wait(0.8) and None)
+        with pytest.raises(TaskClaimed), memory.task("order", lease=0.3):
+            pass
+        run.step("after", lambda: 1)
+
+
+def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Open, clock: SetClock) -> None:
+    from engrain.stores.sqlite.steady import machine_steady
+
+    memory = open_memory()
+    journal = memory._open.kit.journal
+    assert journal is not None
+    journal._steady = machine_steady()  # type: ignore[attr-defined]
+    if journal._steady is None:  # type: ignore[attr-defined]
+        pytest.skip("this machine does not tell one boot from another")
+    for jump in (-3_600, 2 * 86_400, -2 * 86_400):
+        task = f"order {jump}"
+        with memory.task(task, lease=0.3, max_age=3_600) as run:
+            run.step("a", lambda: 1)
+            clock.advance(jump)
+            with pytest.raises(TaskClaimed), memory.task(task):
+                pass
+            assert memory.recover(lambda run: pytest.fail("it is running")) == []
+            assert [one.status for one in memory.tasks(status="expired")] == []
+            kill(run)
+        threading.Event().wait(0.35)
+        with memory.task(task) as run:
+            assert run.epoch == 2
+    assert memory.prune_tasks(3_600) == 0
+    with memory.task("old"):
+        pass
+    clock.advance(2 * 86_400)
+    assert memory.prune_tasks(86_400) == 0
+
+
+# Sleeping and waiting
+
+
+def test_a_sleep_keeps_the_time_it_was_first_given(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    def body(run: Run) -> None:
+        run.sleep(3_600, block=False)
+        run.step("after", calls.noting("after"))
+
+    for _ in range(2):
+        with pytest.raises(TaskWaiting, match="sleeps until"), memory.task("nap") as run:
+            body(run)
+        clock.advance(1_000)
+    assert [one.status for one in memory.tasks()] == ["waiting"]
+    assert memory.recover(body) == []
+    clock.advance(1_601)
+    assert [(one.task, one.status) for one in memory.recover(body)] == [("nap", "done")]
+    assert calls == ["after"]
+
+
+def test_a_sleep_in_the_process_ends_by_itself(open_memory: Open) -> None:
+    from engrain.core.clock import system_clock
+
+    with open_memory(clock=system_clock).task("nap") as run:
+        run.sleep(0.05)
+        run.sleep_until("2020-01-01")
+
+
+def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run) -> Any:
+        run.outcome = str(run.wait_event("paid", block=False))
+        return run.outcome
+
+    with pytest.raises(TaskWaiting, match="'paid'"), memory.task("order") as run:
+        body(run)
+    assert memory.recover(body) == []
+    assert memory.signal("order", "paid", {"sum": 3})
+    assert not memory.signal("order", "paid", {"sum": 4})
+    assert [one.outcome for one in memory.recover(body)] == ["{'sum': 3}"]
+    assert memory.signal("early", "paid")
+    with memory.task("early") as run:
+        assert run.wait_event("paid") is None
+
+
+def test_an_event_that_does_not_come_times_out(memory: Memory, clock: SetClock) -> None:
+    with pytest.raises(TimeoutError, match="'paid'"), memory.task("order") as run:
+        run.wait_event("paid", timeout=0)
+    assert memory.tasks()[0].status == "parked"
+    memory.signal("order", "paid", 1)
+    with memory.task("order") as run:
+        assert run.wait_event("paid", timeout=0) == 1
+
+
+# Care
+
+
+def test_recover_picks_up_what_a_dead_worker_left(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    for name in ("a", "b", "other version"):
+        version = "2" if name == "other version" else "1"
+        killed_in(memory, clock, name, lambda run: (run.step("x", calls.noting("x")), dies()), version=version)
+
+    def body(run: Run) -> None:
+        run.step("x", calls.noting("x"))
+        if run.id == "b":
+            raise ValueError("bad luck")
+
+    with memory.task("held", version="1"):
+        found = memory.recover(body, version="1")
+    assert [(one.task, one.status) for one in found] == [("a", "done"), ("b", "parked")]
+    assert calls == ["x"] * 3
+    assert [one.task for one in memory.tasks(status="running")] == ["other version"]
+
+
+def test_a_task_that_kills_its_workers_is_parked(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    for _ in range(5):
+        killed_in(memory, clock, "bomb", lambda run: run.step("boom", dies))
+    assert memory.recover(calls.noting("bomb")) == []
+    (task,) = memory.tasks(status="parked")
+    assert "5 times" in task.outcome
+    assert calls == []
+    memory.resume("bomb")
+    assert [one.status for one in memory.recover(calls.noting("bomb"))] == ["done"]
+
+
+def test_nothing_unfinished_goes_away_and_max_age_is_visible(memory: Memory, clock: SetClock) -> None:
+    killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), max_age=timedelta(days=1))
+    killed_in(memory, clock, "ageless", lambda run: (run.step("a", lambda: 1), dies()))
+    clock.advance(90_000)
+    assert memory.recover(lambda run: None) == [memory.timeline("ageless").task]
+    assert [one.task for one in memory.tasks(status="expired")] == ["old"]
+    with pytest.raises(TaskEnded, match="expired"), memory.task("old"):
+        pass
+    clock.advance(6 * 86_400)
+    assert memory.prune_tasks() == 0
+    assert len(memory.timeline("old").steps) == 1
+    clock.advance(2 * 86_400)
+    assert memory.prune_tasks() == 2
+    assert memory.tasks() == []
+
+
+def test_a_person_parks_resumes_and_cancels(memory: Memory) -> None:
+    with pytest.raises(LeaseLost), memory.task("order") as run:
+        memory.park("order", "wait for Ana")
+        run.step("late", lambda: 1)
+    assert (memory.tasks()[0].status, memory.tasks()[0].outcome) == ("parked", "wait for Ana")
+    memory.resume("order")
+    assert memory.tasks()[0].status == "waiting"
+    memory.cancel("order", "no longer wanted")
+    with pytest.raises(TaskEnded, match="no longer wanted"), memory.task("order"):
+        pass
+    with pytest.raises(NotFound):
+        memory.cancel("unknown")
+    with pytest.raises(NotFound):
+        memory.timeline("unknown")
+
+
+def test_a_snapshot_travels_with_the_task(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run, fatal: bool) -> None:
+        run.step("a", lambda: 1)
+        run.keep({"at": "a"})
+        run.step("b", lambda: 2)
+        run.keep({"at": "b", "notes": ["ü"]})
+        if fatal:
+            dies()
+
+    assert memory.restore("order") is None
+    killed_in(memory, clock, "order", lambda run: body(run, True))
+    assert memory.restore("order") == {"at": "b", "notes": ["ü"]}
+    with memory.task("order") as run:
+        assert run.snapshot == {"at": "b", "notes": ["ü"]}
+        run.step("a", lambda: 1)
+        run.keep({"at": "a"})  # replayed: what was kept later is newer
+        assert memory.restore("order") == {"at": "b", "notes": ["ü"]}
+        run.step("b", lambda: 2)
+        run.keep({"at": "end"})
+    assert memory.restore("order") == {"at": "end"}
+
+
+def test_a_step_that_does_not_go_on_after_the_end(memory: Memory) -> None:
+    with memory.task("order"):
+        pass
+    with pytest.raises(TaskEnded, match="is done"), memory.task("order") as run:
+        run.step("new", lambda: 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.task(""),
+        lambda memory: memory.task("x" * 600),
+        lambda memory: memory.task("x", lease=0),
+        lambda memory: memory.task("x", accepts="1"),
+        lambda memory: memory.task("x", version="checkpoint"),
+        lambda memory: memory.task("x", goal=3),
+        lambda memory: memory.tasks(status="dead"),
+        lambda memory: memory.tasks(limit=0),
+        lambda memory: memory.resolve("x", "y", "maybe"),
+        lambda memory: memory.resolve("x", "y", "failed", result=1),
+        lambda memory: memory.prune_tasks(-1),
+        lambda memory: memory.signal("x", ""),
+        lambda memory: memory.checkpoint("", {}),
+    ],
+)
+def test_bad_input_is_named(memory: Memory, call: Callable[[Memory], Any]) -> None:
+    with pytest.raises(InvalidInput):
+        call(memory)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda run: run.step("a[b]", print),
+        lambda run: run.step("", print),
+        lambda run: run.step("a", print, key=""),
+        lambda run: run.step("a", print, retries=-1),
+        lambda run: run.effect("a", print, on_ambiguous="maybe"),
+        lambda run: run.remember_step("a", ""),
+        lambda run: run.remember_step("a", "text", colour="red"),
+        lambda run: run.sleep_until("tomorrow"),
+    ],
+)
+def test_bad_steps_are_named(memory: Memory, call: Callable[[Run], Any]) -> None:
+    with memory.task("order") as run, pytest.raises(InvalidInput):
+        call(run)
+
+
+def test_a_run_is_entered_first_and_once(memory: Memory) -> None:
+    run = memory.task("order")
+    with pytest.raises(TaskError, match="enter the run first"):
+        run.step("a", lambda: 1)
+    with run:
+        pass
+    with pytest.raises(TaskError, match="entered before"), run:
+        pass

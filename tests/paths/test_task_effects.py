@@ -1,0 +1,159 @@
+"""Promises of durable tasks: an effect is never repeated or lost in silence."""
+
+# ruff: noqa: SIM117  (a run is a with-block: what it raises comes from inside)
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from killing import QUICK, Calls, Killed, killed_in
+
+from engrain import (
+    Compensate,
+    Memory,
+    NotDone,
+    Run,
+    StepAmbiguous,
+)
+from engrain.conformance.clock import SetClock
+
+
+def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:
+    keys: list[str] = []
+
+    def send(to: str, *, token: str) -> None:
+        keys.append(token)
+        if len(keys) == 1:
+            raise Killed
+
+    def body(run: Run) -> None:
+        run.effect("mail", send, "ana", key_as="token", on_ambiguous="retry")
+        run.effect("mail", send, "ana", key_as="token", on_ambiguous="retry")
+
+    killed_in(memory, clock, "order", body)
+    with memory.task("order") as run:
+        body(run)
+    assert len(keys) == 3
+    assert keys[0] == keys[1] != keys[2]
+    memory.prune_tasks(0)
+    clock.advance()
+    memory.prune_tasks(0)
+    with memory.task("order") as run:  # another task, although it has the same name
+        run.effect("mail", send, "ana", key_as="token")
+    assert keys[3] not in keys[:3]
+
+
+@pytest.mark.parametrize("end", [Killed(), OSError("timed out")])
+def test_an_effect_whose_outcome_is_unknown_halts(
+    memory: Memory, clock: SetClock, calls: Calls, end: BaseException
+) -> None:
+    def body(run: Run, end: BaseException | None) -> Any:
+        run.step("plan", calls.noting("plan"))
+        return run.effect("mail", calls.noting("mail", end), "ana")
+
+    if isinstance(end, Killed):
+        killed_in(memory, clock, "order", lambda run: body(run, end))
+    else:
+        with pytest.raises(StepAmbiguous, match="timed out"), memory.task("order") as run:
+            body(run, end)
+    for _ in range(2):
+        with (
+            pytest.raises(StepAmbiguous, match=r"memory.resolve\('order', 'mail'") as halted,
+            memory.task("order") as run,
+        ):
+            body(run, None)
+    assert (halted.value.task, halted.value.step, halted.value.occurrence) == ("order", "mail", 0)
+    assert calls == ["plan", "mail"]
+    assert memory.tasks()[0].status == "parked"
+    assert memory.timeline("order").steps[1].status == "ambiguous"
+    memory.resolve("order", "mail", "done", result={"id": 7}, note="it is in the outbox")
+    with memory.task("order") as run:
+        assert body(run, None) == {"id": 7}
+    assert calls == ["plan", "mail"]
+    assert "it is in the outbox" in (memory.timeline("order").steps[1].error or "")
+
+
+def test_a_resolved_effect_is_done_again_or_left_out(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    for name, outcome, expected in (("a", "failed", ["mail", "mail"]), ("b", "skipped", ["mail"])):
+        calls.clear()
+        killed_in(memory, clock, name, lambda run: run.effect("mail", calls.noting("mail", Killed())))
+        memory.resolve(name, "mail", outcome)  # type: ignore[arg-type]
+        with memory.task(name) as run:
+            assert run.effect("mail", calls.noting("mail", 1)) == (1 if outcome == "failed" else None)
+        assert calls == expected
+
+
+@pytest.mark.parametrize(("found", "sent"), [({"id": 1}, 1), (0, 1), (True, 1), (None, 2), (False, 2)])
+def test_a_probe_finds_out(memory: Memory, clock: SetClock, calls: Calls, found: Any, sent: int) -> None:
+    asked: list[Any] = []
+
+    def probe(to: str, token: str) -> Any:
+        asked.append((to, token))
+        return found
+
+    def body(run: Run, end: Any) -> Any:
+        return run.effect("mail", calls.noting("mail", end), "ana", on_ambiguous=probe, key_as="token")
+
+    killed_in(memory, clock, "order", lambda run: body(run, Killed()))
+    with memory.task("order") as run:
+        assert body(run, "again") == (found if sent == 1 else "again")
+    assert len(calls) == sent
+    assert [to for to, _ in asked] == ["ana"]
+    assert asked[0][1] == memory.timeline("order").steps[0].key
+
+
+def test_a_probe_that_fails_leaves_the_effect_ambiguous(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    killed_in(memory, clock, "order", lambda run: run.effect("mail", calls.noting("mail", Killed())))
+    with pytest.raises(StepAmbiguous, match="mailbox is down"), memory.task("order") as run:
+        run.effect("mail", calls.noting("mail"), on_ambiguous=calls.noting("probe", OSError("mailbox is down")))
+    assert calls == ["mail", "probe"]
+
+
+def test_an_effect_is_undone_and_done_afresh_or_left_out(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    keys: list[str] = []
+
+    def charge(*, token: str) -> str:
+        calls.append("charge")
+        keys.append(token)
+        if len(keys) % 2:
+            raise Killed
+        return "paid"
+
+    for name, then, expected in (("a", "retry", "paid"), ("b", "skip", None)):
+        calls.clear()
+        keys.clear()
+        policy = Compensate(calls.noting("refund"), then)  # type: ignore[arg-type]
+
+        def body(run: Run, policy: Compensate = policy) -> Any:
+            return run.effect("charge", charge, on_ambiguous=policy, key_as="token")
+
+        killed_in(memory, clock, name, body)
+        with memory.task(name) as run:
+            assert body(run) == expected
+        assert calls == (["charge", "refund", "charge"] if then == "retry" else ["charge", "refund"])
+        assert len(set(keys)) == len(keys)
+
+
+def test_an_effect_that_says_it_did_not_happen_is_tried_again(memory: Memory, calls: Calls) -> None:
+    answers: list[Any] = [NotDone("refused"), NotDone("refused"), "sent"]
+
+    def send() -> Any:
+        calls.append("mail")
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(NotDone), memory.task("order") as run:
+        run.effect("mail", send)
+    with memory.task("order") as run:
+        assert run.effect("mail", send, retries=QUICK) == "sent"
+    assert len(calls) == 3
+
+
+def test_an_effect_broken_off_inside_a_run_is_not_taken_for_done(memory: Memory, calls: Calls) -> None:
+    with pytest.raises(StepAmbiguous, match="broken off"), memory.task("order") as run:
+        with pytest.raises(KeyboardInterrupt):
+            run.effect("mail", calls.noting("mail", KeyboardInterrupt()))
+    assert memory.tasks()[0].status == "parked"

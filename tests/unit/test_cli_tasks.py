@@ -1,0 +1,137 @@
+"""`engrain tasks`: list, show, resume, resolve, park, cancel, prune, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import LeaseLost, Memory, StepAmbiguous
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def memory(store: Path) -> Iterator[Memory]:
+    with Memory(store, user="ana", embedder=HashEmbedder()) as memory:
+        yield memory
+
+
+@pytest.fixture
+def run(store: Path, memory: Memory) -> Run:
+    def call(*args: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(root, ["--store", str(store), "--user", "ana", "tasks", *args])
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    return call
+
+
+@pytest.fixture
+def halted(memory: Memory) -> str:
+    def send(to: str) -> None:
+        raise OSError("timed out")
+
+    with pytest.raises(StepAmbiguous), memory.task("order-42", goal="ship it", version="1") as task:  # noqa: PT012
+        task.step("plan", lambda: {"parts": 2})
+        task.effect("mail", send, "ana")
+    return "order-42"
+
+
+def test_nothing_yet(run: Run) -> None:
+    assert "No task" in run().stderr
+    assert run("--json").stdout == ""
+
+
+def test_tasks_are_listed_and_shown_with_their_steps(run: Run, halted: str) -> None:
+    assert "order-42" in run("--status", "parked").output
+    assert "No such task" in run("--status", "done").stderr
+    (line,) = run("--json").stdout.splitlines()
+    assert json.loads(line)["status"] == "parked"
+    shown = run("show", halted).output
+    for part in ("✓ plan", "? mail", "timed out", f"engrain tasks resolve {halted} 'mail' done|failed|skipped"):
+        assert part in shown
+    assert [step["name"] for step in json.loads(run("show", halted, "--json").stdout)["steps"]] == ["plan", "mail"]
+    assert run("show", "unknown", code=1)
+
+
+def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(
+    run: Run, halted: str, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "not JSON" in run("resolve", halted, "mail", "done", "--result", "{", code=1).output
+    done = json.loads(
+        run("resolve", halted, "mail", "done", "--result", '{"id": 7}', "--note", "seen", "--json").stdout
+    )
+    assert (done["status"], done["error"]) == ("done", "resolved by hand: seen")
+    assert "settled already" in run("resolve", halted, "mail", "failed", code=1).output
+    assert "waiting" in run("resume", halted).output
+    (tmp_path / "shop_of_the_test.py").write_text(
+        "def ship(run):\n    run.step('plan', dict)\n    assert run.effect('mail', print, 'ana') == {'id': 7}\n"
+        "    run.step('pack', lambda: 'packed')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = run("resume", halted, "--work", "shop_of_the_test:ship").output
+    assert "✓ pack" in shown
+    assert "done" in shown
+    assert memory.timeline(halted).task.status == "done"
+    for wrong in ("nothing", "no_such_module:ship", "shop_of_the_test:none"):
+        assert run("resume", halted, "--work", wrong, code=2)
+
+
+def test_a_running_task_is_followed_live(run: Run, memory: Memory) -> None:
+    go = threading.Event()
+
+    def work() -> None:
+        with memory.task("live") as task:
+            task.step("first", lambda: 1)
+            go.wait(10)
+            task.step("second", lambda: 2)
+
+    with memory.task("other"):
+        pass
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not any(one.task == "live" for one in memory.tasks()):
+        pass
+    threading.Timer(0.3, go.set).start()
+    shown = run("show", "live", "--follow").output
+    worker.join()
+    assert "✓ first" in shown
+    assert "✓ second" in shown
+
+
+def test_a_person_parks_and_cancels(run: Run, memory: Memory) -> None:
+    with pytest.raises(LeaseLost), memory.task("order") as task:  # noqa: PT012
+        assert "wait for Ana" in run("park", "order", "--why", "wait for Ana").output
+        task.step("late", lambda: 1)
+    assert json.loads(run("cancel", "order", "--json").stdout)["status"] == "cancelled"
+    assert "ended already" in run("park", "order", code=1).output
+    assert run("prune").output == "Removed 0 tasks.\n"
+    assert json.loads(run("prune", "--days", "0", "--json").stdout) == {"removed": 1}
+
+
+def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:
+    with memory.task("\x1b[31mred", goal="\x1b]0;title\x07") as task:
+        task.step("\x1b(0", lambda: 1)
+    for shown in (run().output, run("show", "\x1b[31mred").output):
+        assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("name", ["show", "resume", "resolve", "park", "cancel", "prune"])
+def test_help_teaches(name: str) -> None:
+    shown: Any = CliRunner().invoke(root, ["tasks", name, "--help"]).output
+    assert f"engrain tasks {name}" in shown.split("Examples:")[1]
+    assert "Prints:" in shown
+    assert max(map(len, shown.splitlines())) <= 80

@@ -1,0 +1,156 @@
+"""The parts of durable tasks: envelopes, fingerprints, pauses, workers, the steady clock, flows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engrain.core.errors import InvalidInput, StoreCorrupt, TooLarge
+from engrain.stores.sqlite.steady import machine_steady, mark, passed
+from engrain.tasks.envelope import MAX_DEPTH, decode, encode, fingerprint
+from engrain.tasks.flow import Ask, Call, Flow, Pause, adrive, drive
+from engrain.tasks.retry import Retry
+from engrain.tasks.worker import is_dead, worker_name
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=4)
+    ),
+)
+
+
+@given(plain)
+def test_plain_json_comes_back_as_it_was(value: Any) -> None:
+    text = encode(value, "value")
+    assert decode(text) == value
+    assert json.loads(text)["v"] == 1
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), st.integers(), min_size=2))
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys(value: dict[str, int]) -> None:
+    turned = dict(reversed(list(value.items())))
+    assert fingerprint((value, 1), "x") == fingerprint((turned, 1), "x")
+    assert fingerprint((value, 1), "x") != fingerprint((value, 2), "x")
+
+
+def test_a_fingerprint_tells_arguments_apart() -> None:
+    seen = {
+        fingerprint(args, "x") for args in [(), (None,), ("",), ([],), ({},), (0,), (False,), ("0",), (0, 0), ([0, 0],)]
+    }
+    assert len(seen) == 10
+
+
+def test_what_is_nested_too_deep_is_refused() -> None:
+    value: Any = 1
+    for _ in range(MAX_DEPTH + 2):
+        value = [value]
+    with pytest.raises(TooLarge, match="deeper"):
+        encode(value, "value")
+    round_: list[Any] = []
+    round_.append(round_)
+    with pytest.raises(TooLarge):
+        encode(round_, "value")
+    with pytest.raises(TooLarge, match="digits"):
+        encode(10**5000, "value")
+
+
+def test_an_envelope_of_another_version_is_not_guessed_at() -> None:
+    for text in ('{"v":2,"value":1}', "1", '"x"', "{", "null"):
+        with pytest.raises(StoreCorrupt):
+            decode(text)
+    assert decode(None) is None
+
+
+def test_pauses_grow_to_a_limit() -> None:
+    retry = Retry(5, first=1, factor=2, most=10)
+    for failures, whole in ((1, 1), (2, 2), (3, 4), (5, 10), (900, 10)):
+        assert all(whole / 2 <= retry.pause(failures) <= whole for _ in range(20))
+    for wrong in ({"times": -1}, {"times": 1.5}, {"times": True}, {"factor": 0.5}, {"first": -1}):
+        with pytest.raises(InvalidInput):
+            Retry(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
+def test_a_worker_is_dead_once_its_process_is_gone() -> None:
+    assert not is_dead(worker_name())
+    code = "from engrain.tasks.worker import worker_name; print(worker_name(), flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert child.stdout
+    name = child.stdout.readline().strip()
+    assert not is_dead(name)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not yet buried
+    assert is_dead(name)
+    child.communicate()
+    assert is_dead(name)
+
+
+def test_a_worker_elsewhere_may_be_alive() -> None:
+    host, space, pid, began, chance = worker_name().split("/")
+    assert not is_dead(f"elsewhere/{space}/999999999/{began}/{chance}")
+    assert not is_dead(f"{host}/other/999999999/{began}/{chance}")
+    assert not is_dead(f"{host}//999999999//{chance}")
+    for odd in ("", "worker one", "a/b", f"{host}/{space}/x/1/2"):
+        assert not is_dead(odd)
+    if space:
+        assert is_dead(f"{host}/{space}/{pid}/1/{chance}")  # the same number, another process
+
+
+def test_the_steady_clock_speaks_of_its_own_boot_only() -> None:
+    now = ["boot-a", 1_000_000]
+
+    def steady() -> tuple[str, int]:
+        return now[0], now[1]  # type: ignore[return-value]
+
+    later = mark(steady, timedelta(seconds=2))
+    assert passed(steady, later) is False
+    now[1] += 2_000_000
+    assert passed(steady, later) is True
+    assert passed(steady, later, timedelta(seconds=1)) is False
+    now[0] = "boot-b"
+    assert passed(steady, later) is None
+    assert mark(None) is passed(None, later) is passed(steady, None) is None
+    if machine := machine_steady():
+        assert passed(machine, mark(machine)) is True
+
+
+def flow(failing: bool) -> Flow[list[Any]]:
+    seen = [(yield Ask(lambda: "asked")), (yield Call(lambda a, b: a + b, (1,), {"b": 2}))]
+    yield Pause(0)
+    try:
+        yield Call(_fails)
+    except ZeroDivisionError:
+        seen.append("caught")
+    if failing:
+        yield Ask(_fails)
+    return seen
+
+
+def _fails() -> None:
+    raise ZeroDivisionError
+
+
+def test_a_flow_runs_alike_in_both_colours() -> None:
+    async def hop(call: Any) -> Any:
+        return await asyncio.to_thread(call)
+
+    expected = ["asked", 3, "caught"]
+    assert drive(flow(False)) == asyncio.run(adrive(flow(False), hop)) == expected
+    with pytest.raises(ZeroDivisionError):
+        drive(flow(True))
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(adrive(flow(True), hop))
