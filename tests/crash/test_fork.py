@@ -37,7 +37,7 @@ def test_parent_and_child_both_go_on(tmp_path: Path) -> None:
     add(store, "before")
 
     def work() -> None:
-        assert texts(store) == ["before"]
+        assert "before" in texts(store)
         for number in range(20):
             add(store, f"child {number}")
         store.close()
