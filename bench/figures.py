@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from engrain.bench.targets import recall_targets, speed_targets
+
 HERE = Path(__file__).parent
 MET = {True: "met", False: "**missed**", None: ""}
 
@@ -16,7 +18,7 @@ def main() -> None:
         "### Recall\n\n![R@10 and RB1000 of each system](results/recall.svg)",
         *(folder_table(name, folder) for name, folder in recall["folders"].items()),
         "### Speed\n\n![Milliseconds by number of items](results/speed.svg)",
-        targets(recall["targets"] + speed["targets"]),
+        targets(recall_targets(recall) + speed_targets(speed)),
         sizes(speed["sizes"]),
         *([peers(speed["peers"])] if "peers" in speed else []),
         f"{machine(recall['machine'], 'Recall')} {machine(speed['machine'], 'Speed')}",

@@ -24,7 +24,7 @@ from engrain.bench.show import recall_tables, speed_tables, targets_table
 from engrain.bench.svg import recall_plot, speed_plot
 from engrain.bench.synthetic import Corpus, PreparedEmbedder, turns
 from engrain.bench.systems import Asked, Batch, KeptVectors
-from engrain.bench.targets import recall_targets
+from engrain.bench.targets import _bulk_embedded, recall_targets
 from engrain.bench.timing import Times
 from engrain.core.embedding import EmbeddingModel
 from engrain.core.errors import InvalidInput
@@ -287,6 +287,14 @@ def test_a_miss_is_shown_with_its_cause() -> None:
     assert text.count("missed") == 1
     assert text.count("met") == 1
     assert "words 17.0" in text
+
+
+@pytest.mark.parametrize(
+    ("shares", "met"), [([0.98, 0.99], True), ([0.8, 0.9], False), ([0.9, 0.99], None), ([0.98, 1.26], None)]
+)
+def test_rounds_that_disagree_settle_nothing(shares: list[float], met: bool | None) -> None:
+    bulk = {"bulk_texts_per_second": 1, "embedder_texts_per_second": 1, "share": shares[0], "shares": shares}
+    assert _bulk_embedded(bulk)["met"] is met
 
 
 def test_a_known_folder_is_held_against_its_target() -> None:

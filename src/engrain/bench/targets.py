@@ -75,7 +75,8 @@ def _syncs(syncs: Report) -> Row:
 
 
 def _remember(pairs: Report) -> Row:
-    why = f"{pairs['remember']['wall_p50']:.2f} and {pairs['bare_commit']['wall_p50']:.2f} ms, {pairs['pairs']} pairs"
+    ours, bare = pairs["remember"]["wall_p50"], pairs["bare_commit"]["wall_p50"]
+    why = f"{ours:.2f} and {bare:.2f} ms, {pairs['pairs']} pairs; {ours - bare:.2f} ms more"
     return _row("remember over a bare FULL commit, p50", "reported", f"{pairs['ratio_p50']:.2f} ×", None, why)
 
 
@@ -97,9 +98,14 @@ def _processes(together: Report) -> list[Row]:
 
 
 def _bulk_embedded(bulk: Report) -> Row:
+    """Settled only if all rounds say the same: writing cannot make the embedder quicker, so over 100 % is noise."""
+    shares = bulk.get("shares", [bulk["share"]])
+    met = True if min(shares) >= 0.97 else False if max(shares) < 0.97 else None
     why = f"{bulk['bulk_texts_per_second']:.0f} of {bulk['embedder_texts_per_second']:.0f} texts/s; "
-    why += f"the embedder takes {bulk['cpu_share']:.1%} of the CPU"
-    return _row("bulk over the embedder's own speed", "≥ 97 %", f"{bulk['share']:.1%}", bulk["share"] >= 0.97, why)
+    why += f"rounds from {min(shares):.0%} to {max(shares):.0%}"
+    if max(shares) > 1.03:
+        met, why = None, why + ": not settled, the machine was too busy to tell"
+    return _row("bulk over the embedder's own speed", "≥ 97 %", f"{bulk['share']:.1%}", met, why)
 
 
 def _bulk(sizes: Report) -> Row:

@@ -88,11 +88,13 @@ def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, r
                 ours.append(timed(lambda notes=notes: memory.remember_many(notes)))  # type: ignore[misc]
             else:
                 alone.append(timed(lambda texts=texts: _embed(embedder, texts, BATCH)))  # type: ignore[misc]
+    shares = [one[0] / other[0] for one, other in zip(alone, ours, strict=True)]
     return {
         "texts": size * rounds,
         "embedder_texts_per_second": size * rounds / sum(wall for wall, _ in alone),
         "bulk_texts_per_second": size * rounds / sum(wall for wall, _ in ours),
-        "share": median([one[0] / other[0] for one, other in zip(alone, ours, strict=True)]),
+        "share": median(shares),
+        "shares": shares,
         "cpu_share": sum(cpu for _, cpu in alone) / sum(cpu for _, cpu in ours),
     }
 
