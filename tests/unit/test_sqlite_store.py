@@ -23,6 +23,7 @@ from engrain.core.scope import Scope
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.lock import FileLock
+from engrain.stores.sqlite.sql import load
 
 SCOPE = Scope(user="ana")
 
@@ -446,3 +447,18 @@ def test_importing_the_store_loads_no_numpy() -> None:
 
     program = "import sys; import engrain.stores.sqlite; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_look_up_by_ids_reads_no_other_row_of_the_scope() -> None:
+    """By the scope's index, ten ids in a scope of 100,000 items took 43 ms instead of 0.3."""
+    store = SqliteStore(":memory:")
+    looked = {name: sql for name, sql in load("queries.sql").items() if "json_each" in sql and ".id in" in sql}
+    looked["items_by_id"] = load("queries.sql")["items_by_id"]
+    assert len(looked) >= 4
+    with store._reading() as db:
+        for name, sql in looked.items():
+            values = (1, "[]") if ":ids" not in sql else {"scope": 1, "ids": "[]", "at": 0, "model": "m"}
+            plan = " / ".join(row[3] for row in db.rows(f"explain query plan {sql}", values))
+            assert "item_scope" not in plan, f"{name}: {plan}"
+            assert "item_changed" not in plan, f"{name}: {plan}"
+    store.close()

@@ -132,7 +132,8 @@ select cite.item, cite.number, item.id, cite.start, cite."end" from cite join it
 where cite.item in (select value from json_each(?)) order by cite.rowid;
 
 -- items_by_id --
-select {item} from item where scope = ? and id in (select value from json_each(?));
+-- Here and wherever ids are given, +scope: by the scope's own index all of its rows would be read for a few.
+select {item} from item where +scope = ? and id in (select value from json_each(?));
 
 -- page --
 -- Newest first: numbers rise with the time of recording.
@@ -179,10 +180,10 @@ select distinct item.id, cited.id, cite.start, cite."end" from cite
 join item on item.n = cite.item join item as cited on cited.n = cite.cited
 where cite.rowid in (
   select cite.rowid from item join cite on cite.item = item.n
-  where item.scope = :scope and item.id in (select value from json_each(:ids))
+  where +item.scope = :scope and item.id in (select value from json_each(:ids))
   union
   select cite.rowid from item join cite on cite.cited = item.n
-  where item.scope = :scope and item.id in (select value from json_each(:ids))
+  where +item.scope = :scope and item.id in (select value from json_each(:ids))
 )
 order by cite.rowid;
 
@@ -191,7 +192,7 @@ order by cite.rowid;
 select distinct cited.id, coalesce(cite.start, 0), coalesce(cite."end", length(cited.text)),
   coalesce(item.retracted_at, item.valid_to), item.n, item.slot
 from item as cited join cite on cite.cited = cited.n join item on item.n = cite.item
-where cited.scope = :scope and cited.id in (select value from json_each(:ids))
+where +cited.scope = :scope and cited.id in (select value from json_each(:ids))
   and (item.retracted_at is not null or item.valid_to <= :at);
 
 -- slot_holder --
@@ -235,7 +236,7 @@ insert into target (name, seq) values (:name, :seq) on conflict (name) do update
 -- vectors_of --
 select item.id, model.dimension, vector.windows from item
 join model on model.key = :model join vector on vector.key = (model.n << 40 | item.n)
-where item.scope = :scope and item.id in (select value from json_each(:ids));
+where +item.scope = :scope and item.id in (select value from json_each(:ids));
 
 -- outbox --
 -- By scope, because that is how changes are indexed; there are far fewer scopes than items.
