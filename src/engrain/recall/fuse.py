@@ -115,16 +115,15 @@ def _leave_out_speakers(counts: Floats, speakers: list[str | None], question: Qu
 
 
 def _neighbours(sketches: list[Sketch]) -> tuple[Ints, Ints, Ints]:
-    at = {(one.session, one.place): row for row, one in enumerate(sketches) if one.place is not None}
-    numbers: dict[str, int] = {}
-    previous, following, session = [], [], []
-    for one in sketches:
-        name, place = one.session, one.place
-        session.append(-1 if name is None else numbers.setdefault(name, len(numbers)))
-        if name is None or place is None:
-            previous.append(-1)
-            following.append(-1)
-        else:
-            previous.append(at.get((name, place - 1), -1))
-            following.append(at.get((name, place + 1), -1))
-    return np.array(previous, np.int64), np.array(following, np.int64), np.array(session, np.int64)
+    """The rows one place before and after in the same session, and the session's number; -1 where there is none."""
+    numbers: dict[str | None, int] = {None: -1}
+    session = np.array([numbers.setdefault(one.session, len(numbers) - 1) for one in sketches], np.int64)
+    place = np.array([-1 if one.place is None else one.place for one in sketches], np.int64)
+    order = np.lexsort((place, session))
+    left, right = order[:-1], order[1:]
+    placed = (session[left] >= 0) & (place[left] >= 0)
+    beside = placed & (session[left] == session[right]) & (place[right] - place[left] == 1)
+    previous, following = np.full(len(sketches), -1), np.full(len(sketches), -1)
+    previous[right[beside]] = left[beside]
+    following[left[beside]] = right[beside]
+    return previous, following, session
