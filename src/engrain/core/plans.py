@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from engrain.core.episodes import Happening
 from engrain.core.items import Draft, Vectors
 from engrain.core.journal import StepWrite
 from engrain.core.scope import Scope
@@ -74,6 +75,8 @@ class Plan:
     expect: tuple[str, int] | None = None
     # A step of a durable task whose record is written in the same transaction.
     record: StepWrite | None = None
+    # What happened, kept in the same transaction by a store that holds episodes too; for no other.
+    episodes: tuple[Happening, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,11 @@ class Applied:
     outcomes: tuple[Outcome, ...]
     seq: int
     repeated: bool = False
+
+
+def own(step: int) -> str:
+    """Stands for the item that step `step` of the same plan adds, in a later step's cite or an episode's item."""
+    return f"#{step}"
 
 
 def gist(steps: tuple[Step, ...]) -> str:
