@@ -58,15 +58,15 @@ class ItemStore(Protocol):
         in their place, indexes the words of what is left, drops those items' vectors and moves the other cites with
         their text. A cite without a span cuts the whole text, but only if it is the forgotten item's own, and never if
         that is a summary, which has no words of its own to take back. An episode whose item is removed or cut goes with
-        its raw text, where episodes are in the same store. Leaves a tombstone (keyed hash, no text) of every text and span removed and of every text that was cut, as it was;
-        nothing lifts a tombstone. With `keep_source` nothing is cut.
-        An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name an item that is gone.
+        its raw text, where episodes are in the same store. Leaves a tombstone (keyed hash, no text) of every text and
+        span removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing
+        is cut. An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name one that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
         step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed
         or skipped is a Conflict.
-        A cite of `core.plans.own(k)` is one of the item that step k, an earlier one, gave; if that has no id, the step is
-        `kept_out`. `plan.episodes` are added in the same transaction as by Episodes.add, their items named likewise
+        A cite of `core.plans.own(k)` is one of the item that step k, an earlier one, gave; if that has no id, the step
+        is `kept_out`. `plan.episodes` are added in the same transaction as by Episodes.add, their items named likewise
         and their ids the item's where they have none; one whose item has no id is left out, and so are all in a plan
         that is `repeated`. A store without episodes refuses them: InvalidInput.
         Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
