@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,9 @@ class Episode:
     item: str | None = None
     key: str | None = None
 
+    def alive(self, at: datetime) -> bool:
+        return self.expires_at is None or at < self.expires_at
+
 
 @dataclass(frozen=True, slots=True)
 class Raw:
@@ -43,3 +46,15 @@ class Happening:
 
     episode: Episode
     raw: Raw | None = None
+
+
+def joined(episode: Episode, others: Iterable[Episode]) -> Episode:
+    """One in place of all, for the same thing that happened again."""
+    same = (episode, *others)
+    ends = [one.expires_at for one in same if one.expires_at is not None]
+    return replace(
+        episode,
+        count=sum(one.count for one in same),
+        importance=max(one.importance for one in same),
+        expires_at=max(ends) if len(ends) == len(same) else None,
+    )

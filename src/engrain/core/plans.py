@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.episodes import Happening
-from engrain.core.items import Draft, Vectors
+from engrain.core.items import Cite, Draft, Vectors
 from engrain.core.journal import StepWrite
 from engrain.core.scope import Scope
 
@@ -101,6 +101,15 @@ class Applied:
 def own(step: int) -> str:
     """Stands for the item that step `step` of the same plan adds, in a later step's cite or an episode's item."""
     return f"#{step}"
+
+
+def named(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
+    """The draft with the ids that stand for what it cites of its own plan; None if there is no id for one of them."""
+    ids = [given.get(cite.item, cite.item) for cite in draft.source.cites]
+    if None in ids:
+        return None
+    cites = (Cite(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
+    return replace(draft, source=replace(draft.source, cites=tuple(cites)))
 
 
 def gist(steps: tuple[Step, ...]) -> str:

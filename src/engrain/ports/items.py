@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from engrain.core.filters import Filter
 from engrain.core.items import Item, Vectors
 from engrain.core.plans import Applied, Plan
 from engrain.core.queries import (
@@ -56,19 +57,20 @@ class ItemStore(Protocol):
         Forget: removes the item, the versions that corrections took away on the way to it, what cites any of these, and
         so on (others); cuts the spans that the removed items cite out of the items that stay (marked), puts FORGOTTEN
         in their place, indexes the words of what is left, drops those items' vectors and moves the other cites with
-        their text. A cite without a span cuts the whole text, but only if it is the forgotten item's own, and never if
-        that is a summary, which has no words of its own to take back. An episode whose item is removed or cut goes with
-        its raw text, where episodes are in the same store. Leaves a tombstone (keyed hash, no text) of every text and
+        their text. A cite without a span cuts the whole text, but only if it is the forgotten item's own. A summary
+        cuts nothing: it has no words of its own to take back. An episode whose item is removed or cut goes with its
+        raw text, where episodes are in the same store. Leaves a tombstone (keyed hash, no text) of every text and
         span removed and of every text that was cut, as it was; nothing lifts a tombstone. With `keep_source` nothing
         is cut. An unknown id is `missing`. Closed versions stay closed, and `replaced_by` may name one that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
         step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed
         or skipped is a Conflict.
-        A cite of `core.plans.own(k)` is one of the item that step k, an earlier one, gave; if that has no id, the step
-        is `kept_out`. `plan.episodes` are added in the same transaction as by Episodes.add, their items named likewise
-        and their ids the item's where they have none; one whose item has no id is left out, and so are all in a plan
-        that is `repeated`. A store without episodes refuses them: InvalidInput.
+        A cite of `core.plans.own(k)` is one of the item that step k, an earlier one, gave; if that has no id or is
+        gone, the step is `kept_out`. `plan.episodes` are added in the same transaction as by Episodes.add, their items
+        named likewise and their ids the item's where they have none; one whose item has no id or is gone is left out,
+        and so are all in a plan that is `repeated`. One with neither id nor item is InvalidInput, and so is any in a
+        store without episodes.
         Embed: replaces the item's vectors of that model: `changed`; `stale` if the hash is no longer the item's,
         `missing` if the item is gone.
         """
@@ -82,6 +84,9 @@ class ItemStore(Protocol):
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         """The visible items that hold the slots whose name starts with the prefix, case and all, by name (code
         points)."""
+
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        """The visible item that holds the slot of exactly this name."""
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         """Every version of a slot, oldest validity first, corrected ones included."""
@@ -105,8 +110,8 @@ class ItemStore(Protocol):
         """These items, and their neighbours up to `reach` places away in the same session; those that are visible
         and match, each once, in no set order. An item that is not visible itself still has neighbours."""
 
-    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
-        """The newest visible items that have any of these traits, newest first."""
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        """The newest visible items that have any of these traits and match, newest first."""
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         """The spans of these items that are cited by items which were replaced or corrected and no longer hold.

@@ -38,7 +38,7 @@ class SessionLog(Protocol):
         """The sessions last added to, newest first, as far as an item that was not corrected still stands in them."""
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
-        """None if there is none. Forgetting or cutting an item before its `upto` drops it."""
+        """None if there is none. Forgetting or cutting an item before its `upto` drops it, unless it has no text."""
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         """Stores it if its version is one more than the stored one's (1 for the first), else Conflict."""
@@ -63,17 +63,17 @@ class Episodes(Protocol):
         the same key that have not expired at its happened_at are joined into it and gone: the counts are added, the
         highest importance and the latest expiry (none is later than any) stay. Of a session the newest
         TIERS["episodic"].max_items (happened_at, then id) stay. What was kept raw for an id that is replaced, joined or
-        removed goes with it."""
+        removed goes with it. Where the items are in the same store, an unknown item is NotFound."""
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         """At most n, newest first (happened_at, then id), of one session or of all; never one whose expires_at is not
         after now, nor, where the items are in the same store, one whose item was forgotten."""
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
-        """What was kept raw with this episode; None if nothing was, or its own time is over."""
+        """What was kept raw with this episode; None if nothing was, or its own time or the episode's is over."""
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        """How many of them were there."""
+        """How many of them were there. Where the items are in the same store, `purge` takes the bytes."""
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
         """Keep the newest (happened_at, then id) of a session; how many went."""

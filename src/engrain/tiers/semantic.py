@@ -58,8 +58,7 @@ class SemanticMemory:
         return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
 
     def slot(self, name: str, as_of: Time | None) -> Item | None:
-        found = self._kit.items.slots(self._scope, checked_key(name, "slot"), _moment(as_of))
-        return next((item for item in found if item.slot == name), None)
+        return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
         return self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
