@@ -23,6 +23,7 @@ from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
 from engrain.ports import Finding, Kit, ListQuery
 from engrain.recall.search import search
 from engrain.tasks.care import Tasks
+from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.semantic import SemanticMemory
 
 _log = logging.getLogger("engrain")
@@ -40,6 +41,7 @@ class Engine:
         self.scope = scope
         self.reads = tuple(reads)
         self.semantic = SemanticMemory(self.kit, scope)
+        self.procedural = ProceduralMemory(self.kit, scope)
         self.tasks = Tasks(self.kit, scope)
         self.upkeep.start()
 

@@ -32,7 +32,19 @@ def open_kit(
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
     store = _open_store(chosen, clock, read_only)
-    return Kit(store, store, store, store, ready, clock, count_tokens, journal=store.journal)
+    return Kit(
+        store,
+        store,
+        store,
+        store,
+        ready,
+        clock,
+        count_tokens,
+        episodes=getattr(store, "episodes", None),
+        journal=store.journal,
+        outcomes=getattr(store, "outcomes", None),
+        together=hasattr(store, "episodes"),
+    )
 
 
 def open_embedder(chosen: Settings) -> Embedder:

@@ -10,7 +10,7 @@ import engrain
 from engrain import AsyncMemory, AsyncRun, Memory, Run
 
 # `task` gives a run to be entered, which the run's own face does.
-NOT_AWAITED = {"scope", "semantic", "task"}
+NOT_AWAITED = {"scope", "semantic", "procedural", "task"}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
@@ -22,7 +22,7 @@ PUBLIC = """
 
 
 def verbs(face: type) -> set[str]:
-    return {name for name in vars(face) if not name.startswith("_")}
+    return {name for name in dir(face) if not name.startswith("_")}
 
 
 def test_the_public_names_are_these() -> None:

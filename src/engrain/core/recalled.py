@@ -101,7 +101,7 @@ class Hit:
     scope: Scope | None = None
 
     def __str__(self) -> str:
-        slot = f"{_name(self.item.slot)}: " if self.item.slot else ""
+        slot = f"{_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
         return f'- {slot}"{escaped(self.text)}" ({"; ".join(_particulars(self))})'
 
 
@@ -149,11 +149,18 @@ def sections_of(hits: Iterable[Hit]) -> tuple[Section, ...]:
 
 
 def title_of(hit: Hit) -> str:
-    return HOW_TO if hit.item.kind == "procedure" else FACTS if hit.item.slot else KNOWLEDGE
+    if hit.item.kind == "procedure":
+        return HOW_TO
+    return FACTS if hit.item.slot and hit.item.kind == "fact" else KNOWLEDGE
 
 
 def block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
     return "\n\n".join(map(str, (*context, *sections_of(hits))))
+
+
+def quoted(item: Item) -> str:
+    """A whole item as the line that recall would make of it."""
+    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0))
 
 
 def escaped(text: str) -> str:
@@ -168,6 +175,8 @@ def _particulars(hit: Hit) -> list[str]:
         parts[0] += f", said by {_name(who)}"
     if item.source:
         parts[0] += f", from {_name(item.source)}"
+    if item.kind == "summary" and item.slot:
+        parts[0] += f", summary of {_name(item.slot)}"
     if hit.scope is not None:
         parts.append(f"shared by {_name(str(hit.scope))}")
     if item.valid_to is not None:

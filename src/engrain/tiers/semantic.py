@@ -61,7 +61,8 @@ class SemanticMemory:
         return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
-        return self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        found = self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        return [item for item in found if item.kind not in ("procedure", "summary")]
 
     def get(self, id: str) -> Item | None:
         return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)
