@@ -15,7 +15,7 @@ from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Place, Relation
+from engrain.core.items import Item, Place, Relation, Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.scope import Scope
@@ -37,6 +37,10 @@ class SemanticMemory:
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
         return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
+
+    def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
+        """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
+        return self.remember(Note(content, importance, source=Source(source, "agent")))
 
     def remember_many(
         self, notes: Iterable[object], request_id: str | None, progress: Callable[[int], None] | None
