@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from engrain.core.languages import languages
+from engrain.core.digest import Part, digest
 from engrain.core.passages import sentences
-from engrain.core.words import terms
 
 # A megabyte must not be read word by word: what needs more than a search is done on so many characters.
 _WHOLE_JSON = 200_000
 _HEAD = 8_192
 _SEARCHED = 1_000_000
-_PROSE_HEAD, _PROSE_PART = 5_000, 1_500
+_PROSE_HEAD, _PROSE_PART = 3_000, 1_000
 _LINE = 200
 _ROWS = 5
 _KEYS = 12
@@ -32,7 +29,7 @@ _LOGGED = re.compile(
     r"\W{0,3}(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:)|.{0,60}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)"
 )
 _DIGITS = re.compile(r"\d+")
-_ENDS = frozenset(".!?…。！？\"'”)")
+_ENDS = frozenset(".!?…。！？")
 _SHORTEST = 15
 
 # What the text is, and lines of it.
@@ -45,7 +42,7 @@ def excerpt(text: str, budget: int, failed: bool = False) -> str:
     found = _json(text, left, failed)
     if not found and not failed:
         found = _table(text) or _prose(text, left)
-    form, body = found or _lines(text, left)
+    form, body = found or _lines(text, left, failed or _is_log(text))
     return "\n".join(_within([f"{_cut(form)} ({len(text):,} characters in all)", *body], budget))
 
 
@@ -161,34 +158,14 @@ def _table(text: str) -> Excerpt | None:
 
 def _prose(text: str, budget: int) -> Excerpt | None:
     spans = _sampled(text)
-    if len(spans) < 3 or any(map(_LOGGED.match, _first_lines(text, _ROWS))):
+    if len(spans) < 3 or _is_log(text):
         return None
     typical = sorted(end - start for start, end in spans)[len(spans) // 2]
     ended = sum(text[end - 1] in _ENDS for _, end in spans)
-    if typical < _SHORTEST or ended * 2 < len(spans):
+    if typical < _SHORTEST or ended * 4 < len(spans):  # lines may be broken inside sentences
         return None
-    said = [_cut(text[start:end], 2 * _LINE) for start, end in spans]
-    worth = _worths(said)
-    kept, left = [0], budget - len(said[0])
-    for place in sorted(range(1, len(said)), key=lambda place: -worth[place]):
-        if len(said[place]) < left:
-            kept.append(place)
-            left -= len(said[place]) + 1
-    return "Text, its telling sentences", [said[place] for place in sorted(kept)]
-
-
-def _worths(said: list[str]) -> list[float]:
-    """How much each sentence has of what the others speak of too."""
-    stops = _stops()
-    words = [[term for term in terms(one) if term not in stops] for one in said]
-    counts = Counter(term for some in words for term in set(some))
-    # The few added make it the better of two equals to say more.
-    return [sum(counts[term] for term in some) / (len(some) + 5) for some in words]
-
-
-@cache
-def _stops() -> frozenset[int]:
-    return frozenset().union(*(language.stop_terms for language in languages().by_name.values()))
+    said = "\n".join(text[start:end] for start, end in spans)
+    return "Text, its telling sentences", digest([Part(said)], budget, len).split("\n")
 
 
 def _sampled(text: str) -> list[tuple[int, int]]:
@@ -200,22 +177,30 @@ def _sampled(text: str) -> list[tuple[int, int]]:
     return [*sentences(text, 0, _PROSE_HEAD)[:-1], *middle, *sentences(text, size - _PROSE_PART, size)[1:]]
 
 
-def _lines(text: str, budget: int) -> Excerpt:
+def _is_log(text: str) -> bool:
+    return any(map(_LOGGED.match, _first_lines(text, _ROWS)))
+
+
+def _lines(text: str, budget: int, log: bool) -> Excerpt:
+    """The beginning and the end; in between, and of a log instead of the beginning, what speaks of a failure."""
     last = [_cut(line) for line in text[-_HEAD:].splitlines() if line.strip()][-2 * _ROWS :]
-    found = _within([line for line in _failures(text) if line not in last], budget // 2)
-    front = [*(found or map(_cut, _first_lines(text, 2))), "…"]
+    first = _within(_first_lines(text, 2 if log else 2 * _ROWS), budget // 3)
+    # "error" alone is a word of every text on programming; with a colon it is one.
+    found = _failures(text, _SIGNS if log else [sign + b":" for sign in _SIGNS])
+    found = _within([line for line in found if line not in first and line not in last], budget // 3)
+    front = [*([] if log and found else first), *(["…"] if found and not log else []), *found, "…"]
     rest = _within(reversed(last), budget - sum(map(len, front)) - len(front))
     count = _line_count(text)
     return f"{count:,} line{'s' * (count != 1)}{', with failures' * bool(found)}", [*front, *reversed(rest)]
 
 
-def _failures(text: str) -> list[str]:
+def _failures(text: str, signs: Sequence[bytes]) -> list[str]:
     """The first and the last lines that speak of a failure, each once, whatever numbers it has."""
     # In bytes: to lower the case of a megabyte of characters that are not ASCII takes longer than all the rest.
     plain = text[-_SEARCHED:].encode(errors="replace")[-_SEARCHED:]
     lower = plain.lower()
     lines: dict[str, str] = {}
-    for place in sorted({_line_start(lower, place) for sign in _SIGNS for place in _places(lower, sign)}):
+    for place in sorted({_line_start(lower, place) for sign in signs for place in _places(lower, sign)}):
         line = _cut(plain[place : place + 2 * _LINE].split(b"\n", 1)[0].decode(errors="ignore").strip())
         lines.setdefault(_DIGITS.sub("#", line), line)
     distinct = list(lines.values())
