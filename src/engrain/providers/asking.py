@@ -1,4 +1,4 @@
-"""Ask a chat service, and take what a model writes with a grain of salt."""
+"""Ask a chat service, and read texts and tool calls as models and servers write them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ def unusable(endpoint: Endpoint) -> ModelFailed:
 
 def tool_call(place: int, id: object, name: object, written: object) -> ToolCall:
     """A call as a model wrote it: arguments as JSON or as text that should be; an id is made up where there is none."""
-    call = ToolCall(
-        id if isinstance(id, str) and id.strip() else f"call_{place}", name if isinstance(name, str) else ""
-    )
+    known = id if isinstance(id, str) and id.strip() else f"call_{place}"
+    call = ToolCall(known, name if isinstance(name, str) else "")
     if isinstance(written, str):
         try:
             arguments = orjson.loads(written) if written.strip() else {}

@@ -122,7 +122,9 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     except Refused as exc:
         raise _refused(endpoint, exc.status, exc.retry_after, exc.content) from exc
     except TimeoutError as exc:
-        raise ServiceError(f"{endpoint.who} at {endpoint.url} did not answer within {seconds:.3g} s.", True) from exc
+        raise ServiceError(
+            f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s.", True
+        ) from exc
     except (OSError, http.client.HTTPException, UnicodeError) as exc:
         told = f"{endpoint.who} cannot be reached at {endpoint.url}: {getattr(exc, 'reason', exc)}."
         raise ServiceError(f"{told} Check that it runs there.", wait=True) from exc
