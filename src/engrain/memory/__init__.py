@@ -13,17 +13,23 @@ from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.memory.durable import DurableTasks
+from engrain.memory.happenings import Happenings
 from engrain.memory.knowledge import Knowledge
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.answers import Status
-    from engrain.ports import Embedder, Finding
+    from engrain.lifecycle.consolidate import Consolidated
+    from engrain.lifecycle.maintain import Maintained
+    from engrain.ports import Embedder, Finding, Model
+    from engrain.tiers.conversation import ConversationMemory
+    from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
     from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.working import WorkingMemory
 
 
-class Memory(Knowledge, DurableTasks):
+class Memory(Knowledge, Happenings, DurableTasks):
     """A memory that stays, for one (tenant, agent, user).
 
         with Memory("agent.db", user="ana") as memory:
@@ -31,8 +37,9 @@ class Memory(Knowledge, DurableTasks):
             print(memory.recall("Which language should the example use?"))
 
     `store` is a path (the file is made on first use), a URL, or the path of a .toml file. `reads` are scopes of other
-    memories in the same store that `recall` may look into; nothing is ever written there. Safe to use from several
-    threads and, on one file, from several processes.
+    memories in the same store that `recall` may look into; nothing is ever written there. `model` is a small one, such
+    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. Safe to
+    use from several threads and, on one file, from several processes.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Memory(Knowledge, DurableTasks):
         tenant: str | None = None,
         reads: Sequence[Scope] = (),
         embedder: Embedder | str | None = None,
+        model: Model | str | None = None,
         clock: Clock = system_clock,
         count_tokens: CountTokens = estimated_tokens,
         read_only: bool = False,
@@ -54,7 +62,9 @@ class Memory(Knowledge, DurableTasks):
 
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
-        kit = open_kit(store, embedder=embedder, clock=clock, count_tokens=count_tokens, read_only=read_only)
+        kit = open_kit(
+            store, embedder=embedder, model=model, clock=clock, count_tokens=count_tokens, read_only=read_only
+        )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
         except BaseException:
@@ -64,6 +74,19 @@ class Memory(Knowledge, DurableTasks):
     @property
     def scope(self) -> Scope:
         return self._open.scope
+
+    @property
+    def working(self) -> WorkingMemory:
+        return self._open.working
+
+    @property
+    def conversation(self) -> ConversationMemory:
+        """Of the present session, which begins now if there is none."""
+        return self._open.conversation()
+
+    @property
+    def episodic(self) -> EpisodicMemory:
+        return self._open.episodic
 
     @property
     def semantic(self) -> SemanticMemory:
@@ -76,6 +99,16 @@ class Memory(Knowledge, DurableTasks):
     @traced
     def status(self) -> Status:
         return self._open.status()
+
+    @traced
+    def maintain(self, *, dry_run: bool = False) -> Maintained:
+        """One round of care: what has expired goes, what is too much is trimmed. A dry run says what it would do."""
+        return self._open.maintain(dry_run)
+
+    @traced
+    def consolidate(self, *, dry_run: bool = True) -> Consolidated:
+        """Let go of knowledge that matters little and was rarely used; never what is pinned, cited or young."""
+        return self._open.consolidate(dry_run)
 
     @traced
     def check(self) -> builtins.list[Finding]:
