@@ -54,8 +54,9 @@ class EpisodicMemory:
         happened, raw = self._proved(given, checked_key(session, "session"), tool)
         row, now = _row(happened, session, tool), self._kit.clock()
         entry = made.entry(happened, session, now, own(0), tool)
-        cites = (Cite(own(0), 0, len(happened.text)),)
-        kept = [made.lasting(happened, replace(_source(row), cites=cites))] if score(happened).promotes else []
+        kept = (
+            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+        )
         return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
 
     def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
@@ -82,8 +83,8 @@ class EpisodicMemory:
         session = str(failure.session)
         happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
         pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
-        cites = (Cite(failure.id, 0, len(failure.text)), Cite(own(0), 0, len(happened.text)))
-        kept = made.lasting(pair, replace(failure.sources[0], cites=cites))
+        # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
         now = self._kit.clock()
         new = made.entry(happened, session, now, own(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
