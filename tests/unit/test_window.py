@@ -23,8 +23,8 @@ from engrain.core.window import (
     cut_at,
     due,
     fitted,
-    shown,
     shortened,
+    shown,
     thinned,
     weighed,
 )
@@ -81,12 +81,18 @@ TEXTS = st.one_of(st.sampled_from(["Yes.", "日本語 " * 30, "line\n" * 40, "x"
     str.strip
 )
 IDS = st.sampled_from(["a", "b", "c"])
+CALLS = st.builds(
+    lambda ids, text, big: calling(*ids, text=text, value="y\"'" * big),
+    st.lists(IDS, min_size=1, max_size=4),
+    st.just("") | TEXTS,
+    st.sampled_from([1, 400]),
+)
 MESSAGES = st.one_of(
+    CALLS,
     st.builds(user, TEXTS),
-    st.builds(lambda ids, text, big: calling(*ids, text=text, value="y\"'" * big), st.lists(IDS, min_size=1, max_size=4), st.just("") | TEXTS, st.sampled_from([1, 400])),
     st.builds(result, st.none() | IDS, TEXTS, st.booleans()),
     st.builds(lambda text: Message("system", text), TEXTS),
-)  # fmt: skip
+)
 LOGS = st.lists(MESSAGES, max_size=25).map(lambda some: numbered(*some))
 LIMIT = st.builds(
     Limits, st.integers(2, 12), st.integers(256, 2_000), st.just(0.8), st.integers(2, 10), st.integers(1, 5)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engrain.capture import gate
 from engrain.capture.write import draft
 from engrain.core.filters import Condition, Filter
 from engrain.core.items import Cite, Draft, Item, Source
+from engrain.core.languages import languages
 from engrain.core.messages import Message
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Correct, Forget, Step
 from engrain.core.scope import Scope
 from engrain.core.traits import PREFERENCE, traits
-from engrain.core.words import terms, tokens
+from engrain.core.words import spoken, terms, tokens
 from engrain.core.worth import Unsaid, Worth
 from engrain.ports import Kit, WordQuery
 
@@ -87,13 +89,18 @@ def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -
 
 
 def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item]:
-    """Every value that the slot has had, or else the facts with the very same words."""
-    versions = kit.items.history(scope, found.slot) if found.slot else []
-    if versions:
-        return [item for item in versions if item.retracted_at is None]
+    """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, the
+    facts with the very same words."""
     statement = message.text[found.start : found.end]
-    words = tokens(statement)
-    return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
+    if found.slot is None:
+        words = tokens(statement)
+        return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
+    versions = [item for item in kit.items.history(scope, found.slot) if item.retracted_at is None]
+    if not gate.worth(statement):
+        return versions
+    value = set(terms(statement)) - set(terms(spoken(found.slot))) - languages().stop_terms
+    whole = [item for item in versions if value <= set(terms(item.text))]
+    return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
 
 
 def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:

@@ -141,18 +141,21 @@ def fitted(unit: Sequence[Message], room: int, tokens: int, count: CountTokens) 
 
 
 def thinned(unit: Sequence[Message], most: int) -> list[Message]:
-    """At most so many of these messages: the newest, and no result without its call."""
-    kept = list(unit) if most > 0 else []
-    while len(kept) > most:
-        of_first = {place: call for place, (caller, call) in answered(kept).items() if caller == 0}
-        others = [message for place, message in enumerate(kept) if place > 0 and place not in of_first]
-        if others or most < 2:
-            kept = others
-            continue
-        calls = {of_first[place] for place in range(len(kept) + 1 - most, len(kept))}
-        first = replace(kept[0], calls=tuple(call for at, call in enumerate(kept[0].calls) if at in calls))
-        kept = [first, *kept[1 - most :]]
-    return kept
+    """At most so many of these messages: the newest, with the calls of the results among them and no others' calls."""
+    links = answered(unit)
+    kept: set[int] = set()
+    for place in reversed(range(len(unit))):
+        wanted = {place, links[place][0]} if place in links else {place}
+        if len(kept | wanted) > most:
+            break
+        kept |= wanted
+    lost = {call for place, call in links.items() if place not in kept}
+    return [_without(unit[place], {call for caller, call in lost if caller == place}) for place in sorted(kept)]
+
+
+def _without(message: Message, calls: set[int]) -> Message:
+    left = tuple(call for number, call in enumerate(message.calls) if number not in calls)
+    return replace(message, calls=left) if calls else message
 
 
 def shortened(message: Message, tokens: int, count: CountTokens) -> Message | None:
