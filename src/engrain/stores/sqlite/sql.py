@@ -18,12 +18,18 @@ VISIBLE = (
     "item.retracted_at is null and item.valid_from <= :at and (item.valid_to is null or :at < item.valid_to) "
     "and (item.expires_at is null or :at < item.expires_at)"
 )
+# What episodes.py reads, in its order.
+EPISODE = (
+    "episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at, "
+    "episode.expires_at, episode.count, episode.data, (select item.id from item where item.n = episode.item), "
+    "episode.key"
+)
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
-    """{item} stands for the columns of an item, {visible} for the test that it holds at :at."""
+    """{item} and {episode} stand for the columns of one, {visible} for the test that an item holds at :at."""
     text = (files("engrain.stores.sqlite") / name).read_text("utf-8")
     parts = _NAME.split(text)
     return {key: _statement(body) for key, body in zip(parts[1::2], parts[2::2], strict=True)}
@@ -31,4 +37,5 @@ def load(name: str) -> Mapping[str, str]:
 
 def _statement(body: str) -> str:
     lines = [line for line in body.strip().splitlines() if not line.startswith("--")]
-    return "\n".join(lines).rstrip(";").replace("{item}", ITEM).replace("{visible}", VISIBLE)
+    text = "\n".join(lines).rstrip(";")
+    return text.replace("{item}", ITEM).replace("{episode}", EPISODE).replace("{visible}", VISIBLE)
