@@ -176,7 +176,7 @@ def _particulars(hit: Hit) -> list[str]:
     if item.source:
         parts[0] += f", from {_name(item.source)}"
     if item.kind == "summary" and item.slot:
-        parts[0] += f", summary of {_name(item.slot)}"
+        parts[0] += f", summary of session {_name(item.slot.removeprefix('session:'))}"
     if hit.scope is not None:
         parts.append(f"shared by {_name(str(hit.scope))}")
     if item.valid_to is not None:
