@@ -107,6 +107,16 @@ def test_what_was_asked_to_be_remembered_lasts(kit: Kit, episodic: EpisodicMemor
     assert [(item.text, item.trust) for item in lasting(kit)] == [("Remember that I am left-handed.", 1.0)]
 
 
+def test_a_turn_that_asks_to_be_remembered_is_seen_by_itself(kit: Kit, episodic: EpisodicMemory) -> None:
+    id = episodic.record("Remember that I prefer tea over coffee.", "turn", session="s")
+    (one,) = episodic.recent()
+    assert dict(one.why)["explicit"] == 0.6
+    assert one.expires_at is None
+    (link,) = kit.items.lineage(ANA, [id])
+    (item,) = kit.items.get_many(ANA, [link.item])
+    assert (item.kind, "tea over coffee" in item.text) == ("fact", True), "the gate keeps it as a fact"
+
+
 def test_the_same_decision_again_is_one_item(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
     first = episodic.record_decision("Use tabs.", session="s")
     clock.advance()
