@@ -249,6 +249,7 @@ def test_what_matters_most_comes_first_and_fades(episodic: EpisodicMemory, clock
     assert found[0].decayed > found[1].decayed
     assert [one.kind for one in episodic.important(5, since=timedelta(days=1))] == ["note"] * 3
     assert [one.kind for one in episodic.important(5, since=clock() - timedelta(days=1))] == ["note"] * 3
+    assert len(episodic.important(5, since=timedelta.max)) == 4
     clock.advance(4 * DAY)
     episodic.record_error("The disk of the build machine is full again.", session="b")
     later = episodic.important(2)

@@ -111,9 +111,9 @@ class EpisodicMemory:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
         checked_count(n, "n", 1, MAX_FOUND)
         now = self._kit.clock()
-        start = now - since if isinstance(since, timedelta) else checked_time(since, "since")
+        oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
-        found = self._events([one for one in entries if one.happened_at >= start], now)
+        found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
         return sorted(found, key=lambda one: -one.decayed)[:n]
 
     def raw(self, id: str) -> str | None:
