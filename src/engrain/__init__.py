@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from engrain.version import __version__
 
 if TYPE_CHECKING:
+    from engrain.agent.answers import Answer
+    from engrain.agent.loop import AgentWithMemory, AsyncAgentWithMemory
+    from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
     from engrain.core.answers import Forgotten, Status, Why
     from engrain.core.errors import (
@@ -60,6 +63,9 @@ if TYPE_CHECKING:
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
+    "agent.answers": "Answer",
+    "agent.loop": "AgentWithMemory AsyncAgentWithMemory",
+    "agent.tools": "Tool tool",
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
     "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
@@ -81,6 +87,9 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "AgentWithMemory",
+    "Answer",
+    "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
     "BackendMissing",
@@ -130,10 +139,12 @@ __all__ = [
     "TaskError",
     "TaskWaiting",
     "TooLarge",
+    "Tool",
     "UnknownKey",
     "VersionChanged",
     "Why",
     "__version__",
+    "tool",
 ]
 
 

@@ -7,13 +7,14 @@ import subprocess
 import sys
 
 import engrain
-from engrain import AsyncMemory, AsyncRun, Memory, Run
+from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, AsyncRun, Memory, Run
 
 # `task` gives a run to be entered, which the run's own face does.
 TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
 NOT_AWAITED = {"scope", "task", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
+    AgentWithMemory Answer AsyncAgentWithMemory Tool tool
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
@@ -47,6 +48,14 @@ def test_a_run_has_the_same_steps_on_both_faces() -> None:
     for sync, awaited in [(Memory.task, AsyncMemory.task), *((getattr(Run, n), getattr(AsyncRun, n)) for n in STEPS)]:
         assert inspect.signature(sync).parameters == inspect.signature(awaited).parameters
     assert all(set(STEPS) == {name for name in vars(face) if name[0] != "_"} for face in (Run, AsyncRun))
+
+
+def test_both_agents_are_made_and_run_alike() -> None:
+    for name in ("__init__", "run", "status"):
+        sync, awaited = getattr(AgentWithMemory, name), getattr(AsyncAgentWithMemory, name)
+        assert inspect.signature(sync) == inspect.signature(awaited), name
+    assert verbs(AgentWithMemory) == verbs(AsyncAgentWithMemory)
+    assert inspect.iscoroutinefunction(AsyncAgentWithMemory.run)
 
 
 def test_importing_engrain_is_light() -> None:
