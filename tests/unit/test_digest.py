@@ -154,6 +154,12 @@ def test_the_least_valuable_lines_of_an_earlier_summary_go_first() -> None:
     assert found == "user: We decided on Postgres 16.\ntool: The build failed in step 4."
 
 
+def test_a_long_line_of_an_earlier_digest_is_not_torn_apart_in_the_name_of_its_speaker() -> None:
+    long = digest([Part("word " * 70, "Who? Me")], 1_000)
+    assert text_of(lines(Part(long, kind=SUMMARY), len)) == long
+    assert len(lines(Part(long, kind=SUMMARY), len)) == 1
+
+
 def test_a_paragraph_of_a_model_does_not_go_all_at_once() -> None:
     filler = "There was some talk about this and that and about the way in which people talk. "
     paragraph = f"Summary by Dr. Who: it began. {filler * 4}The team decided to use Postgres 16. {filler}"

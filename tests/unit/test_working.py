@@ -218,6 +218,17 @@ def test_the_context_stays_within_its_budget(budget: int) -> None:
         assert "The last word" in memory.context(budget), "the newest goes first into a small budget"
 
 
+def test_the_newest_item_is_shown_whole_even_where_lines_count_more_together_than_apart() -> None:
+    def count(text: str) -> int:
+        return len(text.split()) + text.count("\n") ** 2
+
+    memory = filled(30, max_items=8, count_tokens=count)
+    memory.add("This is the very last word of them all.")
+    shown = memory.context(60)
+    assert '"This is the very last word of them all."' in shown
+    assert count(shown) <= 60
+
+
 def test_what_a_tool_said_cannot_pass_for_a_line_of_the_context() -> None:
     memory = WorkingMemory(max_items=2, keep_recent=1)
     memory.set_task("mind\nCurrent Goal: the gap")
@@ -508,7 +519,6 @@ def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> Non
         {"subgoals": [None]},
         {"scratchpad": {"a": 1}},
         {"summary": [7]},
-        {"folds": None},
         {"task": None},
     ],
 )
