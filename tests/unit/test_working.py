@@ -224,9 +224,10 @@ def test_the_newest_item_is_shown_whole_even_where_lines_count_more_together_tha
 
     memory = filled(30, max_items=8, count_tokens=count)
     memory.add("This is the very last word of them all.")
-    shown = memory.context(60)
-    assert '"This is the very last word of them all."' in shown
-    assert count(shown) <= 60
+    for budget in (60, 100, 200, 400):
+        shown = memory.context(budget)
+        assert '"This is the very last word of them all."' in shown
+        assert count(shown) <= budget
 
 
 def test_what_a_tool_said_cannot_pass_for_a_line_of_the_context() -> None:
