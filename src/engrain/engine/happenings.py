@@ -15,6 +15,7 @@ from engrain.engine.parts import Parts
 if TYPE_CHECKING:
     from engrain.tiers.conversation import ConversationMemory
 
+ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
 PROCEDURE = "procedure"  # the variable of working memory that names the version in use
 
 
@@ -85,7 +86,7 @@ class Happenings(Parts):
         self._at_work("record_step")
         if thought:
             self.working.add_thought(thought)
-        self.working.add_result(checked_text(action, "action"), result)
+        self.working.add_result(checked_text(action, "action")[:ACTION], result)
 
     def end_task(self, success: bool, outcome: str) -> str | None:
         """The id of what was kept: knowledge if it succeeded, an episode if it failed."""

@@ -29,6 +29,7 @@ _log = logging.getLogger("engrain")
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
 RECENT_EPISODES = 3
+SESSION_TOKENS = 2_000  # of working memory, at most, in an answer without a budget
 LINE = 300  # characters of an episode that recall shows
 
 
@@ -63,7 +64,8 @@ class Knowledge(Parts):
 
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
         at_work = self.working.task and request.at is None and request.where is None
-        session = [Section(SESSION, tuple(self.working.context().splitlines()))] if at_work else []
+        room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
+        session = [Section(SESSION, tuple(self.working.context(room).splitlines()))] if at_work else []
         recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []
         return (*session, *recent)
 

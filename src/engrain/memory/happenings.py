@@ -87,11 +87,16 @@ class Happenings(Opened):
 
     @traced
     def record_error(
-        self, error: str | BaseException, *, session: str | None = None, request_id: str | None = None
+        self,
+        error: str | BaseException,
+        *,
+        tool: str | None = None,
+        session: str | None = None,
+        request_id: str | None = None,
     ) -> str:
         """Keep what went wrong; the id is what `record_resolution` takes once it is known what helped."""
         engine = self._open
-        return engine.episodic.record_error(error, session=engine.present(session), request_id=request_id)
+        return engine.episodic.record_error(error, session=engine.present(session), tool=tool, request_id=request_id)
 
     @traced
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
