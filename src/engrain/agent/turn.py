@@ -119,7 +119,7 @@ class Turn:
         if self._journal.over:
             return
         yield Ask(partial(self._place.background.enter, self._memory, self._session))
-        self._heard = yield from self._keep([Message("user", self._task)], (yield Ask(self._length)), 0)
+        self._heard = yield from self._keep([Message("user", self._task)], 0)
         working, kept = self._memory.working, self._journal.snapshot
         if working.task:
             return
@@ -167,11 +167,9 @@ class Turn:
         return Heard(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
+        talk = self._memory._open.conversation(self._session)
         # The length first: what comes in between is shown, and noticed when the answer is kept.
-        return self._length(), self._memory._open.conversation(self._session).window()
-
-    def _length(self) -> int:
-        return len(self._memory._open.conversation(self._session))
+        return len(talk), talk.window()
 
     def _shown(self, window: Window) -> list[Said]:
         """The window, in which this turn's results stand whole as far as there is room, the newest first."""
@@ -193,7 +191,7 @@ class Turn:
         called: list[Called] = yield Call(self._place.together, (parts,))
         self._calls += called
         said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
-        ids = yield from self._keep(said, heard.seen, self._steps)
+        ids = yield from self._keep(said, self._steps)
         self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
         yield from self._note(reply.text, called)
 
@@ -242,7 +240,7 @@ class Turn:
 
         def part() -> Flow[list[str] | None]:
             try:
-                return (yield from self._added([message], heard.seen, self._steps))
+                return (yield from self._keep([message], self._steps, heard.seen))
             except Conflict:
                 if not spare:
                     raise
@@ -280,16 +278,10 @@ class Turn:
         except NotFound:
             _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
 
-    def _keep(self, said: list[Message], seen: int, number: int) -> Flow[list[str]]:
-        """What has happened is kept even if somebody else spoke meanwhile: behind that, and not torn apart."""
+    def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
+        """What happened is kept wherever the session has come to; what answers, only if that is still `seen`."""
         if self._journal.over:
             return []
-        try:
-            return (yield from self._added(said, seen, number))
-        except Conflict:
-            return (yield from self._added(said, (yield Ask(self._length)), number))
-
-    def _added(self, said: list[Message], seen: int, number: int) -> Flow[list[str]]:
         request = self._journal.request(self._id, number)
         add = partial(self._memory.add_messages, said, session=self._session, expect=seen, request_id=request)
         ids: list[str] = yield Ask(add)
