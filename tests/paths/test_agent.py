@@ -585,7 +585,7 @@ def test_a_model_may_remember_and_recall_by_itself(memory: Memory, server: WireS
         (lambda m: AgentWithMemory(m, Scripted(), session=""), EmptyText, "session"),
         (lambda m: AgentWithMemory(m, Scripted(), system=7), InvalidInput, "system"),  # type: ignore[arg-type]
         (lambda m: AgentWithMemory(m, Scripted(), [7]), InvalidInput, "made of a function"),  # type: ignore[list-item]
-        (lambda m: AgentWithMemory(AsyncMemory("x.db"), Scripted()), InvalidInput, "takes a Memory"),  # type: ignore[arg-type]
+        (lambda m: AgentWithMemory(AsyncMemory("x.db"), Scripted()), InvalidInput, "works on Memory"),  # type: ignore[arg-type]
         (lambda m: AgentWithMemory(m, Scripted()).run(" "), EmptyText, "task"),
         (lambda m: AgentWithMemory(m, Scripted()).run("x" * 1_000_001), TooLarge, "task"),
     ],

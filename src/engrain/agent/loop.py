@@ -54,7 +54,9 @@ class _Agent(Generic[M]):
         if not isinstance(system, str):
             raise InvalidInput(f"system must be a str, not {type(system).__name__}.")
         if not isinstance(memory, self._takes):
-            raise InvalidInput(f"{type(self).__name__} takes a {self._takes.__name__}, not {type(memory).__name__}.")
+            raise InvalidInput(
+                f"{type(self).__name__} works on {self._takes.__name__}, not on {type(memory).__name__}."
+            )
         self._memory = memory
         own = own_tools(self._opened) if memory_tools else []
         self._manner = Manner(
