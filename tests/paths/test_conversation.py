@@ -189,6 +189,16 @@ def test_what_was_cleared_does_not_come_back_when_the_summary_is_dropped(talk: C
     assert "Turn 11" not in json.dumps(talk.messages_for_llm())
 
 
+def test_a_window_that_was_half_cleared_is_cleared(talk: ConversationMemory, kit: Kit) -> None:
+    """As by a process that died after it had noted where, and before it had dropped the summary."""
+    chatter(talk, 40)
+    kit.log.advance(ANA, "monday", CLEARED, 40)
+    assert (talk.window().messages, talk.summary, talk.messages_for_llm()) == ((), "", [])
+    chatter(talk, 30, 40)
+    assert "Turn 39" not in json.dumps(talk.messages_for_llm())
+    assert "Turn 40" in talk.summary
+
+
 # Summaries
 
 
@@ -422,6 +432,16 @@ def test_bad_imports_are_named_and_write_nothing(talk: ConversationMemory, data:
     with pytest.raises(error):
         talk.load(data)
     assert len(talk) == 0
+
+
+def test_references_in_yaml_are_refused(talk: ConversationMemory) -> None:
+    bomb = "metadata: {a: &a [1, 1], b: [*a, *a]}"
+    text = (
+        "format: engrain.conversation\nversion: 1\nmessages:\n- {number: 0, role: user, text: Hi., at: 2026-11-15, %s}"
+    )
+    with pytest.raises(InvalidInput, match="references"):
+        talk.load(text % bomb)
+    assert talk.load(text % "metadata: {a: [1, 1]}").added == 1
 
 
 def test_without_the_package_yaml_says_how_to_get_it(talk: ConversationMemory, monkeypatch: pytest.MonkeyPatch) -> None:

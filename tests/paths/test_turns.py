@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,15 @@ def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> N
     assert "Quito" not in everything(kit)
 
 
+def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say) -> None:
+    told = say("Well, I am allergic to nuts.")
+    assert texts(kit) == ["I am allergic to nuts"]
+    recorded = say("Please forget that I am allergic to nuts.")
+    assert recorded.forgotten == told.facts
+    assert recorded.facts == ()
+    assert "nuts" not in everything(kit)
+
+
 def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +239,22 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrappe
     assert texts(kit) == []
     assert say(f"{block}\n\nMy name is Teo.").facts != ()
     assert texts(kit) == ["My name is Teo"]
+
+
+def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
+        return [Worth(*found.span()) for found in re.finditer(r"I live in \w+", text)]
+
+    monkeypatch.setattr(gate, "worth", greedy)
+    recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
+    padding = "x " * turns.GATED
+    say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")
+    assert texts(kit) == ["I live in Quito"]
+    (fact,) = items(kit)
+    cite = fact.sources[0].cites[0]
+    assert log(kit)[0][cite.start : cite.end] == "I live in Quito"
 
 
 # Requests and positions
