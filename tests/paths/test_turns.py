@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from episodic_kit import ANA, opened
 
+from engrain import Memory
 from engrain.capture import gate, turns
 from engrain.capture.insight import SHOWN
 from engrain.capture.turns import Recorded, record
@@ -182,6 +183,23 @@ def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say) -> None:
     assert "Quito" not in everything(kit)
     assert "Lima" in everything(kit), "what was not meant stays"
     assert texts(kit) == [], "and is not brought back"
+
+
+def test_forgetting_by_a_message_reaches_the_summaries_of_sessions(memory: Memory, clock: SetClock) -> None:
+    memory.start_session("one")
+    memory.add_message("user", "Hi! I live in Lima. Can you help me with flights?")
+    memory.start_session("two")
+    assert "Lima" in str(memory.recall("Where does the user live?"))
+    clock.advance()
+    memory.add_message("user", "By the way, I live in Quito now.")
+    memory.start_session("three")
+    memory.add_message("user", "Please forget my city.")
+    memory.start_session("four")
+    left = str(memory.recall("Where does the user live? Lima or Quito?", n=20, min_relevance=0))
+    assert "Can you help me with flights?" in left
+    assert "Lima" not in left
+    assert "Quito" not in left
+    assert not [item for item in memory.list(history=True, limit=1_000) if "Lima" in item.text or "Quito" in item.text]
 
 
 def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> None:
