@@ -565,6 +565,7 @@ def test_a_model_may_remember_and_recall_by_itself(memory: Memory, server: WireS
     assert "The harbour office opens at nine." in server_text(server, 1)
     ferry = next(item for item in memory.list({"kind": "fact"}) if item.text == "The ferry leaves at ten.")
     assert ferry.sources[0].kind == "agent"
+    assert not [item for item in memory.list({"kind": "fact"}) if "completed" in item.text], "that was no work"
     # What was recalled stands where it came from, and nowhere else.
     assert not [text for _, text in log(memory) if "opens at nine" in text]
 

@@ -62,6 +62,7 @@ class _Agent(Generic[M]):
         self._manner = Manner(
             MeteredModel(_model(model)),
             _by_name(self._proved([*own, *map(as_tool, tools)])),
+            frozenset(tool.name for tool in own),
             system,
             checked_count(max_steps, "max_steps", 1, MAX_STEPS),
             checked_count(max_tokens, "max_tokens", 1, 10_000_000),

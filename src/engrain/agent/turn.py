@@ -49,10 +49,11 @@ Together = Callable[[Sequence[Part]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How an agent works."""
+    """How an agent works. To use a tool that is `aside` is no work: memory's own."""
 
     model: MeteredModel
     tools: Mapping[str, Tool]
+    aside: frozenset[str]
     system: str
     max_steps: int
     max_tokens: int
@@ -263,7 +264,8 @@ class Turn:
     def _end(self, answer: Answer, kept: list[str]) -> Flow[None]:
         """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
         what was said is forgotten."""
-        if not self._own or not (answer.calls or self._journal.durable):
+        worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
+        if not self._own or not worked:
             return
         request = self._journal.request(self._id, self._steps + 1)
         if answer.stopped == "end":

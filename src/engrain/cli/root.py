@@ -34,6 +34,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pin": ("engrain.cli.commands.keep:pin", "Keep an item from being consolidated away."),
         "forget": ("engrain.cli.commands.forget:forget", "Remove items, down to the bytes on disk."),
     },
+    "An agent": {
+        "chat": ("engrain.cli.commands.chat:chat", "Talk with an agent that has this memory."),
+    },
     "Durable tasks": {
         "tasks": ("engrain.cli.commands.tasks:tasks", "List tasks; show, resume, resolve, park, cancel, prune."),
     },
