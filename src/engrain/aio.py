@@ -91,6 +91,8 @@ class AsyncMemory:
     why = _awaited(Memory.why)
     start_session = _awaited(Memory.start_session)
     end_session = _awaited(Memory.end_session)
+    sessions = _awaited(Memory.sessions)
+    messages = _awaited(Memory.messages)
     add_message = _awaited(Memory.add_message)
     add_messages = _awaited(Memory.add_messages)
     record_tool_call = _awaited(Memory.record_tool_call)
