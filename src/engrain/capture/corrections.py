@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engrain.capture.facts import behind_lead, fact
 from engrain.core.clauses import clauses, sentences
 from engrain.core.pasted import own_words
-from engrain.core.slotting import mentioned, slot_of
+from engrain.core.slotting import mentioned
 from engrain.core.statements import compiled, statements
 
 _LAST_MESSAGES = 4
@@ -47,10 +47,9 @@ def _slot(shown: str) -> str | None:
     known = statements()
     for sentence in reversed(sentences(shown)):
         for clause in reversed(clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
-            found = fact(shown, behind_lead(shown, clause.start, clause.end), clause.end)
-            slot = slot_of(*found, shown) if found else None
-            if slot:
-                return slot
+            found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
+            if found and found.slot:
+                return found.slot
         slot = mentioned(shown[sentence.start : sentence.end])
         if slot:
             return slot

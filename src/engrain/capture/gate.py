@@ -16,15 +16,14 @@ from engrain.core.statements import compiled, statements
 from engrain.core.worth import Unsaid, Worth
 
 # Of a long message its two ends: what stands between is most often pasted.
-HEAD, TAIL = 8_000, 4_000
+HEAD, TAIL = 6_000, 3_000
 # Nobody says a longer sentence, and nobody tells more than this at once: it is a text that was brought along.
 LONGEST = 600
 MOST = 12
-MOST_SENTENCES = 200
+MOST_SENTENCES = 120
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7}
 _OTHERWISE = 0.6
 _WORD = re.compile(r"[\w'-]+")
-
 
 Found = Worth | Unsaid
 
@@ -60,7 +59,8 @@ class _Reader:
                 self.found += self._sentence(sentence, last)
                 last = sentence
         earnest = self._earnest() if self.found else 0
-        return _one_for_each_slot([one for one in self.found if isinstance(one, Unsaid) or one.end <= earnest])
+        meant = (one for one in self.found if isinstance(one, Unsaid) or one.end <= earnest)
+        return _one_for_each_slot([one for one in meant if one.start < one.end])
 
     def _earnest(self) -> int:
         """Up to where the message is meant, and the speaker's own."""
@@ -78,32 +78,33 @@ class _Reader:
         if unsaid:
             return [self._unsaid(unsaid)]
         if last and self._asked("back", words, start, sentence.end):
-            self._keep_after_all(last)
-            return []
-        found = self._asked_for(words, sentence, sentence.end) or self._told(words, sentence)
-        if found and gives_away_a_secret(self.text[sentence.start : sentence.end]):
-            return []
-        return found
+            return self._after_all(last)
+        return self._not_secret(sentence, self._asked_for(words, sentence, sentence) or self._told(words, sentence))
+
+    def _not_secret(self, sentence: Sentence, found: list[Found]) -> list[Found]:
+        return [] if found and gives_away_a_secret(self.text[sentence.start : sentence.end]) else found
 
     def _unsaid(self, match: re.Match[str]) -> Unsaid:
         start, end = trimmed(self.shown, *match.span("said"))
-        found = fact(self.shown, start, end)
-        return Unsaid(start, end, slot_of(*found, self.text) if found else mentioned(match["said"]))
+        found = fact(self.shown, self.text, start, end)
+        return Unsaid(start, end, found.slot if found else mentioned(match["said"]))
 
-    def _keep_after_all(self, last: Sentence) -> None:
+    def _after_all(self, last: Sentence) -> list[Found]:
         """A sentence such as "remember that" asks for the one before it."""
-        earlier = [one for one in self.found if one.end <= last.start]
         said = [one for one in self.found if one.start >= last.start and isinstance(one, Worth)]
-        asked = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in said]
-        self.found = [*earlier, *(asked or self._said(last.start, last.end, explicit=True))]
+        self.found = [one for one in self.found if one.start < last.start]
+        asked: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in said]
+        return asked or self._not_secret(last, self._said(last.start, last.end, explicit=True))
 
-    def _asked_for(self, words: frozenset[str], part: Sentence | Clause, end: int) -> list[Found]:
+    def _asked_for(self, words: frozenset[str], part: Sentence | Clause, sentence: Sentence) -> list[Found]:
         """What the speaker wants to be kept, up to the end of the sentence."""
+        if sentence.asks and not self._begins("asks_to_keep", part.start, part.end):
+            return []
         for start in (behind_lead(self.shown, part.start, part.end), part.start):
-            match = self._asked("explicit", words, start, end)
+            match = self._asked("explicit", words, start, sentence.end)
             if match:
                 return self._said(*match.span("said"), explicit=True)
-            match = self._asked("notice", words, start, end)
+            match = self._asked("notice", words, start, sentence.end)
             if match and not self._has("passing", *match.span("said")):
                 return self._said(*match.span("said"), explicit=False)
         return []
@@ -112,12 +113,12 @@ class _Reader:
         """All of it; or, where every clause says something of its own, each of them."""
         parts = self._parts(Sentence(start, end, False))
         starts = [behind_lead(self.shown, part.start, part.end) for part in parts]
-        facts = [fact(self.shown, at, part.end) for at, part in zip(starts, parts, strict=True)]
+        facts = [fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
         spans = [(at, part.end) for at, part in zip(starts, parts, strict=True)] if all(facts) else [(start, end)]
         kept: list[Found] = []
         for span, found in zip(spans, facts, strict=False):
-            slot = slot_of(*found, self.text) if found else None
-            kept.append(self._worth(*span, "explicit" if explicit else found[0].kind if found else "", slot))
+            kind = "explicit" if explicit else found.kind if found else ""
+            kept.append(self._worth(*span, kind, found.slot if found else None))
         return kept
 
     def _told(self, words: frozenset[str], sentence: Sentence) -> list[Found]:
@@ -127,7 +128,7 @@ class _Reader:
         asked: list[Found] = []
         parts = self._parts(sentence)
         for clause in self._statements(sentence, parts):
-            asked = self._asked_for(words, clause, sentence.end)
+            asked = self._asked_for(words, clause, sentence)
             if asked:
                 break
             start = behind_lead(self.shown, clause.start, clause.end)
@@ -140,26 +141,35 @@ class _Reader:
         tagged = sentence.asks and self.known.sign("tag").fullmatch(self.shown, parts[-1].start, parts[-1].end)
         asking = tagged or self._begins("question", sentence.start, sentence.end)
         supposing = self._begins("void_both", sentence.start, sentence.end)
+        reported = False
         for place, part in enumerate(parts):
+            reported = self._reported(part, reported)
             wish = self.known.sign("request").match(self.shown, part.start, part.end)
             if wish:
                 yield Clause(wish.end(), part.end)
                 continue
             asked = asking or (sentence.asks and place == len(parts) - 1)
             reason = self.known.sign("because").fullmatch(part.after) is not None
-            if (reason or not asked) and not supposing and not self._begins("question", part.start, part.end):
+            void = supposing or reported or self._begins("question", part.start, part.end)
+            if (reason or not asked) and not void:
                 yield part
 
+    def _reported(self, part: Clause, before: bool) -> bool:
+        """Another's word, or what goes on from it; "I told her that …" is the speaker's own."""
+        if self._begins("own_word", behind_lead(self.shown, part.start, part.end), part.end):
+            return False
+        goes_on = before and self.known.sign("goes_on").fullmatch(part.after) is not None
+        return goes_on or self._has("reported", part.start, part.end)
+
     def _fact(self, clause: Clause, start: int) -> list[Found]:
-        found = fact(self.shown, start, clause.end)
+        found = fact(self.shown, self.text, start, clause.end)
         if found is None:
             return []
-        rule, match = found
         # "If you are unsure, ask me" is an order, and supposes nothing.
-        void = rule.kind != "instruction" and self._has("void_clause", clause.start, clause.end)
-        if void or (not rule.holds and self._has("passing", clause.start, clause.end)):
+        void = found.kind != "instruction" and self._has("void_clause", clause.start, clause.end)
+        if void or (not found.holds and self._has("passing", clause.start, clause.end)):
             return []
-        return [self._worth(start, clause.end, rule.kind, slot_of(rule, match, self.text))]
+        return [self._worth(start, clause.end, found.kind, found.slot)]
 
     def _refusal(self, sentence: Sentence) -> re.Match[str] | None:
         """What turns down something said before; a sentence that does nothing else speaks for the next one."""
@@ -188,7 +198,8 @@ class _Reader:
                 start, end = match.span("said")
                 around = next(part for part in reversed(parts) if part.start <= start or part is parts[0])
                 taken = any(start < one.end and one.start < end for one in (*kept, *found))
-                if not taken and not self._has("void_clause", around.start, around.end):
+                void = self._has("void_clause", around.start, around.end) or self._reported(around, before=False)
+                if not taken and not void:
                     found.append(self._worth(start, end, rule.kind, slot_of(rule, match, self.text)))
         return found
 

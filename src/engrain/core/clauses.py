@@ -49,7 +49,7 @@ def clauses(text: str, sentence: Sentence, breaks: re.Pattern[str], opens: re.Pa
     found = []
     start, after = sentence.start, ""
     for match in breaks.finditer(text, sentence.start, sentence.end):
-        if match.start() <= start or opens.fullmatch(text, start, match.start()):
+        if match.start() <= start or opens.fullmatch(text, start, match.end()):
             continue
         found.append(Clause(start, match.start(), after))
         start, after = match.end(), match[0].strip(" ,;:").lower()

@@ -13,8 +13,9 @@ _ASIDE = re.compile(
     | \[?\d{4}-\d\d-\d\d[T ]\d\d: | \[?\d\d:\d\d:\d\d                        # a log's line
     | \[?(?:INFO|WARN|WARNING|ERROR|DEBUG|TRACE|FATAL)\b
     | Traceback\ \( | File\ " | at\ [\w.$]+\( | [$%]\ | >>>\ | \.\.\.\       # a terminal's
+    | //\ | /\* | \#\ ?(?:NOTE|TODO|FIXME|HACK|XXX)\b | <!--               # a comment's
     | (?:def|class|import|from|const|let|var|function|return|if|for|while)\ [^\n]*[:;{(]$
-    | [\w.]+\ ?=\ ?["'\[{(\d] | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]     # a program's
+    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b) | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]     # a program's
     ).*$""",
     re.MULTILINE | re.VERBOSE,
 )

@@ -16,11 +16,12 @@ _SHAPES = re.compile(
 )
 _NAMES = (
     r"pass ?words?|pass ?phrases?|pass ?codes?|pin(?: (?:code|number))?|cvv|cvc|api[- ]?keys?|secret(?: key)?"
-    r"|private key|(?:access|auth\w*|bearer|refresh|api|session) tokens?|token|seed phrase|recovery (?:phrase|code|key)s?"
-    r"|backup codes?|social security(?: number)?|ssn|(?:credit |debit )?card number|aws key|ssh key|encryption key|licen[cs]e key"
-    r"|(?:2fa|mfa|otp|two-factor|one-time|verification|security|login|access|authentication|confirmation|alarm|door|gate"
-    r"|entry|unlock|safe|garage|locker)[- ](?:code|combination)|passwort|kennwort|mot de passe|contraseña"
-    r"|clave|código pin"
+    r"|private key"
+    r"|(?:(?:access|auth\w*|bearer|refresh|api|session) )?tokens?|seed phrase|(?:recovery|backup) (?:phrase|code|key)s?"
+    r"|social security(?: number)?|ssn|(?:credit |debit )?card number|(?:aws|ssh|encryption|licen[cs]e) key"
+    r"|(?:2fa|mfa|otp|two-factor|one-time|verification|security|login|access|authentication|confirmation|alarm|door"
+    r"|gate|entry|unlock|safe|garage|locker)[- ](?:code|combination)"
+    r"|passwort|kennwort|mot de passe|contraseña|clave|código pin"
 )
 # "My password is …" gives it away; "never commit passwords" does not.
 _GIVEN = re.compile(

@@ -9,6 +9,7 @@ from engrain.core.statements import Rule, compiled, statements
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
 _LONGEST_NAME = 3
+_LONGEST_FILLING = 60
 
 
 def slot_of(rule: Rule, match: re.Match[str], text: str) -> str | None:
@@ -21,31 +22,39 @@ def slot_of(rule: Rule, match: re.Match[str], text: str) -> str | None:
     said = _group(match, field[1], text)
     if said is None or _group(match, "of", text):
         return None  # "my budget for the bike": there may be others
-    if field[1] == "noun":
-        filled = statements().nouns.get(said.lower())
-    elif field[1] == "words":
-        filled = _snake(said)
-    elif field[1] == "head":
-        filled = _head(said.lower().split()[-1])
-    else:
-        filled = class_of(said, by_head=rule.slot.startswith("user.prefers."))
-    return rule.slot.replace(field[0], filled) if filled else None
+    filled = _filled(field[1], said, rule.slot.startswith("user.prefers."))
+    return rule.slot.replace(field[0], filled) if filled and len(filled) <= _LONGEST_FILLING else None
+
+
+def _filled(field: str, said: str, prefers: bool) -> str | None:
+    known = statements()
+    if field == "noun":
+        return known.nouns.get(said.lower())
+    if field == "words":
+        return "_".join(_WORD.findall(said.lower()))
+    if field == "head":
+        return _head(said.lower().split()[-1])
+    found = class_of(said, by_head=prefers and field == "thing")
+    return found if field != "sole" or found in known.words["sole"] else None
 
 
 def class_of(said: str, *, by_head: bool = False) -> str | None:
     """What kind of thing `said` begins with: by the table, or else by the noun that ends two words or more."""
-    written = _noun_phrase(said)
+    written, then = _noun_phrase(said)
+    if by_head and then == "for":
+        return None  # "Rust for tools": another may be for other things
     words = [word.lower() for word in written]
-    known = statements().classes
+    known = statements()
     for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
-        name = known.get(" ".join(words[:size]))
+        phrase = " ".join(words[:size])
+        forms = (" ".join(written[:size]), phrase, phrase.title() if by_head else phrase)
+        name = next((known.classes[form] for form in forms if form in known.classes), None)
         if name:
             return name
-    last = words[-1] if words else ""
-    a_name = bool(written) and written[-1] != last
-    if not by_head or len(words) < 2 or words[0].endswith("ing") or last in statements().words["no_head"] or a_name:
+    if not by_head or len(words) < 2 or words[0].endswith("ing"):
         return None
-    return _head(last)
+    last = words[-1]
+    return None if last != written[-1] or last in known.words["no_head"] else _head(last)
 
 
 def mentioned(text: str) -> str | None:
@@ -62,22 +71,19 @@ def _group(match: re.Match[str], name: str, text: str) -> str | None:
     return text[match.start(name) : match.end(name)]
 
 
-def _noun_phrase(said: str) -> list[str]:
+def _noun_phrase(said: str) -> tuple[list[str], str]:
+    """The words of the thing that is named first, and the word behind them."""
     known = statements().words
     words: list[str] = []
     for piece in said.split():
         word = _WORD.match(piece.strip("\"'“”‘’«»`*()"))
         if word is None or word[0].lower() in known["ends"]:
-            break
+            return words, word[0].lower() if word else ""
         if words or word[0].lower() not in known["skipped"]:
             words.append(word[0])
         if piece[-1] in ",;:":
             break
-    return words
-
-
-def _snake(said: str) -> str:
-    return "_".join(_WORD.findall(said.lower()))
+    return words, ""
 
 
 def _head(word: str) -> str:

@@ -11,6 +11,8 @@ from importlib import resources
 from typing import Any
 
 _WRAP = re.compile(r"\n\s*")
+# In a chat "dont", "im", "ive", "thats" and "lets" do as well.
+_APOSTROPHE = re.compile(r"(?<=n)'(?=t)|'(?=(?:m|d|ve)\b)|(?<=it)'(?=s\b)|(?<=hat)'(?=s\b)|(?<=let)'(?=s\b)")
 _THINGS = "things"
 
 
@@ -53,6 +55,7 @@ class Statements:
     heads: Mapping[str, str]
     words: Mapping[str, frozenset[str]]
     turned: Mapping[str, str]
+    dropped: Mapping[str, tuple[str, ...]]
 
     def sign(self, name: str) -> re.Pattern[str]:
         return compiled(self.signs[name])
@@ -62,18 +65,27 @@ class Statements:
 def statements() -> Statements:
     folder = resources.files("engrain.core") / "data" / "gate"
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
-    tables = {entry.name.removesuffix(".toml"): tomllib.loads(entry.read_text("utf-8")) for entry in files}
+    tables: dict[str, dict[str, Any]] = {}
+    for entry in files:
+        table = tables.setdefault(entry.name.split(".")[0], {"rules": []})
+        given = tomllib.loads(entry.read_text("utf-8"))
+        table["rules"] += given.pop("rules", [])
+        table.update(given)
     things = tables.pop(_THINGS)
     by_word: dict[str, list[Rule]] = {}
     anyhow: list[Rule] = []
     lists: dict[str, dict[str, list[str]]] = {"asks": {}, "signs": {}, "hints": {}}
     nouns: dict[str, str] = {}
     turned: dict[str, str] = {}
+    dropped: dict[str, list[str]] = {}
     for table in tables.values():
         own_nouns = _spread(table["nouns"])
         nouns |= own_nouns
         turned |= table.get("turned", {})
-        parts = _parts({"noun": sorted(own_nouns, key=len, reverse=True)} | table["parts"])
+        for subject, words in table.get("dropped", {}).items():
+            for word in words.split():
+                dropped.setdefault(word, []).append(subject)
+        parts = _parts({"noun": "|".join(sorted(own_nouns, key=len, reverse=True))} | table["parts"])
         for group in table["rules"]:
             rules = _rules(group, parts)
             for word in group.get("first", "").split():
@@ -97,6 +109,7 @@ def statements() -> Statements:
         heads=_spread(things["heads"]),
         words={name: frozenset(words.split()) for name, words in things["words"].items()},
         turned=turned,
+        dropped={word: tuple(subjects) for word, subjects in dropped.items()},
     )
 
 
@@ -109,17 +122,17 @@ def _rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[Rule]:
     return rules
 
 
-def _parts(given: Mapping[str, str | list[str]]) -> dict[str, str]:
-    """Each part, with those before it filled in; a list is a choice."""
+def _parts(given: Mapping[str, str]) -> dict[str, str]:
+    """Each part, with those before it filled in."""
     parts: dict[str, str] = {}
     for name, value in given.items():
-        parts[name] = _filled(value if isinstance(value, str) else f"(?:{'|'.join(value)})", parts)
+        parts[name] = f"(?:{_filled(value, parts)})"
     return parts
 
 
 def _filled(pattern: str, parts: Mapping[str, str]) -> str:
     """Long patterns are wrapped in their file: a line break and the space after it say nothing."""
-    pattern = _WRAP.sub("", pattern)
+    pattern = _APOSTROPHE.sub("'?", _WRAP.sub("", pattern))
     for name, part in parts.items():
         pattern = pattern.replace(f"{{{name}}}", part)
     return pattern
