@@ -58,12 +58,12 @@ class Knowledge(Parts):
 
     def _lately(self, request: RecallRequest) -> builtins.list[Event]:
         """What happened last, for a question about now and about everything."""
-        if request.at is not None or request.where is not None or self.kit.episodes is None:
+        if not _open_to_all(request) or self.kit.episodes is None:
             return []
         return self.episodic.recent(RECENT_EPISODES, self.session)
 
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
-        at_work = self.working.task and request.at is None and request.where is None
+        at_work = self.working.task and _open_to_all(request)
         room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
         session = [Section(SESSION, tuple(self.working.context(room).splitlines()))] if at_work else []
         recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []
@@ -142,7 +142,12 @@ class Knowledge(Parts):
             min_relevance=request.min_relevance,
             where=parse_filter(request.where),
             min_importance=request.min_importance,
+            shown=request.shown,
         )
+
+
+def _open_to_all(request: RecallRequest) -> bool:
+    return request.at is None and request.where is None and request.shown is None
 
 
 def _line(happened: Event) -> str:

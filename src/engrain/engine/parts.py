@@ -13,6 +13,7 @@ from engrain.lifecycle.summaries import summarizer
 from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
 from engrain.ports import Kit
 from engrain.tasks.care import Tasks
+from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -38,5 +39,6 @@ class Parts:
         self.tasks = Tasks(self.kit, scope)
         self.enricher = Enricher(self.kit, scope, background, self.working.refine)
         self.session: str | None = None
+        self._talk: ConversationMemory | None = None
         self._new_id = SortableIds()
         self.upkeep.start()

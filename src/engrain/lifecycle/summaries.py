@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engrain.capture.summaries import DIGEST, Told, keep
+from engrain.capture.summaries import CLEARED, DIGEST, Told, keep
 from engrain.core.chat import Ask, Said
 from engrain.core.digest import agrees
 from engrain.core.errors import ModelFailed
@@ -42,7 +42,8 @@ def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> boo
     stored = kit.log.summary(scope, session)
     if kit.model is None or stored is None or stored.by != DIGEST or not stored.text:
         return False
-    start = max(0, stored.upto - READ)
+    # What was cleared is not told again.
+    start = max(kit.log.progress(scope, session, CLEARED), stored.upto - READ, 0)
     messages = [item for item in kit.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
     lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
     text = "\n".join([f'Summary so far: "{escaped(stored.text)}"', "Messages:", *lines])

@@ -28,7 +28,7 @@ from engrain.ports import Kit, Summary, VectorQuery, WordQuery
 Form = Literal["anthropic", "openai"]
 
 # As TIERS has it, and summed up as well when this share of the tokens is used.
-LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
+LIMITS = TIERS["conversation"].window
 LEAST_TOKENS = 256
 PAGE = 500
 FURTHEST = 1_000  # messages that are looked through for the call of a result
