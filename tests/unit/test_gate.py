@@ -151,6 +151,15 @@ def test_a_changed_preference_meets_the_one_it_was_told_to_remember() -> None:
     assert not later[0].explicit
 
 
+@pytest.mark.parametrize(
+    "text", ["I live by the sea. Remember that!", "The bins stand round the back. Please note that."]
+)
+def test_the_sentence_before_can_be_asked_for(text: str) -> None:
+    (one,) = kept(text)
+    assert one.explicit
+    assert text[one.start : one.end] == text.split(".")[0]
+
+
 def test_of_two_values_for_one_slot_in_a_message_the_last_fills_it() -> None:
     assert [one.slot for one in kept("I lived well. I live in Bonn. No, I live in Köln.")] == [None, "user.city"]
 
@@ -264,6 +273,9 @@ def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
         "She wrote “I live in Rome”.",
         "What does `I prefer tea` mean",
         "Is 'I love jazz' correct",
+        "The poem “Night, I love the sea” is short.",
+        "Tom said he is tired, and we decided to drop Python 3.8.",
+        "She keeps saying: I live in Rome.",
         "2024-05-01 12:00:03 INFO I live in Oslo",
         "Translate into French: my name is Anna. I live in Rome.",
         "Anna: I love hiking\nBen: I hate hiking\nWho is right?",
