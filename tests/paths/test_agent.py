@@ -174,6 +174,16 @@ def test_a_session_begins_with_what_is_known_of_the_user(memory: Memory) -> None
     assert "Ana lives in Quito." in model.asked[1].system
 
 
+def test_what_became_known_of_the_user_is_told_when_it_leaves_the_window(memory: Memory) -> None:
+    model = Scripted()
+    agent = AgentWithMemory(memory, model)
+    agent.run("Hello.")
+    memory.remember("Ana lives in Quito.", slot="user.city")
+    for turn in range(25):
+        agent.run(f"Tell me something about the number {turn}.")
+    assert "Ana lives in Quito." in model.asked[-1].system
+
+
 def test_what_the_window_shows_is_not_told_twice(memory: Memory) -> None:
     model = Scripted()
     agent = AgentWithMemory(memory, model)
@@ -385,6 +395,18 @@ def test_an_output_beyond_all_measure_is_cut_in_the_middle(memory: Memory) -> No
     assert len(text) < 100_000
     assert text.startswith("begin ")
     assert "left out" in text
+
+
+def test_many_long_outputs_share_the_room_and_the_newest_comes_first(memory: Memory) -> None:
+    def read(page: int) -> str:
+        return f"page {page}: " + " ".join(f"word{n}" for n in range(10_000))
+
+    model = Scripted(*[says("", ("read", {"page": page})) for page in range(4)], "Read.")
+    AgentWithMemory(memory, model, [read]).run("Read it.")
+    shown = [len(one.text) for one in model.asked[-1].messages if one.role == "tool"]
+    assert shown[-1] > 40_000
+    assert sum(shown) < 4 * 20_000
+    assert max(shown[:2]) < 3_000
 
 
 # The task at hand, and its outcome
