@@ -19,6 +19,8 @@ class ApswConnection:
             self._raw = apsw.Connection(location, flags=flags, statementcachesize=256)
         except apsw.Error as exc:
             raise failure(_code(exc), str(exc)) from exc
+        # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
+        self._raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._execute = self._raw.execute
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
