@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
-from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepWrite, TaskRecord
+from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.rows import moment
@@ -87,6 +86,9 @@ class Page:
         same = (there.status, there.result, there.error) == (end.status, end.result, end.error)
         return there if there.status not in UNSETTLED and same else self._settled(there, n, end)
 
+    def status(self, of: StepEnd) -> StepStatus:
+        return self._step(of.name, of.occurrence)[0].status
+
     def settle(self, end: StepEnd) -> StepRecord:
         return self._settled(*self._step(end.name, end.occurrence), end)
 
@@ -110,7 +112,7 @@ class Page:
         self.settle(replace(write.end, result=json.dumps(ids)))
 
     def _ago(self, seconds: float) -> int:
-        return self.now - timedelta(seconds=seconds) // timedelta(microseconds=1)
+        return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
         rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))
