@@ -290,7 +290,7 @@ class Memory:
     @traced
     def resume(self, task: str) -> TaskRecord:
         """Let a parked task go on: `recover` picks it up."""
-        return self._open.tasks.overrule(task, "waiting", "")
+        return self._open.tasks.resume(task)
 
     @traced
     def cancel(self, task: str, why: str = "") -> TaskRecord:
@@ -308,6 +308,9 @@ class Memory:
     ) -> builtins.list[TaskRecord]:
         """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
         from engrain.tasks.flow import drive
+        from engrain.tasks.run import checked_function
+
+        checked_function(work)
 
         def one(task: str) -> None:
             with self.task(task, version=version, accepts=accepts, lease=lease) as run:
