@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import apsw
 
@@ -25,7 +25,7 @@ class ApswConnection:
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
-            return cast(list[Row], self._execute(sql, args).fetchall())
+            return self._execute(sql, args).fetchall()
         except apsw.Error as exc:
             self._raise(exc)
 
