@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import functools
 import os
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import Open
 from killing import Calls, Killed, dies, kill, killed_in
 
 from engrain import (
@@ -233,3 +235,16 @@ def test_a_snapshot_of_a_run_that_was_cut_off_in_its_replay_stays(memory: Memory
     killed_in(memory, clock, "order", lambda run: body(run, fatal=False))
     killed_in(memory, clock, "order", lambda run: body(run, fatal=True))
     assert memory.restore("order") == {"at": "b"}
+
+
+def test_a_run_does_not_hold_what_its_steps_returned(open_memory: Open) -> None:
+    memory = open_memory()
+    tracemalloc.start()
+    try:
+        with memory.task("order") as run:
+            for number in range(40):
+                run.step("load", lambda n: f"{n} " * 200_000, number)
+            held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4_000_000

@@ -193,7 +193,7 @@ class Course:
 
     @property
     def recorded(self) -> list[str]:
-        """The names of the steps that are recorded, once for each occurrence."""
+        """The names of the steps that are recorded and were not yet come to, once for each occurrence."""
         return self._entered().names()
 
     def _entered(self) -> Ledger:
@@ -204,7 +204,9 @@ class Course:
         return self._ledger
 
     def _seated(self, wish: Wish, body: Callable[..., Flow[T]], *given: Any) -> Flow[T]:
-        ledger = self._entered()
+        ledger = self._ledger
+        if ledger is None or self._over:
+            ledger = self._entered()
         seat = ledger.enter(wish)
         try:
             if seat.settled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from json.encoder import encode_basestring
 from typing import Any
 
 from engrain.core.errors import BadText, InvalidInput, StoreCorrupt, TooLarge
@@ -26,9 +27,12 @@ def encode(value: object, what: object) -> str:
     """The value in its envelope; anything that is not plain JSON is refused with an error that names it."""
     if value is None or value is True or value is False:
         return f"{_HEAD}{json.dumps(value)}}}"
-    if not _plain(value, 0):
-        _prove(value, str(what), 0)
-    text = _ENCODER.encode(value)
+    if type(value) is str and value.isascii():
+        text = encode_basestring(value)
+    else:
+        if not _plain(value, 0):
+            _prove(value, str(what), 0)
+        text = _ENCODER.encode(value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_RESULT:
         raise TooLarge(

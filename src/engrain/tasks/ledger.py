@@ -73,6 +73,7 @@ class Ledger:
         self._tenure = tenure
         self._task = task
         self._version = version
+        # What is recorded and was not yet come to, and what is still open.
         self._records = {(step.name, step.occurrence): step for step in steps}
         self._ahead = sum(step.status in SETTLED for step in steps)
         self._counts: dict[str, int] = {}
@@ -122,7 +123,8 @@ class Ledger:
         """The next place of this name. Whoever enters leaves."""
         name = full_name(wish.name, wish.key)
         input_ = fingerprint(wish.args, f"{wish.kind} {name!r}") if wish.args else ""
-        self._tenure.check()
+        if self._tenure.lost:
+            self._tenure.check()
         if self in INSIDE.get() or self._process != os.getpid():
             raise self._misplaced(wish)
         with self._lock:
@@ -133,12 +135,14 @@ class Ledger:
                 )
             occurrence = self._counts.get(name, 0)
             there = self._records.get((name, occurrence))
-            if there is None:
+            if there is None and self._tenure.lease.status == "running":
                 seat = Seat(wish.kind, name, occurrence, input_)
+                self._ahead = 0
             else:
-                seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
-            self._prove(seat)
-            self._ahead = 0 if there is None else self._ahead - seat.settled
+                seat = self._known(wish, name, occurrence, input_)
+                if seat.settled:
+                    self._ahead -= 1
+                    del self._records[name, occurrence]  # it holds the result, which may be large
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
             return seat
@@ -155,10 +159,20 @@ class Ledger:
         with self._lock:
             self._under_way.discard(seat.name)
 
-    def _prove(self, seat: Seat) -> None:
-        there = seat.record
+    def _known(self, wish: Wish, name: str, occurrence: int, input_: str) -> Seat:
+        """A place where something is recorded already, or where nothing more may be."""
+        there = self._records.get((name, occurrence))
+        if there is None:
+            seat = Seat(wish.kind, name, occurrence, input_)
+        else:
+            seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
         if not seat.settled and not self.open:
             raise TaskEnded(f"task {self._task.task!r} is {self._task.status}: {seat} cannot run any more.")
+        self._prove(seat)
+        return seat
+
+    def _prove(self, seat: Seat) -> None:
+        there = seat.record
         if there is None or there.status == "failed":
             return
         if there.kind != seat.kind:
@@ -185,7 +199,8 @@ class Ledger:
         return self._written(self._journal.finish, end)
 
     def record(self, seat: Seat, attempt: int, end: StepEnd) -> StepRecord:
-        return self._written(self._journal.record, self.start(seat, attempt), end)
+        start = StepStart(seat.name, seat.occurrence, seat.kind, seat.input, "", self._version, attempt)
+        return self._written(self._journal.record, start, end)
 
     def start(self, seat: Seat, attempt: int, key: str = "") -> StepStart:
         return StepStart(seat.name, seat.occurrence, seat.kind, seat.input, key, self._version, attempt)
@@ -201,7 +216,7 @@ class Ledger:
         return [one for one in steps if one.kind == "effect" and one.status in OPEN]
 
     def names(self) -> list[str]:
-        """Of the recorded steps, once for each occurrence."""
+        """Of the recorded steps that were not yet come to, once for each occurrence."""
         with self._lock:
             return [name for name, _ in self._records]
 
@@ -223,7 +238,10 @@ class Ledger:
         except OutcomeUnknown as exc:
             record = repeated(exc, write, self._tenure.lease, *what)
         with self._lock:
-            self._records[record.name, record.occurrence] = record
+            if record.status in OPEN:
+                self._records[record.name, record.occurrence] = record
+            else:
+                self._records.pop((record.name, record.occurrence), None)
         return record
 
 

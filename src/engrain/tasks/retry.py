@@ -35,10 +35,10 @@ class Retry:
         return whole * (0.5 + random.random() / 2)
 
 
-_ONCE = Retry()
+ONCE = Retry()
 
 
 def as_retry(retries: int | Retry) -> Retry:
     if retries == 0:
-        return _ONCE
+        return ONCE
     return retries if isinstance(retries, Retry) else Retry(retries)

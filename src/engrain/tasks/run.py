@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import datetime
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Self
 
 from engrain.core.clock import checked_span
@@ -16,7 +16,7 @@ from engrain.tasks.effects import OnAmbiguous, checked_policy
 from engrain.tasks.ending import shown
 from engrain.tasks.flow import Flow, Hop, adrive, drive, to_the_end
 from engrain.tasks.ledger import Wish
-from engrain.tasks.retry import Retry, as_retry
+from engrain.tasks.retry import ONCE, Retry, as_retry
 from engrain.tasks.steps import Work
 
 
@@ -79,6 +79,8 @@ class Run(_Task):
     plain JSON.
     """
 
+    _course: Course
+
     def __init__(self, course: Course) -> None:
         self._course = course
 
@@ -86,7 +88,8 @@ class Run(_Task):
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
         """Call the function once; recorded done, it never runs again and its result is replayed."""
-        return drive(self.step_flow(name, key, Work(_plain(function), args, as_retry(retries))))
+        work = Work(_plain(function), args, as_retry(retries) if retries else ONCE)
+        return drive(self._course.step(Wish("step", name, key, args), work))
 
     def effect(
         self,
@@ -106,8 +109,8 @@ class Run(_Task):
         or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
         NotDone, and is tried again as often as `retries` says.
         """
-        work = Work(_plain(function), args, as_retry(retries), on_ambiguous, key_as)
-        return drive(self.effect_flow(name, key, work))
+        work = Work(_plain(function), args, as_retry(retries), checked_policy(on_ambiguous), key_as)
+        return drive(self._course.step(Wish("effect", name, key, args), work))
 
     def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
         """Remember a text (or a Note, or a list of them) exactly once: item and record are one transaction.
@@ -224,8 +227,8 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    code = getattr(checked_function(function), "__code__", None)
-    awaited = code.co_flags & inspect.CO_COROUTINE if code else inspect.iscoroutinefunction(function)
-    if awaited:
+    if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_COROUTINE:
+        return function
+    if inspect.iscoroutinefunction(checked_function(function)):
         raise InvalidInput(f"{function!r} is a coroutine function. AsyncMemory runs it: await run.step(…).")
     return function

@@ -65,7 +65,7 @@ def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
             continue
         end = StepEnd(seat.name, seat.occurrence, "done", result, None, time.monotonic() - began)
         yield Ask(ledger.record, (seat, attempt, end))
-        return as_replayed(value, result)
+        return value if type(value) is str else as_replayed(value, result)
 
 
 def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:

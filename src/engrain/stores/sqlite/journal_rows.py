@@ -15,6 +15,7 @@ from engrain.stores.sqlite.rows import moment
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("journal.sql")
+_ADD_STEP = _SQL["add_step"]
 UNSETTLED = ("intent", "ambiguous")
 FINAL = ("done", "skipped")
 # A result over this size is kept once, by its hash; a smaller one in its step's own row.
@@ -126,7 +127,7 @@ class Page:
             start.name, start.occurrence, start.kind, end.status, start.attempt, lease.epoch, start.input, start.key,
             start.version, began, ended,
         )  # fmt: skip
-        if not self.db.run(_SQL["add_step"], (self.task, *row, *self._stored(end.result), end.error)):
+        if not self.db.run(_ADD_STEP, (self.task, *row, *self._stored(end.result), end.error)):
             return None
         return step_of((*row, end.result, end.error))
 
