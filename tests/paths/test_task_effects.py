@@ -262,3 +262,20 @@ def test_a_worker_that_was_replaced_does_not_undo_what_its_successor_did(
     with pytest.raises(LeaseLost), memory.task("order") as slow:
         slow.effect("charge", replaced, on_ambiguous=Compensate(calls.noting("late refund")))
     assert calls == ["refund", "charge"]
+
+
+@pytest.mark.parametrize("policy", ["halt", "retry"])
+def test_an_effect_that_was_never_entered_did_not_happen(memory: Memory, calls: Calls, policy: Any) -> None:
+    def send(to: str, subject: str) -> str:
+        calls.append("mail")
+        return str(len(to, subject)) if subject == "odd" else "sent"  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="subject"), memory.task("order") as run:
+        run.effect("mail", send, "ana", on_ambiguous=policy)
+    assert [one.status for one in memory.timeline("order").steps] == ["failed"]
+    with memory.task("order") as run:
+        assert run.effect("mail", send, "ana", "hello", on_ambiguous=policy) == "sent"
+        with pytest.raises(StepAmbiguous):  # the same error from inside tells nothing
+            run.effect("mail", send, "ana", "odd", on_ambiguous=policy)
+        memory.resolve("order", "mail", "skipped", occurrence=1)
+    assert calls == ["mail", "mail"]

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -148,9 +150,12 @@ def test_bad_values_are_named(memory: Memory, call: Callable[[Memory], Any]) -> 
         lambda run: run.sleep(-1),
         lambda run: run.wait_event("paid", timeout="long", block=False),
         lambda run: run.wait_event("paid", timeout=float("nan"), block=False),
+        lambda run: run.step(["plan"], print),
+        lambda run: run.step("plan", print, key=["a"]),
+        lambda run: run.effect("plan", print, key_as=3),
     ],
 )
-def test_bad_lengths_of_time_are_named(memory: Memory, call: Callable[[Run], Any]) -> None:
+def test_bad_values_of_steps_are_named(memory: Memory, call: Callable[[Run], Any]) -> None:
     with memory.task("order") as run, pytest.raises(InvalidInput):
         call(run)
     assert memory.timeline("order").steps == ()
@@ -172,7 +177,7 @@ def test_groups_of_errors_are_looked_into(memory: Memory) -> None:
     assert left_with("c", fails, fails) == ("parked", "ValueError: bad luck (and 1 more)")
     assert left_with("d", KeyboardInterrupt()) == ("waiting", "broken off: KeyboardInterrupt")
     assert "may or may not" in left_with("e", fails, StepAmbiguous("x", "e", "mail"))[1]
-    assert left_with("f", LeaseLost("gone"))[0] == "running"
+    assert left_with("f", LeaseLost("another task's"))[0] == "waiting"
 
 
 def test_a_store_that_fails_at_the_end_does_not_hide_the_error(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +191,24 @@ def test_a_store_that_fails_at_the_end_does_not_hide_the_error(memory: Memory, m
     with pytest.raises(DiskFull), memory.task("other"):  # otherwise it would be taken for done
         monkeypatch.setattr(memory._open.kit.journal, "end", full)
     monkeypatch.undo()
+
+
+def test_a_run_that_is_left_while_a_step_runs_is_not_done(memory: Memory, calls: Calls) -> None:
+    started, go = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        started.set()
+        go.wait(5)
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(TaskError, match="while fetch ran"), memory.task("order") as run:
+            fetched = pool.submit(run.step, "fetch", slow)
+            assert started.wait(5)
+        go.set()
+        assert isinstance(fetched.exception(), LeaseLost)
+    assert memory.tasks()[0].status == "parked"
+    with memory.task("order") as run:
+        assert run.step("fetch", lambda: "fetched") == "fetched"
 
 
 @pytest.mark.parametrize("text", ["\ud800", "x" * 10_000])

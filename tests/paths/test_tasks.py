@@ -81,6 +81,15 @@ def test_a_large_result_is_stored_once(open_memory: Open) -> None:
     assert memory.status().store["bytes"] < 5_000_000
 
 
+def test_a_journal_grows_with_its_payload(open_memory: Open) -> None:
+    memory = open_memory()
+    with memory.task("order") as run:
+        for number in range(400):
+            run.step("work", lambda n: f"{n:06d}" * 171, number)
+    memory.close()
+    assert open_memory().status().store["bytes"] <= 2 * 400 * 1026
+
+
 @pytest.mark.parametrize(
     ("value", "named"),
     [

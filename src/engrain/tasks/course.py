@@ -25,7 +25,7 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_key, checked_name, checked_text
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
-from engrain.tasks.ending import end_of, is_lost
+from engrain.tasks.ending import end_of
 from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Flow
 from engrain.tasks.lease import Tenure
@@ -127,7 +127,7 @@ class Course:
         if tenure is None or ledger is None or self._over or not ledger.here:
             return
         self._over = True
-        if not ledger.open or is_lost(error):
+        if not ledger.open:
             tenure.stop()
         elif error is None:
             self._finish(tenure, ledger)
@@ -138,10 +138,9 @@ class Course:
                 _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
 
     def _finish(self, tenure: Tenure, ledger: Ledger) -> None:
-        """Done, unless nobody knows the outcome of one of its effects."""
-        unclear = ledger.unclear()
-        if unclear:
-            halted = _halted(self.terms.task, unclear[0])
+        """Done, unless a step is not, or nobody knows the outcome of an effect."""
+        halted = self._unfinished(ledger)
+        if halted is not None:
             tenure.end(end_of(halted))
             raise halted
         missed = ledger.passed_over()
@@ -150,6 +149,16 @@ class Course:
         if self._held_back is not None:
             sure(journal_of(self._kit).keep, ledger.lease, self._held_back)
         tenure.end(TaskEnd("done", self.outcome))
+
+    def _unfinished(self, ledger: Ledger) -> TaskError | None:
+        names = ledger.under_way()
+        if names:
+            return TaskError(
+                f"task {self.terms.task!r} was left while {', '.join(names)} ran on another thread or in another "
+                "coroutine: wait for every step before the run ends. It is parked; start it again to go on."
+            )
+        unclear = ledger.unclear()
+        return _halted(self.terms.task, unclear[0]) if unclear else None
 
     def now(self) -> datetime:
         return self._kit.clock()

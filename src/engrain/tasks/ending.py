@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.core.errors import LeaseLost, StepAmbiguous, TaskWaiting
+from engrain.core.errors import StepAmbiguous, TaskWaiting
 from engrain.core.journal import TaskEnd
 
 _MAX_ERROR = 2_000
@@ -20,11 +20,6 @@ def end_of(error: BaseException) -> TaskEnd:
         return TaskEnd("parked", shown(errors[0]) + more)
     waits = [one for one in found if isinstance(one, TaskWaiting)]
     return TaskEnd("waiting", str(waits[0]) if waits else f"broken off: {shown(found[0])}")
-
-
-def is_lost(error: BaseException | None) -> bool:
-    """Whether it says that the task is no longer ours."""
-    return error is not None and any(isinstance(one, LeaseLost) for one in _parts(error))
 
 
 def shown(error: BaseException | str) -> str:

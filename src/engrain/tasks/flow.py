@@ -31,6 +31,16 @@ class Call(NamedTuple):
     named: Mapping[str, Any] = _NOTHING
     run: object = None  # whose step it is
 
+    def fits(self) -> bool:
+        """Whether the function takes these arguments. One that does not was never entered."""
+        try:
+            inspect.signature(self.function).bind(*self.args, **self.named)
+        except TypeError:
+            return False
+        except ValueError:  # it does not tell
+            return True
+        return True
+
 
 class Pause(NamedTuple):
     seconds: float

@@ -121,7 +121,10 @@ class Ledger:
 
     def enter(self, wish: Wish) -> Seat:
         """The next place of this name. Whoever enters leaves."""
-        name = full_name(wish.name, wish.key)
+        try:
+            name = full_name(wish.name, wish.key)
+        except TypeError as exc:
+            raise InvalidInput(f"a step's name and its key= are str, not {wish.name!r} and {wish.key!r}.") from exc
         input_ = fingerprint(wish.args, f"{wish.kind} {name!r}") if wish.args else ""
         if self._tenure.lost:
             self._tenure.check()
@@ -135,14 +138,17 @@ class Ledger:
                 )
             occurrence = self._counts.get(name, 0)
             there = self._records.get((name, occurrence))
-            if there is None and self._tenure.lease.status == "running":
+            if there is None:
                 seat = Seat(wish.kind, name, occurrence, input_)
                 self._ahead = 0
             else:
-                seat = self._known(wish, name, occurrence, input_)
-                if seat.settled:
-                    self._ahead -= 1
-                    del self._records[name, occurrence]  # it holds the result, which may be large
+                seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
+                self._prove(seat, there)
+            if seat.settled:
+                self._ahead -= 1
+                del self._records[name, occurrence]  # it holds the result, which may be large
+            elif self._tenure.lease.status != "running":
+                raise TaskEnded(f"task {self.task!r} is {self._task.status}: {seat} cannot run any more.")
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
             return seat
@@ -159,21 +165,8 @@ class Ledger:
         with self._lock:
             self._under_way.discard(seat.name)
 
-    def _known(self, wish: Wish, name: str, occurrence: int, input_: str) -> Seat:
-        """A place where something is recorded already, or where nothing more may be."""
-        there = self._records.get((name, occurrence))
-        if there is None:
-            seat = Seat(wish.kind, name, occurrence, input_)
-        else:
-            seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
-        if not seat.settled and not self.open:
-            raise TaskEnded(f"task {self._task.task!r} is {self._task.status}: {seat} cannot run any more.")
-        self._prove(seat)
-        return seat
-
-    def _prove(self, seat: Seat) -> None:
-        there = seat.record
-        if there is None or there.status == "failed":
+    def _prove(self, seat: Seat, there: StepRecord) -> None:
+        if there.status == "failed":
             return
         if there.kind != seat.kind:
             raise InputChanged(f"{seat} of task {self._task.task!r} was recorded as a step of kind {there.kind!r}.")
@@ -199,8 +192,7 @@ class Ledger:
         return self._written(self._journal.finish, end)
 
     def record(self, seat: Seat, attempt: int, end: StepEnd) -> StepRecord:
-        start = StepStart(seat.name, seat.occurrence, seat.kind, seat.input, "", self._version, attempt)
-        return self._written(self._journal.record, start, end)
+        return self._written(self._journal.record, self.start(seat, attempt), end)
 
     def start(self, seat: Seat, attempt: int, key: str = "") -> StepStart:
         return StepStart(seat.name, seat.occurrence, seat.kind, seat.input, key, self._version, attempt)
@@ -214,6 +206,10 @@ class Ledger:
         # Somebody may have settled them meanwhile.
         steps = self._journal.steps(self._task.scope, self._task.task)
         return [one for one in steps if one.kind == "effect" and one.status in OPEN]
+
+    def under_way(self) -> list[str]:
+        with self._lock:
+            return sorted(self._under_way)
 
     def names(self) -> list[str]:
         """Of the recorded steps that were not yet come to, once for each occurrence."""

@@ -12,7 +12,7 @@ from engrain.core.clock import checked_span
 from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.journal import TaskStatus
 from engrain.tasks.course import Course
-from engrain.tasks.effects import OnAmbiguous, checked_policy
+from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
 from engrain.tasks.ending import shown
 from engrain.tasks.flow import Flow, Hop, adrive, drive, to_the_end
 from engrain.tasks.ledger import Wish
@@ -68,6 +68,7 @@ class _Task:
 
     def effect_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         checked_policy(work.on_ambiguous)
+        checked_key_as(work.key_as)
         return self.course.step(Wish("effect", name, key, work.args), work)
 
 
@@ -109,8 +110,8 @@ class Run(_Task):
         or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
         NotDone, and is tried again as often as `retries` says.
         """
-        work = Work(_plain(function), args, as_retry(retries), checked_policy(on_ambiguous), key_as)
-        return drive(self._course.step(Wish("effect", name, key, args), work))
+        work = Work(_plain(function), args, as_retry(retries), on_ambiguous, key_as)
+        return drive(self.effect_flow(name, key, work))
 
     def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
         """Remember a text (or a Note, or a list of them) exactly once: item and record are one transaction.

@@ -81,15 +81,19 @@ def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
         if begun.status in SETTLED:  # by somebody's word, while we probed or undid
             return ledger.value(seat._replace(record=begun))
         yield Ask(ledger.assure)
+        call = work.call(work.function, state.key, ledger)
         try:
-            value = yield work.call(work.function, state.key, ledger)
+            value = yield call
         except NotDone as exc:
             yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
             if state.failures >= work.retry.times:
                 raise
             yield from state.pause()
             continue
-        except Exception as exc:  # noqa: BLE001  # whatever it was, it does not tell whether the effect happened
+        except Exception as exc:  # whatever it was, it does not tell whether the effect happened
+            if isinstance(exc, TypeError) and not call.fits():
+                yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
+                raise
             settled = yield from state.settle(exc)
             if settled:
                 return state.value
