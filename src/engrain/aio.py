@@ -19,7 +19,7 @@ from engrain.core.scope import Scope
 from engrain.memory import Memory
 from engrain.tasks.course import Terms
 from engrain.tasks.flow import adrive
-from engrain.tasks.run import AsyncRun
+from engrain.tasks.run import AsyncRun, checked_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,6 +145,7 @@ class AsyncMemory:
         limit: int = 100,
     ) -> builtins.list[TaskRecord]:
         """As Memory.recover; `work` may be a coroutine function."""
+        checked_function(work)
 
         async def one(task: str) -> None:
             async with self.task(task, version=version, accepts=accepts, lease=lease) as run:

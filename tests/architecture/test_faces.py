@@ -19,8 +19,8 @@ PUBLIC = """
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
-    Scope Source Status StepAmbiguous StepConcurrent StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable
-    TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
+    Scope Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
 """
 
 
