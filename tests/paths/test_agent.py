@@ -358,17 +358,19 @@ def test_a_model_that_fails_after_tools_keeps_what_they_did(memory: Memory) -> N
     assert agent.run("Go on.").text == "ok"
 
 
-def test_a_reply_that_no_store_takes_is_kept_as_far_as_it_goes(memory: Memory) -> None:
+@pytest.mark.parametrize("task_id", [None, "t"])
+def test_a_reply_that_no_store_takes_is_kept_as_far_as_it_goes(memory: Memory, task_id: str | None) -> None:
     strange = (
         ToolCall("", "", {}),
-        ToolCall("x" * 900, "[odd] name" * 100, {"a": "\ud800"}),
+        ToolCall("日" * 900, "[日]" * 300, {"日" * 900: "日" * 900}),
+        ToolCall("b", "odd", {"a": "\ud800"}),
         ToolCall("c", "look_up", {"parcel": float("nan")}),
     )
     model = Scripted(Reply("half \ud800\x00", strange, "tools", "m"), "done \ud800")
-    answer = AgentWithMemory(memory, model, [look_up]).run("Go.")
+    answer = AgentWithMemory(memory, model, [look_up]).run("Go.", task_id=task_id)
     assert answer.text == "done ?"
-    assert [one.failed for one in answer.calls] == [True, True, True]
-    assert [role for role, _ in log(memory)] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
+    assert [one.failed for one in answer.calls] == [True] * 4
+    assert [role for role, _ in log(memory)] == ["user", "assistant", *["tool"] * 4, "assistant"]
 
 
 # Long outputs
@@ -590,6 +592,12 @@ def test_a_model_may_remember_and_recall_by_itself(memory: Memory, server: WireS
     assert not [item for item in memory.list({"kind": "fact"}) if "completed" in item.text], "that was no work"
     # What was recalled stands where it came from, and nowhere else.
     assert not [text for _, text in log(memory) if "opens at nine" in text]
+
+
+def test_that_nothing_was_recalled_is_shown_too(memory: Memory) -> None:
+    model = Scripted(says("", ("recall", {"question": "the colour of the moon"})))
+    AgentWithMemory(memory, model, memory_tools=True).run("Hm?")
+    assert model.asked[1].messages[-1].text == "Nothing relevant is remembered."
 
 
 # What cannot be
