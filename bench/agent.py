@@ -1,8 +1,8 @@
 """Measure what a turn of an agent costs, model and embedding aside: python bench/agent.py [--turns N] [--out FILE].
 
 Turns and bare commits alternate: a turn, then the rows that it wrote once more, as one bare FULL commit into the same
-schema. The model answers at once, and the vectors were made before. `cpu_ms` is what a turn takes of the processor; on a
-machine with other work on it, the rest of `turn_ms` is waiting for that and for the disk.
+schema. The model answers at once, and the vectors were made before. `cpu_ms` is what a turn takes of the processor; the
+rest of `turn_ms` is waiting, for the disk and for whatever else the machine does.
 """
 
 from __future__ import annotations
