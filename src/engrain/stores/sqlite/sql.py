@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+
+from engrain.stores.sql import statements
 
 # What rows.py reads, in its order.
 ITEM = (
@@ -18,17 +18,9 @@ VISIBLE = (
     "item.retracted_at is null and item.valid_from <= :at and (item.valid_to is null or :at < item.valid_to) "
     "and (item.expires_at is null or :at < item.expires_at)"
 )
-_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
     """{item} stands for the columns of an item, {visible} for the test that it holds at :at."""
-    text = (files("engrain.stores.sqlite") / name).read_text("utf-8")
-    parts = _NAME.split(text)
-    return {key: _statement(body) for key, body in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def _statement(body: str) -> str:
-    lines = [line for line in body.strip().splitlines() if not line.startswith("--")]
-    return "\n".join(lines).rstrip(";").replace("{item}", ITEM).replace("{visible}", VISIBLE)
+    return statements("engrain.stores.sqlite", name, {"item": ITEM, "visible": VISIBLE})
