@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import psycopg
+
 # Nothing here survives a power cut, and nothing here has to; an acknowledged write still survives SIGKILL.
 _SETTINGS = {
     "fsync": "off",
@@ -28,6 +30,7 @@ _SETTINGS = {
     "log_min_messages": "warning",
 }
 _START_SECONDS = 60.0
+MEMBER = "member"
 
 
 @dataclass
@@ -38,8 +41,15 @@ class Postgres:
     port: int
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
-    def url(self, database: str = "postgres", user: str = "postgres", port: int | None = None) -> str:
-        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
+    def url(self, user: str = MEMBER, port: int | None = None) -> str:
+        """By default as a role that row-level security holds back."""
+        return f"postgresql://{user}@127.0.0.1:{port or self.port}/postgres"
+
+    def run(self, *statements: str) -> None:
+        """As the superuser."""
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
 
     def start(self) -> None:
         options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
@@ -95,6 +105,11 @@ def postgres() -> Postgres:
         [*made, "-D", server.folder / "data"], check=True, capture_output=True, cwd=server.folder, **_someone()
     )
     server.start()
+    server.run(
+        "create extension vector",
+        f"create role {MEMBER} login nosuperuser nobypassrls",
+        f"grant create on database postgres to {MEMBER}",
+    )
     return server
 
 

@@ -1,11 +1,10 @@
-"""The Postgres store keeps every contract, on a real server."""
+"""The Postgres store keeps every contract, on a real server and as a role that row-level security holds back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
 
-import psycopg
 import pytest
 from servers import postgres
 
@@ -24,8 +23,7 @@ class Postgres:
         """A schema of the test's own."""
         schema = f"test_{next(_numbers)}"
         yield f"{postgres().url()}?schema={schema}&pool=8"
-        with psycopg.connect(postgres().url(), autocommit=True) as connection:
-            connection.execute(f"drop schema if exists {schema} cascade".encode())
+        postgres().run(f"drop schema if exists {schema} cascade")
 
     @pytest.fixture
     def another(self, url: str, clock: SetClock) -> Iterator[Open]:
