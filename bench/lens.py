@@ -192,7 +192,7 @@ def arms(lenses: Lenses, scope: Scope, questions: Questions, number: int, timed:
     ids = [sketch.id for sketch in sketches]
     timed("cosines of up to 500", lambda: lenses.cosines(VectorQuery(vector, MODEL, scope), ids))
     timed("counts of up to 500", lambda: lenses.counts(WordQuery(terms, scope), ids))
-    timed("speakers and having", lambda: (lenses.speakers(scope), lenses.having(scope, 1, 20, None)))
+    timed("speakers and having", lambda: (lenses.speakers(scope), lenses.having(scope, 1, None, 20, None)))
     timed.cpu.setdefault("all together", []).append(1e3 * (time.process_time() - cpu))
     timed.wall.setdefault("all together", []).append(timed.cpu["all together"][-1])
 

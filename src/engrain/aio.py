@@ -37,6 +37,28 @@ def _awaited(
     return cast("Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, R]]", call)
 
 
+class AwaitedTier:
+    """A tier whose verbs are awaited: await memory.procedural.get("deploy"). What is a value there is a verb here:
+    await memory.working.summary()."""
+
+    def __init__(self, hop: Callable[[Callable[[], Any]], Coroutine[Any, Any, Any]], tier: Callable[[], Any]) -> None:
+        self._hop = hop
+        self._tier = tier
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def call(args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+            found = getattr(self._tier(), name)
+            return found(*args, **named) if callable(found) else found
+
+        async def awaited(*args: Any, **named: Any) -> Any:
+            return await self._hop(lambda: call(args, named))
+
+        return awaited
+
+
 class AsyncMemory:
     """Memory for asyncio: same arguments, same verbs, same answers. The store is opened by the first verb.
 
@@ -67,6 +89,19 @@ class AsyncMemory:
     pin = _awaited(Memory.pin)
     update_importance = _awaited(Memory.update_importance)
     why = _awaited(Memory.why)
+    start_session = _awaited(Memory.start_session)
+    end_session = _awaited(Memory.end_session)
+    add_message = _awaited(Memory.add_message)
+    add_messages = _awaited(Memory.add_messages)
+    record_tool_call = _awaited(Memory.record_tool_call)
+    record_decision = _awaited(Memory.record_decision)
+    record_error = _awaited(Memory.record_error)
+    record_resolution = _awaited(Memory.record_resolution)
+    start_task = _awaited(Memory.start_task)
+    record_step = _awaited(Memory.record_step)
+    end_task = _awaited(Memory.end_task)
+    learn = _awaited(Memory.learn)
+    memory_aware_prompt = _awaited(Memory.memory_aware_prompt)
     tasks = _awaited(Memory.tasks)
     timeline = _awaited(Memory.timeline)
     resolve = _awaited(Memory.resolve)
@@ -78,6 +113,8 @@ class AsyncMemory:
     checkpoint = _awaited(Memory.checkpoint)
     restore = _awaited(Memory.restore)
     status = _awaited(Memory.status)
+    maintain = _awaited(Memory.maintain)
+    consolidate = _awaited(Memory.consolidate)
     check = _awaited(Memory.check)
     rebuild = _awaited(Memory.rebuild)
 
@@ -120,6 +157,26 @@ class AsyncMemory:
         if self._closed:
             raise StoreClosed("this memory was closed. Open it again: AsyncMemory(…).")
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    @property
+    def working(self) -> AwaitedTier:
+        return AwaitedTier(self._hop, lambda: self._opened().working)
+
+    @property
+    def conversation(self) -> AwaitedTier:
+        return AwaitedTier(self._hop, lambda: self._opened().conversation)
+
+    @property
+    def episodic(self) -> AwaitedTier:
+        return AwaitedTier(self._hop, lambda: self._opened().episodic)
+
+    @property
+    def semantic(self) -> AwaitedTier:
+        return AwaitedTier(self._hop, lambda: self._opened().semantic)
+
+    @property
+    def procedural(self) -> AwaitedTier:
+        return AwaitedTier(self._hop, lambda: self._opened().procedural)
 
     @property
     def scope(self) -> Scope:

@@ -15,6 +15,7 @@ SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
 DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
+MODEL_VARIABLE = "ENGRAIN_MODEL"
 DEFAULT_CACHE = 1 << 30
 
 
@@ -23,12 +24,15 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
+    `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
     store: str = DEFAULT_STORE
     embedder: str = "local"
     embedder_url: str | None = None
+    model: str | None = None
+    model_url: str | None = None
     cache_bytes: int = DEFAULT_CACHE
     engine: SqliteEngine = "auto"
 
@@ -36,17 +40,21 @@ class Settings:
 _TABLES: Mapping[str, Mapping[str, str]] = {
     "stores": {"default": "store", "cache_bytes": "cache_bytes", "engine": "engine"},
     "embedder": {"model": "embedder", "url": "embedder_url"},
+    "model": {"name": "model", "url": "model_url"},
 }
 
 
 def settings(url: str | os.PathLike[str] | None = None) -> Settings:
-    """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here."""
+    """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here.
+    Outside a TOML file the model is that of ENGRAIN_MODEL."""
     if url is not None and not isinstance(url, (str, os.PathLike)):
         raise ConfigError(f"a store is a path or a URL, not {type(url).__name__}.")
     where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
     if not where or "\x00" in where:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
-    return from_toml(Path(where)) if where.endswith(".toml") else Settings(store=where)
+    if where.endswith(".toml"):
+        return from_toml(Path(where))
+    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None)
 
 
 def from_toml(path: Path) -> Settings:

@@ -12,7 +12,7 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, Kit
+from engrain.ports import Embedder, Kit, Model
 
 __all__ = ["Engine", "open_kit"]
 
@@ -23,6 +23,7 @@ def open_kit(
     url: str | os.PathLike[str] | None,
     *,
     embedder: Embedder | str | None = None,
+    model: Model | str | None = None,
     clock: Clock = system_clock,
     count_tokens: CountTokens = estimated_tokens,
     read_only: bool = False,
@@ -32,7 +33,20 @@ def open_kit(
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
     store = _open_store(chosen, clock, read_only)
-    return Kit(store, store, store, store, ready, clock, count_tokens, journal=store.journal)
+    return Kit(
+        store,
+        store,
+        store,
+        store,
+        ready,
+        clock,
+        count_tokens,
+        episodes=getattr(store, "episodes", None),
+        journal=store.journal,
+        model=_open_model(model, chosen),
+        outcomes=getattr(store, "outcomes", None),
+        together=hasattr(store, "episodes"),
+    )
 
 
 def open_embedder(chosen: Settings) -> Embedder:
@@ -41,6 +55,17 @@ def open_embedder(chosen: Settings) -> Embedder:
         known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
         raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
     return _EMBEDDERS[kind](name, chosen.embedder_url)
+
+
+def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:
+    if model is not None and not isinstance(model, str):
+        return model
+    name = model or chosen.model
+    if name is None:
+        return None
+    from engrain.providers.models import open_model
+
+    return open_model(name, chosen.model_url)
 
 
 def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]

@@ -10,7 +10,8 @@ import engrain
 from engrain import AsyncMemory, AsyncRun, Memory, Run
 
 # `task` gives a run to be entered, which the run's own face does.
-NOT_AWAITED = {"scope", "semantic", "task"}
+TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
+NOT_AWAITED = {"scope", "task", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
@@ -22,7 +23,7 @@ PUBLIC = """
 
 
 def verbs(face: type) -> set[str]:
-    return {name for name in vars(face) if not name.startswith("_")}
+    return {name for name in dir(face) if not name.startswith("_")}
 
 
 def test_the_public_names_are_these() -> None:
@@ -31,7 +32,7 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_every_verb_is_on_both_faces() -> None:
-    assert verbs(Memory) - NOT_AWAITED == verbs(AsyncMemory) - NOT_AWAITED
+    assert verbs(Memory) == verbs(AsyncMemory)
 
 
 def test_a_verb_has_one_signature() -> None:
@@ -45,7 +46,7 @@ def test_a_verb_has_one_signature() -> None:
 def test_a_run_has_the_same_steps_on_both_faces() -> None:
     for sync, awaited in [(Memory.task, AsyncMemory.task), *((getattr(Run, n), getattr(AsyncRun, n)) for n in STEPS)]:
         assert inspect.signature(sync).parameters == inspect.signature(awaited).parameters
-    assert verbs(Run) == verbs(AsyncRun) == set(STEPS)
+    assert all(set(STEPS) == {name for name in vars(face) if name[0] != "_"} for face in (Run, AsyncRun))
 
 
 def test_importing_engrain_is_light() -> None:

@@ -9,8 +9,10 @@ from engrain.conformance import (
     EpisodesSuite,
     ItemStoreSuite,
     MemoryStepSuite,
+    OutcomesSuite,
     SessionLogSuite,
     TaskJournalSuite,
+    TogetherSuite,
     VectorIndexSuite,
     WordIndexSuite,
 )
@@ -43,6 +45,14 @@ class TestSessions(Reference, SessionLogSuite):
 
 
 class TestEpisodes(Reference, EpisodesSuite):
+    pass
+
+
+class TestOutcomes(Reference, OutcomesSuite):
+    pass
+
+
+class TestTogether(Reference, TogetherSuite):
     pass
 
 

@@ -260,7 +260,7 @@ def test_a_slot_is_found_by_its_name_and_shown_with_it(memory: Memory) -> None:
     memory.remember("The meeting is at noon.")
     assert [hit.item.id for hit in memory.recall("Which city?").hits] == [city]
     assert memory.recall("What language is a favourite?").hits[0].item.id == language
-    assert str(memory.recall("Which city?")).startswith('- user.city: "Quito" (')
+    assert str(memory.recall("Which city?")).startswith('## Facts\n- user.city: "Quito" (')
     assert not memory.recall("What is the capital of Mongolia?")
 
 

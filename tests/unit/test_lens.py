@@ -31,7 +31,7 @@ def answers(store: LensStore, lenses: Any, at: int | None) -> dict[str, Any]:
         "best": lenses.best(WordQuery(TERMS, ANA, at=moment, limit=7)),
         "counts": lenses.counts(WordQuery(TERMS, ANA, at=moment), ids),
         "sketches": sorted(lenses.sketches(SketchQuery(ANA, ids[:4], 1, at=moment))),
-        "having": lenses.having(ANA, 3, 5, moment),
+        "having": lenses.having(ANA, 3, None, 5, moment),
         "speakers": lenses.speakers(ANA),
     }
 
@@ -300,7 +300,7 @@ def test_an_unknown_scope_is_empty_and_is_seen_once_it_exists() -> None:
     assert store.nearest(DIRECTIONS[0]).ids == []
     assert store.sketches(["a"]) == []
     assert store.lenses.speakers(ANA) == frozenset()
-    assert store.lenses.having(ANA, 1, 5, None) == []
+    assert store.lenses.having(ANA, 1, None, 5, None) == []
     store.add(passages=[{1: 1}], speaker="Ana")
     assert len(store.best((1,)).hits) == 1
     assert store.lenses.speakers(ANA) == {"Ana"}

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput, StoreCorrupt, TooLarge
+from engrain.core.plain import MAX_DEPTH
 from engrain.stores.sqlite.steady import machine_steady, mark, passed
-from engrain.tasks.envelope import MAX_DEPTH, decode, encode, fingerprint
+from engrain.tasks.envelope import decode, encode, fingerprint
 from engrain.tasks.flow import Ask, Call, Flow, Pause, adrive, drive
 from engrain.tasks.retry import Retry
 from engrain.tasks.worker import is_dead, worker_name

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from engrain.conformance.adding import AddingSuite
 from engrain.conformance.changing import ChangingSuite
+from engrain.conformance.citing import CitingSuite
 from engrain.conformance.embedders import EmbedderSuite
 from engrain.conformance.episodes import EpisodesSuite
 from engrain.conformance.filtering import FilteringSuite
 from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
 from engrain.conformance.isolation import IsolationSuite
+from engrain.conformance.outcomes import OutcomesSuite
 from engrain.conformance.reading import ReadingSuite
 from engrain.conformance.sessions import SessionLogSuite
 from engrain.conformance.slots import SlotSuite
 from engrain.conformance.tasks import MemoryStepSuite, TaskJournalSuite
+from engrain.conformance.together import TogetherSuite
 from engrain.conformance.vectors import VectorIndexSuite
 from engrain.conformance.words import WordIndexSuite
 
@@ -22,8 +25,10 @@ __all__ = [
     "EpisodesSuite",
     "ItemStoreSuite",
     "MemoryStepSuite",
+    "OutcomesSuite",
     "SessionLogSuite",
     "TaskJournalSuite",
+    "TogetherSuite",
     "VectorIndexSuite",
     "WordIndexSuite",
 ]
@@ -31,6 +36,7 @@ __all__ = [
 
 class ItemStoreSuite(
     AddingSuite,
+    CitingSuite,
     ChangingSuite,
     SlotSuite,
     ForgettingSuite,
@@ -39,4 +45,5 @@ class ItemStoreSuite(
     FilteringSuite,
     IsolationSuite,
 ):
-    """All that the ItemStore port promises, but for what needs a task journal (MemoryStepSuite)."""
+    """All that the ItemStore port promises, but for what needs a task journal (MemoryStepSuite) or episodes in the same
+    store (TogetherSuite)."""

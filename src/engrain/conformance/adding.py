@@ -26,7 +26,7 @@ from engrain.conformance.suite import Suite
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import TRUST, Cite, Item, Place, Relation, Source
 from engrain.core.plans import Add, Change, Correct, Forget, Plan
-from engrain.ports import ItemStore
+from engrain.ports import Episode, Happening, ItemStore
 
 LETTERS = {
     "quotes": 'it\'s "quoted" `code` -- ; %s {x} \\',
@@ -300,6 +300,14 @@ class AddingSuite(Suite):
         assert [(one.id, one.place) for one in again[1:]] == [(one.id, one.place) for one in first]
         assert sorted(texts(page(store))) == ["Hello.", "Hello.", "New."]
         assert store.apply(Plan(BEN, steps[:1])).outcomes[0].status == "added"
+
+    def test_a_store_without_episodes_refuses_them(self, store: ItemStore, clock: SetClock) -> None:
+        if hasattr(store, "episodes"):
+            pytest.skip("this store holds episodes")
+        happening = Happening(Episode("e", "s", "turn", "x", 0.5, clock(), None))
+        with pytest.raises(InvalidInput):
+            store.apply(Plan(ANA, (Add(fact("Kept.")),), episodes=(happening,)))
+        assert page(store) == []
 
     def test_another_handle_sees_what_was_acknowledged(
         self, store: ItemStore, another: Callable[[], ItemStore]

@@ -99,9 +99,20 @@ class ForgettingSuite(Suite):
     def test_forgetting_one_message_leaves_the_others_a_summary_cites(self, store: ItemStore) -> None:
         first, second = add(store, message("Secret."), message(SAID))
         (summary,) = add(store, derived("In sum.", Cite(first), Cite(second), kind="summary"))
+        (spans,) = add(store, derived("In short.", Cite(first, 0, 6), cite(second, "tea"), kind="summary"))
         outcome = forget(store, first)
-        assert (outcome.others, outcome.marked) == ((summary,), ())
+        assert (set(outcome.others), outcome.marked) == ({summary, spans}, ())
         assert texts(page(store)) == [SAID]
+
+    def test_forgetting_a_summary_cuts_nothing(self, store: ItemStore) -> None:
+        said, fact_one = add(store, message(SAID), fact("A fact."))
+        cites = (Cite(said), cite(said, "Lima"), Cite(fact_one))
+        (summary,) = add(store, derived("In sum.", *cites, kind="summary"))
+        (made,) = add(store, derived("Drinks tea.", Cite(summary), cite(said, "I like tea")))
+        outcome = forget(store, summary)
+        assert (outcome.others, outcome.marked) == ((made,), (said,))
+        assert sorted(texts(page(store))) == ["A fact.", SAID.replace("I like tea", FORGOTTEN)]
+        assert add_one(store, derived("In sum.", Cite(said), kind="summary")).status == "kept_out"
 
     def test_the_spans_of_what_was_derived_are_cut_as_well(self, store: ItemStore) -> None:
         first, second = add(store, message("I live in Lima."), message(SAID))

@@ -187,11 +187,18 @@ class ReadingSuite(Suite):
         ids = add(store, *(fact(str(n), traits=n) for n in range(8)))
         clock.advance()
         (hidden,) = add(store, fact("8", traits=4, slot="s", occurred_at=START + 2 * DAY))
-        assert store.having(ANA, 4, 10, None) == [ids[7], ids[6], ids[5], ids[4]]
-        assert store.having(ANA, 3, 3, None) == [ids[7], ids[6], ids[5]]
-        assert store.having(ANA, 8, 10, None) == []
-        assert store.having(ANA, 4, 1, START + 3 * DAY) == [hidden]
-        assert store.having(ANA, 4, 10, START - DAY) == []
+        assert store.having(ANA, 4, None, 10, None) == [ids[7], ids[6], ids[5], ids[4]]
+        assert store.having(ANA, 3, None, 3, None) == [ids[7], ids[6], ids[5]]
+        assert store.having(ANA, 8, None, 10, None) == []
+        assert store.having(ANA, 4, None, 1, START + 3 * DAY) == [hidden]
+        assert store.having(ANA, 4, None, 10, START - DAY) == []
+
+    def test_a_filter_on_traits_comes_before_the_limit(self, store: ItemStore) -> None:
+        ids = add(store, *(fact(str(n), traits=1, metadata={"even": n % 2 == 0}) for n in range(6)))
+        even = parse_filter({"metadata.even": True})
+        assert store.having(ANA, 1, even, 2, None) == [ids[4], ids[2]]
+        assert store.having(ANA, 1, parse_filter({"metadata.even": None}), 2, None) == []
+        assert store.having(ANA, 2, even, 2, None) == []
 
     # Outdated spans
 

@@ -28,7 +28,7 @@ from engrain.conformance.drafts import (
 from engrain.conformance.suite import Suite
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Cite, Draft, Place
-from engrain.ports import ItemStore, SessionLog, Summary
+from engrain.ports import Behind, ItemStore, SessionLog, Summary
 
 
 def said(text: str, **values: Any) -> Draft:
@@ -169,10 +169,14 @@ class SessionLogSuite(Suite):
         log.summarize(ANA, "s", Summary("A.", 1, 1))
         with pytest.raises(Conflict):
             log.summarize(ANA, "s", Summary("Also A.", 1, 1))
-        log.summarize(ANA, "s", Summary("A and b.", 2, 2))
+        log.summarize(ANA, "s", Summary("A and b.", 2, 2, "digest"))
         with pytest.raises(Conflict):
             log.summarize(ANA, "s", Summary("Late.", 1, 2))
-        assert log.summary(ANA, "s") == Summary("A and b.", 2, 2)
+        assert log.summary(ANA, "s") == Summary("A and b.", 2, 2, "digest")
+        log.summarize(ANA, "s", Summary("", 3, 3, "it's a model"))
+        assert log.summary(ANA, "s") == Summary("", 3, 3, "it's a model")
+        log.summarize(ANA, "s", Summary("D.", 3, 4))
+        assert log.summary(ANA, "s") == Summary("D.", 3, 4)
         assert log.summary(ANA, "other") is log.summary(BEN, "s") is None
 
     def test_forgetting_what_a_summary_covers_drops_it(self, store: ItemStore, log: SessionLog) -> None:
@@ -187,6 +191,24 @@ class SessionLogSuite(Suite):
         forget(store, outcomes[1].id or "")
         assert log.summary(ANA, "s") is None
 
+    def test_a_window_that_was_cleared_stays_so(self, store: ItemStore, log: SessionLog) -> None:
+        first, second = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes
+        cleared = Summary("", 2, 1)
+        log.summarize(ANA, "s", cleared)
+        forget(store, add_one(store, derived("Made.", Cite(first.id or "", 2, 8))).id or "")
+        forget(store, second.id or "")
+        assert log.summary(ANA, "s") == cleared
+        log.summarize(ANA, "s", Summary("Words.", 2, 2))
+        forget(store, first.id or "")
+        assert log.summary(ANA, "s") is None
+
+    def test_a_summary_after_a_dropped_one_says_who_made_it(self, store: ItemStore, log: SessionLog) -> None:
+        (first,) = log.append(ANA, "s", [said("a")], None).outcomes
+        log.summarize(ANA, "s", Summary("A.", 1, 1, "model"))
+        forget(store, first.id or "")
+        log.summarize(ANA, "s", Summary("", 1, 1))
+        assert log.summary(ANA, "s") == Summary("", 1, 1, "")
+
     def test_of_two_who_summarize_one_wins(self, log: SessionLog) -> None:
         log.append(ANA, "s", [said("a")], None)
 
@@ -200,6 +222,54 @@ class SessionLogSuite(Suite):
         with ThreadPoolExecutor(8) as pool:
             assert sum(pool.map(write, range(8))) == 1
 
+    # Progress
+
+    def test_progress_is_kept_for_each_work_and_never_goes_back(self, log: SessionLog) -> None:
+        assert log.progress(ANA, "s", "extract") == 0
+        log.append(ANA, "s", [said("a"), said("b")], None)
+        assert log.progress(ANA, "s", "extract") == 0
+        for upto, seen in ((1, 1), (3, 3), (2, 3), (0, 3), (3, 3), (7, 7)):
+            log.advance(ANA, "s", "extract", upto)
+            assert log.progress(ANA, "s", "extract") == seen
+        log.advance(ANA, "s", "summarise", 1)
+        assert (log.progress(ANA, "s", "summarise"), log.progress(ANA, "s", "extract")) == (1, 7)
+        assert log.progress(ANA, "t", "extract") == log.progress(BEN, "s", "extract") == 0
+        assert log.length(ANA, "s") == 2
+
+    def test_the_sessions_that_some_work_has_not_seen_come_newest_first(
+        self, store: ItemStore, log: SessionLog
+    ) -> None:
+        assert log.behind("extract", 9) == []
+        for scope, session in ((ANA, "a"), (BEN, "a"), (ANA, "b"), (ANA, "a")):
+            log.append(scope, session, [said("x"), said("y")], None)
+        log.summarize(ANA, "no messages", Summary("", 0, 1))
+        log.advance(ANA, "unknown", "extract", 5)
+        a, b, bens = Behind(ANA, "a", 0, 4), Behind(ANA, "b", 0, 2), Behind(BEN, "a", 0, 2)
+        assert log.behind("extract", 9) == [a, b, bens]
+        assert log.behind("extract", 2) == [a, b]
+        assert log.behind("extract", 0) == []
+        log.advance(ANA, "a", "extract", 3)
+        log.advance(ANA, "b", "extract", 2)
+        assert log.behind("extract", 9) == [Behind(ANA, "a", 3, 4), bens]
+        assert log.behind("extract", 1) == [Behind(ANA, "a", 3, 4)]
+        assert log.behind("summarise", 9) == [a, b, bens]
+        log.advance(ANA, "a", "extract", 99)
+        add(store, message("z", "b"))
+        assert log.behind("extract", 9) == [Behind(ANA, "b", 2, 3), bens]
+
+    def test_of_many_who_advance_the_furthest_stands(self, log: SessionLog) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda n: log.advance(ANA, "s", "extract", n), (5, 31, 2, 30, 9, 17, 31, 1)))
+        assert log.progress(ANA, "s", "extract") == 31
+
+    def test_a_work_may_have_any_name(self, log: SessionLog) -> None:
+        log.append(ANA, "s", [said("x")] * (len(HOSTILE) + 1), None)
+        for n, name in enumerate(HOSTILE):
+            log.advance(ANA, "s", name, n + 1)
+        for n, name in enumerate(HOSTILE):
+            assert log.progress(ANA, "s", name) == n + 1
+            assert log.behind(name, 9) == [Behind(ANA, "s", n + 1, len(HOSTILE) + 1)]
+
     # The wall
 
     def test_sessions_of_one_name_are_kept_apart(self, log: SessionLog) -> None:
@@ -207,14 +277,21 @@ class SessionLogSuite(Suite):
         for n, scope in enumerate(scopes):
             log.append(scope, "s", [said(f"of {n}")], 0)
             log.summarize(scope, "s", Summary(f"sum {n}", 1, 1))
+            log.advance(scope, "s", "w", n % 2)
         for n, scope in enumerate(scopes):
             assert texts(log.read(scope, "s", 0, 9)) == texts(log.last(scope, "s", 9)) == [f"of {n}"]
             assert log.summary(scope, "s") == Summary(f"sum {n}", 1, 1)
             assert (log.length(scope, "s"), log.sessions(scope, 9)) == (1, ["s"])
+            assert log.progress(scope, "s", "w") == n % 2
+        behind = [Behind(scope, "s", 0, 1) for n, scope in enumerate(scopes) if n % 2 == 0]
+        assert log.behind("w", 99) == behind[::-1]
 
     def test_a_session_may_have_any_name(self, log: SessionLog) -> None:
         for n, name in enumerate(HOSTILE):
             log.append(ANA, name, [said(f"of {n}")], 0)
+            log.advance(ANA, name, "w", n)
         for n, name in enumerate(HOSTILE):
             assert texts(log.read(ANA, name, 0, 9)) == [f"of {n}"]
+            assert log.progress(ANA, name, "w") == n
         assert log.sessions(ANA, 99) == list(reversed(HOSTILE))
+        assert log.behind("w", 99) == [Behind(ANA, HOSTILE[0], 0, 1)]

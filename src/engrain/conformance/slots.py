@@ -127,11 +127,26 @@ class SlotSuite(Suite):
             found = [item.slot for item in store.slots(ANA, prefix, None)]
             assert found == sorted(name for name in names if name.startswith(prefix))
 
+    def test_one_slot_is_found_by_its_exact_name(self, store: ItemStore, clock: SetClock) -> None:
+        names = ["user", "user.city", "User.city", "user.cit", "us_r"]
+        ids = dict(zip(names, add(store, *(fact(f"Value of {name}.", slot=name) for name in names)), strict=True))
+        for name in (*names, "user.", "use", "", "%", "us%"):
+            found = store.slot(ANA, name, None)
+            assert (found and found.id) == ids.get(name)
+        clock.advance()
+        (newer,) = add(store, fact("Quito", slot="user.city"))
+        assert store.slot(ANA, "user.city", None) == get(store, newer)
+        assert store.slot(ANA, "user.city", START) == get(store, ids["user.city"])
+        assert store.slot(ANA, "user.city", START - DAY) is None
+
     @pytest.mark.parametrize("name", HOSTILE)
     def test_a_slot_may_have_any_name(self, store: ItemStore, name: str) -> None:
         add(store, *(fact(f"Of {n}.", slot=other) for n, other in enumerate(HOSTILE)))
         add(store, fact("The value.", slot=name))
         assert "The value." in texts(store.slots(ANA, name, None))
+        held = store.slot(ANA, name, None)
+        assert held
+        assert (held.slot, held.text) == (name, "The value.")
         assert [item.slot for item in store.history(ANA, name)] == [name, name]
         assert len(store.slots(ANA, "", None)) == len(HOSTILE)
 

@@ -46,6 +46,10 @@ class Suite:
         return store.episodes
 
     @pytest.fixture
+    def outcomes(self, store: Any) -> Any:
+        return store.outcomes
+
+    @pytest.fixture
     def journal(self, store: Any) -> Any:
         return store.journal
 

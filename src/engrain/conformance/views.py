@@ -54,9 +54,11 @@ class View:
             ),
             "slots": self._shown(store.slots(scope, "", None)),
             "slots at": self._shown(store.slots(scope, "", at)),
+            "slot": [self._shown([one] if one else []) for one in (store.slot(scope, slot, at) for slot in SLOTS)],
             "versions": [self._shown(store.history(scope, slot)) for slot in SLOTS],
             "about": [self._shown(store.about(scope, entity, None)) for entity in ENTITIES],
-            "having": [self.label(id) for id in store.having(scope, 7, 99, None)],
+            "having": [self.label(id) for id in store.having(scope, 7, None, 99, None)],
+            "having facts": [self.label(id) for id in store.having(scope, 7, FACTS, 2, at)],
         }
 
     def edges(self) -> dict[str, Any]:

@@ -45,13 +45,15 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a memory stands: the items it holds now, its whole store, its embedder, what is still to do."""
+    """How a memory stands: the items it holds now, its whole store, its embedder, what is still to do, and
+    what its model was asked."""
 
     scope: str
     items: int
     store: Mapping[str, Any]
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _short(text: str, most: int = 100) -> str:

@@ -12,6 +12,7 @@ from engrain.core.items import Cite, Place, Relation, Source
 from engrain.core.text import checked_count, checked_key, checked_metadata, checked_share, checked_text
 
 MAX_PLACE = 2**53
+RESERVED = ("procedure:", "session:")  # slots of procedures and of summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def checked(note: Note) -> Note:
     return Note(
         text=checked_text(note.text),
         importance=checked_share(note.importance, "importance"),
-        slot=None if note.slot is None else checked_key(note.slot, "slot"),
+        slot=None if note.slot is None else _slot(note.slot),
         metadata=checked_metadata(note.metadata),
         source=_source(note.source),
         occurred_at=None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at"),
@@ -63,6 +64,13 @@ def checked(note: Note) -> Note:
         derived=bool(note.derived),
         request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
     )
+
+
+def _slot(slot: object) -> str:
+    name = checked_key(slot, "slot")
+    if name.startswith(RESERVED):
+        raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
+    return name
 
 
 def _source(source: str | Source | None) -> Source:

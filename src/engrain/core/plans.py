@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engrain.core.items import Draft, Vectors
+from engrain.core.episodes import Happening
+from engrain.core.items import Cite, Draft, Vectors
 from engrain.core.journal import StepWrite
 from engrain.core.scope import Scope
 
@@ -74,6 +75,8 @@ class Plan:
     expect: tuple[str, int] | None = None
     # A step of a durable task whose record is written in the same transaction.
     record: StepWrite | None = None
+    # What happened, kept in the same transaction by a store that holds episodes too; for no other.
+    episodes: tuple[Happening, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,20 @@ class Applied:
     outcomes: tuple[Outcome, ...]
     seq: int
     repeated: bool = False
+
+
+def own(step: int) -> str:
+    """Stands for the item that step `step` of the same plan adds, in a later step's cite or an episode's item."""
+    return f"#{step}"
+
+
+def named(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
+    """The draft with the ids that stand for what it cites of its own plan; None if there is no id for one of them."""
+    ids = [given.get(cite.item, cite.item) for cite in draft.source.cites]
+    if None in ids:
+        return None
+    cites = (Cite(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
+    return replace(draft, source=replace(draft.source, cites=tuple(cites)))
 
 
 def gist(steps: tuple[Step, ...]) -> str:

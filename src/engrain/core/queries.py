@@ -189,39 +189,21 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's rolling summary of the messages before number `upto`."""
+    """A session's rolling summary of the messages before number `upto`. With no text, the window was cleared there.
+
+    `by` says who made it: "digest" for the extractive one, or a model's name.
+    """
 
     text: str
     upto: int
     version: int
+    by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
-    """Something that happened in a session: an entry of episodic memory."""
+class Behind(NamedTuple):
+    """A session with messages from number `upto` on that some work has not seen yet."""
 
-    id: str
+    scope: Scope
     session: str
-    kind: str
-    text: str
-    importance: float
-    happened_at: datetime
-    expires_at: datetime | None
-    count: int = 1
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    text: str
-    system: str = ""
-    max_tokens: int = 1024
-    timeout: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    text: str
-    model: str
-    tokens_in: int
-    tokens_out: int
+    upto: int
+    length: int

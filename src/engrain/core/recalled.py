@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -12,7 +12,15 @@ from engrain.core.filters import Filter
 from engrain.core.items import Item
 from engrain.core.scope import Scope
 
-Reason = Literal["floor", "n", "budget", "source"]
+Reason = Literal["floor", "n", "budget", "source", "double"]
+
+SESSION, RECENT, FACTS, KNOWLEDGE, HOW_TO = (
+    "Current session",
+    "Recent context",
+    "Facts",
+    "Relevant knowledge",
+    "How to",
+)
 
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
 _NAME_LIMIT = 80
@@ -21,6 +29,7 @@ _WHY: Mapping[str, str] = {
     "n": "beyond the number asked for",
     "budget": "too long for the budget",
     "source": "set back because one source would have filled the answer",
+    "double": "that say what a hit says already",
 }
 
 # Stored text must not be able to end its quotes, start a line of its own or turn the reading direction.
@@ -36,8 +45,21 @@ _ESCAPES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the block for the prompt: a heading and its lines."""
+
+    title: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((f"## {self.title}", *self.lines))
+
+
+@dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor."""
+    """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor.
+
+    `context` goes in front of what is found: the task at hand, and what happened last."""
 
     query: str
     scopes: tuple[Scope, ...] = ()
@@ -48,6 +70,7 @@ class RecallRequest:
     min_relevance: float | None = None
     where: Filter | None = None
     min_importance: float = 0.0
+    context: tuple[Section, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +101,7 @@ class Hit:
     scope: Scope | None = None
 
     def __str__(self) -> str:
-        slot = f"{_name(self.item.slot)}: " if self.item.slot else ""
+        slot = f"{_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
         return f'- {slot}"{escaped(self.text)}" ({"; ".join(_particulars(self))})'
 
 
@@ -97,21 +120,47 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """`str()` of it is the block for the prompt: quoted items, one a line, with date and origin; empty for no hits."""
+    """`str()` of it is the block for the prompt: sections of quoted items, one a line, with date and origin.
+
+    False if nothing was found, even where there is a session to show."""
 
     hits: tuple[Hit, ...] = ()
     tokens: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    context: tuple[Section, ...] = ()
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        return (*self.context, *sections_of(self.hits))
 
     def __str__(self) -> str:
-        return block(self.hits)
+        return block(self.context, self.hits)
 
     def __bool__(self) -> bool:
         return bool(self.hits)
 
 
-def block(hits: tuple[Hit, ...]) -> str:
-    return "\n".join(map(str, hits))
+def sections_of(hits: Iterable[Hit]) -> tuple[Section, ...]:
+    """Hits under their headings, each in the order given; a heading with nothing under it is left out."""
+    lines: dict[str, list[str]] = {FACTS: [], KNOWLEDGE: [], HOW_TO: []}
+    for hit in hits:
+        lines[title_of(hit)].append(str(hit))
+    return tuple(Section(title, tuple(some)) for title, some in lines.items() if some)
+
+
+def title_of(hit: Hit) -> str:
+    if hit.item.kind == "procedure":
+        return HOW_TO
+    return FACTS if hit.item.slot and hit.item.kind == "fact" else KNOWLEDGE
+
+
+def block(context: Iterable[Section], hits: Iterable[Hit]) -> str:
+    return "\n\n".join(map(str, (*context, *sections_of(hits))))
+
+
+def quoted(item: Item) -> str:
+    """A whole item as the line that recall would make of it."""
+    return str(Hit(item, item.text, (0, len(item.text)), 0.0, 0.0))
 
 
 def escaped(text: str) -> str:
@@ -126,6 +175,8 @@ def _particulars(hit: Hit) -> list[str]:
         parts[0] += f", said by {_name(who)}"
     if item.source:
         parts[0] += f", from {_name(item.source)}"
+    if item.kind == "summary" and item.slot:
+        parts[0] += f", summary of {_name(item.slot)}"
     if hit.scope is not None:
         parts.append(f"shared by {_name(str(hit.scope))}")
     if item.valid_to is not None:

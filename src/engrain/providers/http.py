@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import email.utils
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from engrain.core.errors import ConfigError
+from engrain.core.errors import ConfigError, InvalidInput
 
 ATTEMPTS = 4
-PATIENCE = 60.0  # seconds after which no further attempt is made; a longer Retry-After ends at once
-FIRST_WAIT = 0.5
+PATIENCE = 60.0  # seconds for all attempts together; what asks to wait longer ends at once
+FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 LARGEST_ANSWER = 128 * 2**20
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+BEARER = "Authorization"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a service is. `who` names it in messages, `key_variable` is what a user sets to give the key."""
+    """Where a service is. `who` names it in messages, `key_variable` is what a user sets to give the key.
+
+    `timeout` is for one attempt; `key_header` is where the key goes if not with "Authorization: Bearer".
+    """
 
     who: str
     url: str
     key: str = field(repr=False)
     key_variable: str
     timeout: float = 30.0
+    key_header: str = BEARER
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _usable(self.url):
             raise ConfigError(f"The URL of {self.who} must start with http:// or https://, not {self.url!r}.")
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise ConfigError(f"The key of {self.who} holds characters that no key has. Check {self.key_variable}.")
 
 
 class ServiceError(Exception):
@@ -43,44 +52,82 @@ class ServiceError(Exception):
         self.wait = wait
 
 
-def post(endpoint: Endpoint, body: dict[str, Any]) -> Any:
+def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -> Any:
     import stamina
 
-    data = orjson.dumps(body)
+    data = _written(endpoint, body)
+    deadline = time.monotonic() + patience
+    longest = min(LONGEST_WAIT, patience / ATTEMPTS)
+
+    def wait(error: Exception) -> bool | float:
+        """True, or seconds, only if the time left is enough."""
+        if not isinstance(error, ServiceError) or error.wait is False:
+            return False
+        return error.wait if time.monotonic() + (longest if error.wait is True else error.wait) < deadline else False
+
     for attempt in stamina.retry_context(
-        on=_wait, attempts=ATTEMPTS, timeout=PATIENCE, wait_initial=FIRST_WAIT, wait_max=10.0, wait_jitter=FIRST_WAIT
+        on=wait, attempts=ATTEMPTS, timeout=patience, wait_initial=FIRST_WAIT, wait_max=longest, wait_jitter=FIRST_WAIT
     ):
         with attempt:
-            return _post_once(endpoint, data)
+            return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
     raise AssertionError("a retry context ends with a result or an error")
 
 
-def _wait(error: Exception) -> bool | float:
-    return error.wait if isinstance(error, ServiceError) else False
+def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
+    """An empty `api_key` means that none is to be sent, whatever the variable holds."""
+    key = (os.environ.get(variable, "") if api_key is None else api_key).strip()
+    if required and not key:
+        raise ConfigError(f"{who} needs a key. Set {variable}, or pass api_key.")
+    return key
 
 
-def _post_once(endpoint: Endpoint, data: bytes) -> Any:
+def said(answer: object) -> str:
+    """The message inside an error answer, in any of the shapes that services use."""
+    for name in ("error", "message", "detail"):
+        if isinstance(answer, dict) and name in answer:
+            answer = answer[name]
+    return " ".join(answer.split())[:300].rstrip(".") if isinstance(answer, str) else ""
+
+
+def _usable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    written = url.isascii() and url.isprintable() and " " not in url
+    return written and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
+
+
+def _written(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as exc:
+        raise InvalidInput(f"What {endpoint.who} is to be asked cannot be written as JSON: {exc}.") from exc
+
+
+def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
     import http.client
-    import urllib.error
     import urllib.request
+
+    from engrain.providers.transport import Refused, send
 
     headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "engrain"}
     if endpoint.key:
-        headers["Authorization"] = f"Bearer {endpoint.key}"
-    request = urllib.request.Request(endpoint.url, data, headers, method="POST")
+        bearer = endpoint.key_header == BEARER
+        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if bearer else endpoint.key
+    request = urllib.request.Request(endpoint.url, data, headers | dict(endpoint.headers), method="POST")
     try:
-        with urllib.request.build_opener(_no_redirects()).open(request, timeout=endpoint.timeout) as answer:
-            content = answer.read(LARGEST_ANSWER + 1)
-    except urllib.error.HTTPError as exc:
-        with exc:
-            raise _refused(endpoint, exc.code, exc.headers.get("Retry-After"), exc.read(4_096)) from exc
+        content = send(request, seconds, LARGEST_ANSWER)
+    except Refused as exc:
+        raise _refused(endpoint, exc.status, exc.retry_after, exc.content) from exc
     except TimeoutError as exc:
-        raise _silent(endpoint) from exc
-    except (OSError, http.client.HTTPException) as exc:
-        reason = getattr(exc, "reason", exc)
-        if isinstance(reason, TimeoutError):
-            raise _silent(endpoint) from exc
-        raise ServiceError(f"{endpoint.who} cannot be reached at {endpoint.url}: {reason}.", wait=True) from exc
+        raise ServiceError(
+            f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s.", True
+        ) from exc
+    except (OSError, http.client.HTTPException, UnicodeError) as exc:
+        told = f"{endpoint.who} cannot be reached at {endpoint.url}: {getattr(exc, 'reason', exc)}."
+        raise ServiceError(f"{told} Check that it runs there.", wait=True) from exc
     return _parsed(endpoint, content)
 
 
@@ -91,38 +138,29 @@ def _parsed(endpoint: Endpoint, content: bytes) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError as exc:
         start = content[:80].decode("utf-8", "replace")
-        raise ServiceError(f"{endpoint.who} at {endpoint.url} did not answer in JSON: {start!r}.") from exc
-
-
-def _silent(endpoint: Endpoint) -> ServiceError:
-    return ServiceError(f"{endpoint.who} at {endpoint.url} did not answer within {endpoint.timeout:g} s.", wait=True)
+        raise ServiceError(
+            f"{endpoint.who} at {endpoint.url} did not answer in JSON: {start!r}. Check the URL."
+        ) from exc
 
 
 def _refused(endpoint: Endpoint, status: int, retry_after: str | None, content: bytes) -> ServiceError:
-    said = _reason(content)
-    told = f"{endpoint.who} answered {status}" + (f": {said}" if said else "") + "."
+    try:
+        reason = said(orjson.loads(content))
+    except orjson.JSONDecodeError:
+        reason = ""
+    told = f"{endpoint.who} answered {status}" + (f": {reason}" if reason else "") + "."
     if status in (401, 403):
         return ServiceError(f"{told} Check the key: set {endpoint.key_variable} or pass api_key.")
     if 300 <= status < 400:
         return ServiceError(f"{told} It redirects, and a key is not sent on: check the URL {endpoint.url}.")
+    if status == 404:
+        return ServiceError(f"{told} Check the URL {endpoint.url} and the name of the model.")
     if status not in TRANSIENT or b"insufficient_quota" in content:
         return ServiceError(told)
-    wait = _seconds(retry_after)
-    if wait is not None and wait > PATIENCE:
-        return ServiceError(f"{told} It asks to wait {wait:.0f} s: try again then.")
-    return ServiceError(told, wait=True if wait is None else wait)
-
-
-def _reason(content: bytes) -> str:
-    """The message inside an error answer, in any of the shapes that services use."""
-    try:
-        said = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return ""
-    for name in ("error", "message", "detail"):
-        if isinstance(said, dict) and name in said:
-            said = said[name]
-    return " ".join(str(said).split())[:300].rstrip(".") if isinstance(said, str) else ""
+    seconds = _seconds(retry_after)
+    if seconds is None:
+        return ServiceError(told, wait=True)
+    return ServiceError(f"{told} It asks to wait {seconds:.0f} s." if seconds >= 1 else told, wait=seconds)
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -137,13 +175,3 @@ def _seconds(retry_after: str | None) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     except ValueError:
         return None
-
-
-def _no_redirects() -> Any:
-    import urllib.request
-
-    class NoRedirects(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    return NoRedirects()

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.providers.http import Endpoint
-from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model, key_or_variable
+from engrain.providers.http import Endpoint, key_or_variable
+from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model
 
 OPENAI_URL = "https://api.openai.com/v1"
 SHORTENED = "text-embedding-3-"  # only these take a wish for fewer dimensions

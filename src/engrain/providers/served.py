@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.errors import ConfigError, EmbedderFailed, InvalidInput
+from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.providers.http import Endpoint, ServiceError, post
 from engrain.providers.query_cache import QueryCache
 from engrain.providers.vectors import checked_texts, unit_rows
@@ -105,13 +104,6 @@ def chosen_model(model: str | ServedModel, known: dict[str, ServedModel], dimens
         described = EmbeddingModel(model, "", size, found.model.floor, found.model.mean, found.model.deviation)
         found = ServedModel(described, found.window, found.query_prefix, found.document_prefix)
     return found
-
-
-def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
-    key = (api_key or os.environ.get(variable, "")).strip()
-    if required and not key:
-        raise ConfigError(f"{who} needs a key. Set {variable}, or pass api_key.")
-    return key
 
 
 def _batches(texts: list[str]) -> Iterator[list[str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.providers.http import Endpoint
-from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model, key_or_variable
+from engrain.providers.http import Endpoint, key_or_variable
+from engrain.providers.served import ServedEmbedder, ServedModel, chosen_model
 
 VOYAGE_URL = "https://api.voyageai.com/v1"
 FIXED_SIZE = frozenset({"voyage-finance-2", "voyage-law-2", "voyage-3", "voyage-3-lite"})

@@ -154,7 +154,7 @@ def _without_best(near: Nearest) -> float:
 def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
     if not question.requests:
         return []
-    return kit.items.having(scope, STANDING, STANDING_LIMIT, request.at)
+    return kit.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
 
 
 def _rest(

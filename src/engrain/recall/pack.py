@@ -13,7 +13,7 @@ import numpy as np
 
 from engrain.core.items import Item
 from engrain.core.passages import passages, sentences
-from engrain.core.recalled import Hit, LeftOut, Outlived, Reason, Recall, block
+from engrain.core.recalled import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
 from engrain.core.tokens import CountTokens
 from engrain.core.words import terms
 from engrain.ports import Outdated
@@ -24,6 +24,7 @@ SPREAD_POOL = 60
 SHOWN = 3
 # A message a little longer than a passage is returned whole: cutting it would save nothing.
 WHOLE = 700
+CONTEXT_SHARE = 0.4  # of the budget, at most, goes to the session and to what happened last
 FAR_BELOW = 0.5  # of the relevance of a hit that did not fit: less does not stand in for it
 
 
@@ -65,6 +66,23 @@ class Budget:
                 break
             first, last = (first, last + 1) if behind >= ahead else (first - 1, last)
         return found
+
+    def bound(self, context: tuple[Section, ...]) -> tuple[Section, ...]:
+        """Of each section as many lines, from the first on, as fit into its even part of the context's share."""
+        if self.tokens is None or not context:
+            return context
+        room = int(self.tokens * CONTEXT_SHARE) // len(context)
+        bounded = []
+        for section in context:
+            lines = section.lines
+            while lines and self.count(str(Section(section.title, lines))) > room:
+                lines = lines[:-1]
+            if lines:
+                bounded.append(Section(section.title, lines))
+        return tuple(bounded)
+
+    def heading(self, title: str) -> int:
+        return 0 if self.tokens is None else self.count(f"\n## {title}\n")
 
     def _fits(self, hit: Hit, used: int) -> bool:
         return self.tokens is None or used + self.count(str(hit)) <= self.tokens
@@ -154,29 +172,32 @@ def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: S
     return Hit(item, text, (start, end), choice.score, choice.relevance, arms=arms, outlived=outlived)
 
 
-def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget) -> Recall:
+def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget, context: tuple[Section, ...] = ()) -> Recall:
     """As many of the hits, in order, as fit into the budget, however small it is.
 
     One that does not fit is cut down to its best sentences. If even those are too long, nothing that is far less
     relevant takes its place: a model would take it for the answer.
     """
+    context = budget.bound(context)
     kept: dict[Choice, Hit] = {}
     cut: list[Choice] = []
-    used = 0
+    titles: set[str] = set()
+    used = 0 if budget.tokens is None else budget.count(block(context, ()))
     for choice, hit in hits.items():
         missed = max((one.relevance for one in cut), default=0.0)
-        fitting = None if choice.relevance < FAR_BELOW * missed else budget.fit(hit, used)
+        heading = 0 if title_of(hit) in titles else budget.heading(title_of(hit))
+        fitting = None if choice.relevance < FAR_BELOW * missed else budget.fit(hit, used + heading)
         if fitting is None:
             cut.append(choice)
             continue
         kept[choice] = fitting
-        used += 0 if budget.tokens is None else budget.count(f"{fitting}\n")
+        titles.add(title_of(hit))
+        used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
     # Lines may count more together than apart.
-    while budget.tokens is not None and kept and budget.count(block(tuple(kept.values()))) > budget.tokens:
+    while budget.tokens is not None and kept and budget.count(block(context, kept.values())) > budget.tokens:
         cut.append(kept.popitem()[0])
-    shown = tuple(kept.values())
-    tokens = budget.count(block(shown)) if shown else 0
-    return Recall(shown, tokens, _left_out({**chosen.left, "budget": cut}))
+    found = Recall(tuple(kept.values()), 0, _left_out({**chosen.left, "budget": cut}), context)
+    return replace(found, tokens=budget.count(str(found)) if found.sections else 0)
 
 
 def shortened(hit: Hit, span: tuple[int, int]) -> Hit:

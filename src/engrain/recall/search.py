@@ -8,6 +8,8 @@ from engrain.core.items import Item
 from engrain.core.recalled import Hit, Recall, RecallRequest
 from engrain.core.scope import Scope
 from engrain.ports import Kit
+from engrain.recall.around import around
+from engrain.recall.doubles import doubles
 from engrain.recall.fuse import fuse
 from engrain.recall.gather import Gathered, fetch, gather, nearest_passage
 from engrain.recall.pack import Budget, Choice, Chosen, choices, choose, hit_of, merge, pack
@@ -31,9 +33,31 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
         candidates.append(choices(ranked[-1], number, question.wants_several))
     usual = kit.embedder.model.floor
     floor = usual if request.min_relevance is None else request.min_relevance
-    chosen = choose(merge(candidates), request.n, floor, usual)
     budget = Budget(request.budget, kit.count_tokens, terms)
-    return pack(_hits(chosen, request, kit, gathered, ranked), chosen, budget)
+    order = merge(candidates)
+    chosen = choose(order, request.n, floor, usual)
+    hits = _hits(chosen, request, kit, gathered, ranked)
+    seconds = doubles(hits)
+    if seconds:
+        # Others move up into their places, once: one of these may say nothing new again.
+        chosen = choose([one for one in order if one not in seconds], request.n, floor, usual)
+        chosen.left["double"] = list(seconds)
+        hits = _hits(chosen, request, kit, gathered, ranked)
+    further = {one: hit for one, hit in around(hits, request, kit).items() if one.relevance >= floor}
+    return pack(_joined(hits, further, chosen, request.n), chosen, budget, request.context)
+
+
+def _joined(hits: dict[Choice, Hit], further: dict[Choice, Hit], chosen: Chosen, n: int) -> dict[Choice, Hit]:
+    """What relations led to goes behind; where there is no room, in place of what is less relevant."""
+    kept = list(hits.items())
+    for choice, hit in further.items():
+        if len(kept) >= n:
+            last = min(range(len(kept)), key=lambda place: kept[place][0].relevance)
+            if kept[last][0].relevance >= choice.relevance:
+                continue
+            chosen.left["n"].append(kept.pop(last)[0])
+        kept.append((choice, hit))
+    return dict(kept)
 
 
 def _hits(

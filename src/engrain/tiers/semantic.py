@@ -15,7 +15,7 @@ from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Place, Relation
+from engrain.core.items import Item, Place, Relation, Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.scope import Scope
@@ -38,6 +38,10 @@ class SemanticMemory:
     def remember(self, note: Note, request_id: str | None = None) -> str:
         return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
 
+    def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
+        """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
+        return self.remember(Note(content, importance, source=Source(source, "agent")))
+
     def remember_many(
         self, notes: Iterable[object], request_id: str | None, progress: Callable[[int], None] | None
     ) -> list[Outcome]:
@@ -58,11 +62,11 @@ class SemanticMemory:
         return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
 
     def slot(self, name: str, as_of: Time | None) -> Item | None:
-        found = self._kit.items.slots(self._scope, checked_key(name, "slot"), _moment(as_of))
-        return next((item for item in found if item.slot == name), None)
+        return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
-        return self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        found = self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        return [item for item in found if item.kind not in ("procedure", "summary")]
 
     def get(self, id: str) -> Item | None:
         return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)

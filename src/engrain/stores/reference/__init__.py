@@ -6,6 +6,7 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.ids import IdSource
 from engrain.stores.reference.episodes import EpisodeBook
 from engrain.stores.reference.items import Items
+from engrain.stores.reference.outcomes import OutcomeBook
 from engrain.stores.reference.search import Search
 from engrain.stores.reference.sessions import Sessions
 from engrain.stores.reference.tasks import Tasks
@@ -19,4 +20,5 @@ class ReferenceStore(Items, Search, Sessions):
     def __init__(self, clock: Clock = system_clock, ids: IdSource | None = None) -> None:
         super().__init__(clock, ids)
         self.episodes = EpisodeBook(self)
+        self.outcomes = OutcomeBook(self)
         self.journal = Tasks(self)

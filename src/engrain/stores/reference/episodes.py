@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from engrain.core.episodes import joined
+from engrain.core.errors import NotFound
 from engrain.core.scope import Scope
-from engrain.ports import Episode
+from engrain.core.tiers import TIERS
+from engrain.ports import Episode, Raw
 from engrain.stores.reference.state import Holder, State
 
 
@@ -16,34 +19,73 @@ class EpisodeBook:
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
 
-    def add(self, scope: Scope, episode: Episode) -> None:
+    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         with self._holder.writing() as state:
-            state.episodes[scope, episode.id] = episode
+            return keep(state, scope, episode, raw)
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         with self._holder.reading() as state:
-            alive = [one for one in _newest(state, scope, session) if one.expires_at is None or one.expires_at > now]
-            return alive[:n]
+            return [one for one in _newest(state, scope, session) if one.alive(now)][:n]
+
+    def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
+        with self._holder.reading() as state:
+            episode, raw = state.episodes.get((scope, id)), state.raws.get((scope, id))
+            shown = episode and raw and episode.alive(now) and now < raw.expires_at
+            return raw.text if raw and shown else None
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         with self._holder.writing() as state:
-            there = {id for id in ids if (scope, id) in state.episodes}
-            for id in there:
-                del state.episodes[scope, id]
-            return len(there)
+            return _drop(state, ((scope, id) for id in ids))
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        with self._holder.reading() as state:
-            return self.remove(scope, [one.id for one in _newest(state, scope, session)[keep:]])
+        with self._holder.writing() as state:
+            return _trim(state, scope, session, keep)
 
     def expire(self, now: datetime) -> int:
         with self._holder.writing() as state:
-            over = [key for key, one in state.episodes.items() if one.expires_at is not None and one.expires_at <= now]
-            for key in over:
-                del state.episodes[key]
-            return len(over)
+            for key in [key for key, raw in state.raws.items() if raw.expires_at <= now]:
+                del state.raws[key]
+            return _drop(state, [key for key, one in state.episodes.items() if not one.alive(now)])
+
+
+def keep(state: State, scope: Scope, episode: Episode, raw: Raw | None) -> Episode:
+    if episode.item is not None and not state.known(scope, episode.item):
+        raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
+    same = [one for one in _newest(state, scope, episode.session) if _again(episode, one)]
+    stands = joined(episode, same)
+    _drop(state, [(scope, one.id) for one in (episode, *same)])
+    state.episodes[scope, episode.id] = stands
+    if raw:
+        state.raws[scope, episode.id] = raw
+    _trim(state, scope, episode.session, TIERS["episodic"].max_items)
+    return stands
+
+
+def drop_over(state: State, scope: Scope, item: str) -> None:
+    """Those of an item that is forgotten or cut."""
+    _drop(state, [key for key, one in state.episodes.items() if key[0] == scope and one.item == item])
+
+
+def _again(episode: Episode, other: Episode) -> bool:
+    same = episode.key is not None and other.key == episode.key and other.id != episode.id
+    return same and other.alive(episode.happened_at)
 
 
 def _newest(state: State, scope: Scope, session: str | None) -> list[Episode]:
     mine = [one for (owner, _), one in state.episodes.items() if owner == scope and session in (None, one.session)]
     return sorted(mine, key=lambda one: (one.happened_at, one.id), reverse=True)
+
+
+def _trim(state: State, scope: Scope, session: str, keep: int | None) -> int:
+    if keep is None:
+        return 0
+    return _drop(state, [(scope, one.id) for one in _newest(state, scope, session)[keep:]])
+
+
+def _drop(state: State, keys: Iterable[tuple[Scope, str]]) -> int:
+    """How many were there."""
+    there = 0
+    for key in keys:
+        there += state.episodes.pop(key, None) is not None
+        state.raws.pop(key, None)
+    return there

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from engrain.core.filters import matches
+from engrain.core.filters import Filter, matches
 from engrain.core.items import Item, Vectors
 from engrain.core.passages import index_words
 from engrain.core.plans import Applied, Plan
@@ -59,6 +59,9 @@ class Items(Holder):
             named = [item for item in visible if item.slot is not None and item.slot.startswith(prefix)]
             return sorted(named, key=lambda item: item.slot or "")
 
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        return next((item for item in self.slots(scope, name, at) if item.slot == name), None)
+
     def history(self, scope: Scope, slot: str) -> list[Item]:
         with self.reading() as state:
             versions = [one.item for one in state.within(scope) if one.item.slot == slot]
@@ -109,11 +112,11 @@ class Items(Holder):
                 and matches(query.where, one.item)
             ]
 
-    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         with self.reading() as state:
             moment = self.now(at)
-            newest = reversed(state.within(scope))
-            return [one.item.id for one in newest if one.traits & traits and one.item.visible(moment)][:limit]
+            having = (one.item for one in reversed(state.within(scope)) if one.traits & traits)
+            return [item.id for item in having if item.visible(moment) and matches(where, item)][:limit]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         with self.reading() as state:

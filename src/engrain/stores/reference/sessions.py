@@ -9,7 +9,7 @@ from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
 from engrain.core.scope import Scope
-from engrain.ports import Summary
+from engrain.ports import Behind, Summary
 from engrain.stores.reference.state import Holder, State
 from engrain.stores.reference.writing import Transaction
 
@@ -50,6 +50,21 @@ class Sessions(Holder):
             if summary.version != (stored.version if stored else 0) + 1:
                 raise Conflict(f"the summary of session {session!r} has moved on: read it again.")
             state.summaries[scope, session] = summary
+
+    def progress(self, scope: Scope, session: str, work: str) -> int:
+        with self.reading() as state:
+            return state.marks.get((scope, session, work), 0)
+
+    def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
+        with self.writing() as state:
+            mark = (scope, session, work)
+            state.marks[mark] = max(upto, state.marks.get(mark, 0))
+
+    def behind(self, work: str, limit: int) -> list[Behind]:
+        with self.reading() as state:
+            newest = sorted(state.numbers, key=lambda one: -state.written[one])
+            seen = (Behind(*one, state.marks.get((*one, work), 0), state.numbers[one]) for one in newest)
+            return [one for one in seen if one.upto < one.length][:limit]
 
 
 def _placed(draft: Draft, session: str) -> Draft:

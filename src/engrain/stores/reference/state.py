@@ -18,7 +18,7 @@ from engrain.core.items import Item, Words
 from engrain.core.journal import StepRecord, TaskRecord
 from engrain.core.plans import Applied
 from engrain.core.scope import Scope
-from engrain.ports import Episode, Summary
+from engrain.ports import Episode, Raw, Summary, Trial
 
 Session = tuple[Scope, str]
 Task = tuple[Scope, str]
@@ -55,7 +55,10 @@ class State:
     numbers: dict[Session, int] = field(default_factory=dict)  # the next place
     written: dict[Session, int] = field(default_factory=dict)  # the change that last added to it
     summaries: dict[Session, Summary] = field(default_factory=dict)
+    marks: dict[tuple[Scope, str, str], int] = field(default_factory=dict)  # by work: how far it has come
     episodes: dict[tuple[Scope, str], Episode] = field(default_factory=dict)
+    raws: dict[tuple[Scope, str], Raw] = field(default_factory=dict)
+    trials: dict[tuple[Scope, str, str], Trial] = field(default_factory=dict)  # by item and task
     tasks: dict[Task, TaskRecord] = field(default_factory=dict)
     steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
     events: dict[tuple[Scope, str, str], str] = field(default_factory=dict)

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
-from itertools import chain
 from typing import Any
 
-from engrain.core.cutting import Span, cut
+from engrain.core.episodes import Happening
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.ids import IdSource
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
-from engrain.core.passages import index_words
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Status, Step, again, gist
+from engrain.core.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    Plan,
+    Status,
+    Step,
+    again,
+    gist,
+    named,
+    own,
+)
 from engrain.core.reconcile import Version, mergeable, reconcile
-from engrain.core.scope import Scope
 from engrain.core.text import checked_metadata
-from engrain.core.traits import traits
-from engrain.stores.reference import journal
-from engrain.stores.reference.cutting import moved, span
-from engrain.stores.reference.state import Changed, State, Stored
+from engrain.stores.reference import episodes, journal
+from engrain.stores.reference.cutting import span
+from engrain.stores.reference.forget import forget
+from engrain.stores.reference.state import Stored
+from engrain.stores.reference.work import Work
 
 
-class Transaction:
+class Transaction(Work):
     """The state is changed in place: whoever starts a transaction throws it away if a step fails."""
-
-    def __init__(self, state: State, scope: Scope, now: datetime, ids: IdSource, key: bytes) -> None:
-        self.state, self.scope, self.now, self.ids, self.key = state, scope, now, ids, key
 
     def run(self, plan: Plan) -> Applied:
         first = self._answered(plan.request_id, plan.steps)
@@ -41,7 +47,9 @@ class Transaction:
         done = self._recorded(plan.record) if plan.record else None
         if done:
             return done
-        outcomes = tuple(self._step(step) for step in plan.steps)
+        outcomes = tuple(self._numbered(number, step) for number, step in enumerate(plan.steps))
+        for happening in plan.episodes:
+            self._happen(happening)
         if plan.record:
             result = json.dumps([outcome.id for outcome in outcomes])
             journal.finish(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
@@ -49,6 +57,32 @@ class Transaction:
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = (gist(plan.steps), applied)
         return applied
+
+    def _numbered(self, number: int, step: Step) -> Outcome:
+        if isinstance(step, (Add, Correct)):
+            draft = named(step.draft, {name: self._standing_for(name) for name in self.given})
+            outcome = self._step(replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
+        else:
+            outcome = self._step(step)
+        self.given[own(number)] = outcome.id
+        return outcome
+
+    def _standing_for(self, name: str) -> str | None:
+        """The id of what a step gave, if it is still there; another name stands for itself."""
+        id = self.given.get(name, name)
+        gone = name in self.given and not self.state.known(self.scope, id or "")
+        return None if gone else id
+
+    def _happen(self, happening: Happening) -> None:
+        episode = happening.episode
+        if episode.item is not None:
+            item = self._standing_for(episode.item)
+            if item is None:
+                return
+            episode = replace(episode, item=item, id=episode.id or item)
+        if not episode.id:
+            raise InvalidInput("an episode without an item needs an id of its own.")
+        episodes.keep(self.state, self.scope, episode, happening.raw)
 
     def _add_once(self, step: Add) -> Outcome:
         first = None if self._kept_out(step.draft) else self._answered(step.request_id, (step,))
@@ -75,7 +109,7 @@ class Transaction:
         if isinstance(step, Change):
             return self._change(step)
         if isinstance(step, Forget):
-            return self._forget(step)
+            return forget(self, step)
         return self._embed(step)
 
     def _recorded(self, record: StepWrite) -> Applied | None:
@@ -99,7 +133,7 @@ class Transaction:
             if taken.item.text != draft.text:
                 raise Conflict(f"place {taken.item.place} of session {taken.item.session!r} holds another text.")
             return self._repeat(taken.item.id, draft, trust)
-        decision = reconcile(draft, self._hash(draft), self.now, self._versions(draft))
+        decision = reconcile(draft, self.hash_of(draft), self.now, self._versions(draft))
         if decision.repeats:
             return self._repeat(decision.repeats, draft, trust)
         item = self._item(draft, trust)
@@ -112,12 +146,12 @@ class Transaction:
         )
         self._insert(item, draft)
         if decision.closes:
-            self._update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
+            self.update(decision.closes, valid_to=decision.valid_from, replaced_by=item.id)
         status: Status = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
         return Outcome(item.id, status, (decision.closes,) if decision.closes else (), place=item.place)
 
     def _kept_out(self, draft: Draft) -> bool:
-        return draft.derived and (self.scope, self._fingerprint(draft.text)) in self.state.tombstones
+        return draft.derived and (self.scope, self.fingerprint(draft.text)) in self.state.tombstones
 
     def _trust(self, source: Source) -> float:
         cited = [self._cited(cite) for cite in source.cites]
@@ -150,7 +184,7 @@ class Transaction:
     def _repeat(self, id: str, draft: Draft, trust: float) -> Outcome:
         old = self.state.items[id].item
         until = None if not (old.expires_at and draft.expires_at) else max(old.expires_at, draft.expires_at)
-        self._update(
+        self.update(
             id,
             importance=max(old.importance, draft.importance),
             sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
@@ -194,8 +228,8 @@ class Transaction:
 
     def _insert(self, item: Item, draft: Draft) -> None:
         vectors = {draft.vectors.model: draft.vectors.rows} if draft.vectors else {}
-        self.state.items[item.id] = Stored(self.scope, item, self._hash(draft), draft.words, draft.traits, vectors)
-        self._mark(item.id)
+        self.state.items[item.id] = Stored(self.scope, item, self.hash_of(draft), draft.words, draft.traits, vectors)
+        self.mark(item.id)
 
     # Correct, Change, Embed
 
@@ -208,11 +242,11 @@ class Transaction:
         occurred = draft.occurred_at or old.occurred_at
         expires = draft.expires_at or old.expires_at
         draft = replace(draft, kind=old.kind, slot=old.slot, occurred_at=occurred, place=None, expires_at=expires)
-        self._update(old.id, retracted_at=self.now)
+        self.update(old.id, retracted_at=self.now)
         if _merges(replace(old, occurred_at=occurred)) and old.open:
-            decision = reconcile(draft, self._hash(draft), self.now, self._versions(draft))
+            decision = reconcile(draft, self.hash_of(draft), self.now, self._versions(draft))
             if decision.repeats:
-                self._update(old.id, replaced_by=decision.repeats)
+                self.update(old.id, replaced_by=decision.repeats)
                 return replace(self._repeat(decision.repeats, draft, trust), others=(old.id,))
         item = replace(
             self._item(draft, trust),
@@ -220,13 +254,13 @@ class Transaction:
             **{name: getattr(old, name) for name in ("session", "place", "speaker", "role")},
         )
         self._insert(item, draft)
-        self._update(old.id, replaced_by=item.id)
+        self.update(old.id, replaced_by=item.id)
         return Outcome(item.id, "replaced", (old.id,), place=item.place)
 
     def _change(self, step: Change) -> Outcome:
         self._standing(step.id)
         wanted = {"importance": step.importance, "pinned": step.pinned, "metadata": step.metadata}
-        self._update(step.id, **{name: value for name, value in wanted.items() if value is not None})
+        self.update(step.id, **{name: value for name, value in wanted.items() if value is not None})
         return Outcome(step.id, "changed")
 
     def _embed(self, step: Embed) -> Outcome:
@@ -237,114 +271,14 @@ class Transaction:
             return Outcome(step.id, "stale")
         vectors = {**stored.vectors, step.vectors.model: step.vectors.rows}
         self.state.items[step.id] = replace(stored, vectors=vectors)
-        self._mark(step.id)
+        self.mark(step.id)
         return Outcome(step.id, "changed")
-
-    # Forget
-
-    def _forget(self, step: Forget) -> Outcome:
-        if not self.state.known(self.scope, step.id):
-            return Outcome(step.id, "missing")
-        gone = self._closure(step.id)
-        spans = {} if step.keep_source else self._cited_spans(gone, step.id)
-        for id in gone:
-            stored = self.state.items.pop(id)
-            self._entomb(stored.item.text)
-            self._uncover(stored.item)
-            self._mark(id, gone=True)
-        for id, cuts in spans.items():
-            self._cut(id, cuts)
-        return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(spans))
-
-    def _closure(self, id: str) -> list[str]:
-        gone = [id]
-        for one in gone:
-            for item in (each.item for each in self.state.within(self.scope)):
-                corrected = item.replaced_by == one and item.retracted_at is not None
-                if item.id not in gone and (corrected or any(cite.item == one for cite in _cites(item))):
-                    gone.append(item.id)
-        return gone
-
-    def _cited_spans(self, gone: Sequence[str], asked: str) -> dict[str, list[Span]]:
-        """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting
-        one message would take a summary with it, and the summary every other message of the session."""
-        spans: dict[str, list[Span]] = {}
-        for id in gone:
-            for cite in _cites(self.state.items[id].item):
-                whole = cite.start is None and cite.end is None
-                if cite.item not in gone and (id == asked or not whole):
-                    spans.setdefault(cite.item, []).append(span(cite, self.state.items[cite.item].item.text))
-        return spans
-
-    def _cut(self, id: str, spans: Sequence[Span]) -> None:
-        stored = self.state.items[id]
-        before = stored.item
-        for text in (before.text, *(before.text[start:end] for start, end in spans)):
-            self._entomb(text)
-        # A relation would say in other fields what was cut out of the text.
-        after = replace(before, text=cut(before.text, spans), relation=None)
-        self.state.items[id] = Stored(
-            self.scope,
-            after,
-            # Of its own: two items cut to the same words are still two.
-            self._digest("cut", id, after.text),
-            index_words(after.text, after.speaker, after.slot),
-            traits(after.text, after.role),
-        )
-        self._uncover(before)
-        self._mark(id)
-        for other in self.state.within(self.scope):
-            if any(cite.item == id for cite in _cites(other.item)):
-                sources = tuple(moved(source, id, spans) for source in other.item.sources)
-                self._update(other.item.id, sources=sources)
-
-    def _entomb(self, text: str) -> None:
-        self.state.tombstones.add((self.scope, self._fingerprint(text)))
-
-    def _uncover(self, item: Item) -> None:
-        """A summary that covers a forgotten message goes."""
-        if item.session is None or item.place is None:
-            return
-        summary = self.state.summaries.get((self.scope, item.session))
-        if summary and item.place < summary.upto:
-            del self.state.summaries[self.scope, item.session]
-
-    # Shared
 
     def _standing(self, id: str) -> Item:
         stored = self.state.known(self.scope, id)
         if not stored or stored.item.retracted_at is not None:
             raise NotFound(f"there is no item {id!r} in this scope.")
         return stored.item
-
-    def _update(self, id: str, **values: Any) -> None:
-        stored = self.state.items[id]
-        self.state.items[id] = replace(stored, item=replace(stored.item, **values))
-        self._mark(id)
-
-    def _mark(self, id: str, gone: bool = False) -> None:
-        self.state.seq += 1
-        self.state.newest = self.now
-        self.state.changes[id] = Changed(self.state.seq, self.scope, id, gone)
-
-    def _hash(self, draft: Draft) -> str:
-        relation = draft.relation
-        parts = (relation.subject, relation.relation, relation.object) if relation else ()
-        return self._digest("item", draft.kind, draft.text, *parts)
-
-    def _fingerprint(self, text: str) -> str:
-        return self._digest("text", text)
-
-    def _digest(self, *parts: str) -> str:
-        digest = hashlib.blake2b(key=self.key, digest_size=16)
-        for part in parts:
-            raw = part.encode()
-            digest.update(b"%d:" % len(raw) + raw)
-        return digest.hexdigest()
-
-
-def _cites(item: Item) -> list[Cite]:
-    return list(chain.from_iterable(source.cites for source in item.sources))
 
 
 def _merges(item: Item) -> bool:

@@ -182,9 +182,10 @@ class Lenses:
 
         return self._through(query.scope, look)
 
-    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         def look(lens: Lens, db: Reader) -> list[str]:
-            rows = lens.details(db).having(traits, lens.roster.visible(self._at(at)), limit)
+            mask = lens.chosen(db, where, lens.roster.visible(self._at(at)))
+            rows = lens.details(db).having(traits, mask, limit)
             return [lens.roster.ids[row] for row in rows.tolist()]
 
         return self._through(scope, look)

@@ -154,6 +154,9 @@ select {item} from item
 where scope = :scope and slot >= :prefix and substr(slot, 1, length(:prefix)) = :prefix and {visible}
 order by slot, valid_from desc, id desc;
 
+-- slot --
+select {item} from item where scope = :scope and slot = :slot and {visible} order by valid_from desc, id desc limit 1;
+
 -- count --
 select count(*) from item where scope = :scope and (:history or ({visible})) and {where};
 

@@ -58,6 +58,12 @@ class Reads(Handle):
             values = {"scope": self._scope(db, scope), "prefix": prefix, "at": self._micros(db, at)}
             return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["slots"], values)))
 
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        with self._reading() as db:
+            values = {"scope": self._scope(db, scope), "slot": name, "at": self._micros(db, at)}
+            found = items_of(db, db.rows(_SQL["slot"], values))
+        return next(iter(self._touches.shown(scope.id, found)), None)
+
     def history(self, scope: Scope, slot: str) -> list[Item]:
         with self._reading() as db:
             rows = db.rows(_SQL["history"], (self._scope(db, scope), slot))

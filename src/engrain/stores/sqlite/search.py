@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from engrain.core.filters import Filter
 from engrain.core.scope import Scope
 from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite.handle import Handle
@@ -26,8 +27,8 @@ class Search(Handle):
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         return self._lens.sketches(query)
 
-    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
-        return self._lens.having(scope, traits, limit, at)
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        return self._lens.having(scope, traits, where, limit, at)
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         return self._lens.speakers(scope)

@@ -1,48 +1,38 @@
-"""The verbs, given a kit of ports and a scope: a few lines each, no SQL, no prompts."""
+"""Remember, recall, look up, correct, forget: a few lines each."""
 
 from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from engrain.capture import write
-from engrain.core.answers import Forgotten, Status, Why
+from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
-from engrain.core.errors import EmbedderFailed, EngrainError
+from engrain.core.errors import EmbedderFailed
+from engrain.core.events import Event
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Relation
 from engrain.core.notes import Note
 from engrain.core.plans import Change, Outcome
-from engrain.core.recalled import Recall, RecallRequest
-from engrain.core.scope import Scope
+from engrain.core.recalled import RECENT, SESSION, Recall, RecallRequest, Section
 from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
-from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
-from engrain.ports import Finding, Kit, ListQuery
+from engrain.engine.parts import Parts
+from engrain.ports import ListQuery
 from engrain.recall.search import search
-from engrain.tasks.care import Tasks
 from engrain.tiers.semantic import SemanticMemory
 
 _log = logging.getLogger("engrain")
 
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
+RECENT_EPISODES = 3
+LINE = 300  # characters of an episode that recall shows
 
 
-class Engine:
-    """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
-
-    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
-        self.upkeep = Upkeep(kit, background)
-        self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake))
-        self.scope = scope
-        self.reads = tuple(reads)
-        self.semantic = SemanticMemory(self.kit, scope)
-        self.tasks = Tasks(self.kit, scope)
-        self.upkeep.start()
-
+class Knowledge(Parts):
     def remember(self, note: Note, request_id: str | None) -> str:
         return self.semantic.remember(note, request_id)
 
@@ -52,10 +42,38 @@ class Engine:
         return self.semantic.remember_many(notes, request_id, progress)
 
     def recall(self, request: RecallRequest) -> Recall:
-        found = search(self._checked(request), self.kit)
-        if found.hits:
+        asked = self._checked(request)
+        happened = self._lately(asked)
+        found = search(replace(asked, context=self._context(asked, happened)), self.kit)
+        shown = {hit.item.id for hit in found.hits}
+        if shown:
             self.kit.items.touch(self.scope, [hit.item.id for hit in found.hits])
+        if any(one.item in shown for one in happened):
+            # What was found is not told twice.
+            fewer = [one for one in happened if one.item not in shown]
+            found = replace(found, context=self._kept_context(found, fewer))
+            found = replace(found, tokens=self.kit.count_tokens(str(found)))
         return found
+
+    def _lately(self, request: RecallRequest) -> builtins.list[Event]:
+        """What happened last, for a question about now and about everything."""
+        if request.at is not None or request.where is not None or self.kit.episodes is None:
+            return []
+        return self.episodic.recent(RECENT_EPISODES, self.session)
+
+    def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
+        at_work = self.working.task and request.at is None and request.where is None
+        session = [Section(SESSION, tuple(self.working.context().splitlines()))] if at_work else []
+        recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []
+        return (*session, *recent)
+
+    def _kept_context(self, found: Recall, happened: builtins.list[Event]) -> tuple[Section, ...]:
+        lines = {_line(one) for one in happened}
+        fewer = [
+            Section(one.title, tuple(line for line in one.lines if one.title != RECENT or line in lines))
+            for one in found.context
+        ]
+        return tuple(one for one in fewer if one.lines)
 
     def relate(self, relation: Relation, note: Note, request_id: str | None) -> str:
         return self.semantic.relate(relation, note, request_id)
@@ -83,6 +101,8 @@ class Engine:
 
     def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
         forgotten = self.semantic.forget(what, keep_source, request_id)
+        if self.kit.episodes is not None and not self.kit.together:
+            self.episodic.remove([*forgotten.ids, *forgotten.marked])
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
         return forgotten
@@ -96,26 +116,6 @@ class Engine:
 
     def why(self, id: str) -> Why:
         return self._holder(id).why(id)
-
-    def status(self) -> Status:
-        model = self.kit.embedder.model
-        store = self.kit.items.status(model.key)
-        items = self.kit.items.count(ListQuery(self.scope))
-        return Status(str(self.scope), items, asdict(store), asdict(model), self.upkeep.state())
-
-    def check(self) -> builtins.list[Finding]:
-        return [*self.kit.items.check(), self._embedder_check()]
-
-    def rebuild(self, progress: Callable[[int], None]) -> int:
-        """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
-        seen = self.kit.items.rebuild()
-        while made := write.embed_missing(self.kit, write.BATCH):
-            progress(made)
-        return seen
-
-    def close(self) -> None:
-        self.upkeep.stop()
-        self.kit.items.close()
 
     def _holder(self, id: str) -> SemanticMemory:
         """The memory that has the item: this one, or one of those that it reads."""
@@ -142,14 +142,7 @@ class Engine:
             min_importance=request.min_importance,
         )
 
-    def _embedder_check(self) -> Finding:
-        try:
-            model = self.kit.embedder.model
-            row = self.kit.embedder.embed(["engrain"], "document")
-        except EngrainError as exc:
-            return Finding("embedder", "fail", str(exc), "Check the embedder setting; words find everything meanwhile.")
-        if row.shape == (1, model.dimension):
-            return Finding("embedder", "pass", f"{model.name} answers with {model.dimension} dimensions.")
-        return Finding(
-            "embedder", "fail", f"{model.name} answers with shape {row.shape}.", "Check the embedder setting."
-        )
+
+def _line(happened: Event) -> str:
+    text = happened.text if len(happened.text) <= LINE else happened.text[: LINE - 1] + "…"
+    return str(replace(happened, text=text))

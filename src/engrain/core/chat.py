@@ -1,0 +1,118 @@
+"""What is said to a chat model, and what it answers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from engrain.core.errors import InvalidInput
+
+Role = Literal["user", "assistant", "tool", "system"]
+Stop = Literal["end", "tools", "length", "refused"]
+
+# What both services accept as the name of a tool.
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool that a model may call; `parameters` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _TOOL_NAME.fullmatch(self.name):
+            raise InvalidInput(
+                f"{self.name!r} cannot be the name of a tool: it takes 1 to 64 letters, digits, hyphens or underscores."
+            )
+        if not isinstance(self.parameters, Mapping) or self.parameters.get("type") != "object":
+            raise InvalidInput(f'The parameters of tool {self.name!r} must be a JSON schema with "type": "object".')
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model asks for.
+
+    `malformed` is what the model wrote where its arguments are not a JSON object; `arguments` are then empty, and the
+    call must not be made: answer it as failed, and the model sees what it wrote.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    malformed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message. Only an assistant's has `calls`; only a tool's `answers` the id of a call, and may have `failed`."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise InvalidInput(f"unknown role {self.role!r}. Known: {', '.join(get_args(Role))}.")
+        if not isinstance(self.text, str):
+            raise InvalidInput(f"the text of a message must be a str, not {type(self.text).__name__}.")
+        if self.calls and self.role != "assistant":
+            raise InvalidInput(f"only an assistant's message calls tools, not one of the {self.role}.")
+        if self.answers is not None and self.role != "tool":
+            raise InvalidInput(f"only a tool's message answers a call, not one of the {self.role}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a model is to answer: the last message is the user's or a tool's.
+
+    `timeout` is the time in seconds for everything, further attempts included; None leaves it to the model.
+    """
+
+    messages: tuple[Said, ...]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int = 1024
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < 1:
+            raise InvalidInput(f"max_tokens must be a whole number above 0, not {self.max_tokens!r}.")
+        if self.timeout is not None:
+            checked_timeout(self.timeout)
+        names = [tool.name for tool in self.tools]
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"each tool needs a name of its own: {', '.join(sorted(names))}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`calls` are there if and only if `stop` is "tools": calls that were cut short are never handed on.
+
+    Tokens are 0 where the service does not count them.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...]
+    stop: Stop
+    model: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def said(self) -> Said:
+        """The reply as the next message of the conversation."""
+        return Said("assistant", self.text, self.calls)
+
+
+def checked_timeout(seconds: object) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InvalidInput(f"timeout must be a number of seconds above 0, not {seconds!r}.")
+    return float(seconds)

@@ -1,0 +1,209 @@
+"""Shorten what was said to its most telling sentences, word for word and without a model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+
+from engrain.core.fitting import CUT, clipped
+from engrain.core.languages import languages
+from engrain.core.passages import sentences
+from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.core.traits import ASKS, NUMBER_OR_TIME, STANDING, traits
+from engrain.core.words import spaceless, term, terms, tokens
+
+SUMMARY = "summary"  # the kind of a part that is an earlier summary
+
+# What a sentence is worth for what it holds; the names decide nothing else.
+DECISION = 3.0
+ERROR = 3.0
+WISH = 2.0  # a standing order or a liking
+CLOSE = 2.0  # for the sentence closest to the whole; less for the others
+NUMBER = 1.0
+NAME = 1.0
+QUESTION = -1.0
+
+LINE = 400  # characters: what is longer is cut
+PARAGRAPH = 300  # a longer line of an earlier summary is taken sentence by sentence
+AGREES = 1 / 3  # of the words of a summary must be in what it sums up
+
+_SPEAKER, _KIND = 80, 40
+_LABEL = re.compile(r"[^\n]{1,130}?: ")
+# Line ends that are not "\n" would make lines of their own in a prompt.
+_ENDS = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+_UNENDED = re.compile(r"(?:^\d{1,3}|(?:^|\s)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|No|Nr|bzw|approx|e\.g|i\.e|z\.B))\.$")
+_INNER_WORD = re.compile(r"(?<=[\w,;.)] )[^\W\d_]\w+")
+# Code, paths, addresses, CamelCase, Katakana, and names in the quotes of Chinese and Japanese.
+_CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「『《]")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something said or done. `kind` is a word such as "decision" or "error"; with SUMMARY the text is an earlier
+    summary, which stays in front and whose lines stay as they are."""
+
+    text: str
+    speaker: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a digest: a sentence after the name of who said it. All else is worked out from the text alone."""
+
+    text: str
+    tokens: int
+    terms: frozenset[int]
+    worth: float
+
+
+def digest(parts: Sequence[Part], limit: int, count: CountTokens = estimated_tokens) -> str:
+    """The most telling sentences of the parts, in their order, in at most `limit` tokens; all of them if they fit.
+
+    Nothing is summed up twice: the lines of an earlier summary stay or go as they are.
+    """
+    earlier_first = sorted(parts, key=lambda part: part.kind != SUMMARY)
+    return text_of(chosen([line for part in earlier_first for line in lines(part, count)], limit, count))
+
+
+def lines(part: Part, count: CountTokens) -> list[Line]:
+    """Everything that a digest may take from a part."""
+    text = part.text.translate(_ENDS)
+    if part.kind == SUMMARY:
+        found = _summary_lines(text)
+    else:
+        label = _label(part)
+        found = [label + text[start:end] for start, end in _sentences(text, 0, len(text))]
+    return [line(one, count) for one in dict.fromkeys(found)]
+
+
+def line(text: str, count: CountTokens) -> Line:
+    if len(text) > LINE:
+        text = text[: LINE - 1].rstrip() + CUT
+    label = _LABEL.match(text)
+    body, speaker = (text[label.end() :], label[0][:-2]) if label else (text, None)
+    found = frozenset(terms(text))
+    return Line(text, count(text + "\n"), found, _worth(body, speaker, found))
+
+
+def chosen(candidates: Sequence[Line], limit: int, count: CountTokens) -> list[Line]:
+    """As many lines as fit, those of most worth, in their order; of equals the newer, of repeats the first."""
+    distinct = list({one.text: one for one in candidates}.values())
+    if sum(one.tokens for one in distinct) <= limit and count(text_of(distinct)) <= limit:
+        return distinct
+    worth = _values(distinct)
+    ranked = sorted(range(len(distinct)), key=lambda place: (-worth[place], -place))
+    taken: list[int] = []
+    room = limit
+    for place in ranked:
+        if distinct[place].tokens <= room:
+            taken.append(place)
+            room -= distinct[place].tokens
+    # Lines may count more together than apart. Twice as many go each time: a counter may be far off.
+    more = 1
+    while taken and count(text_of([distinct[place] for place in sorted(taken)])) > limit:
+        del taken[-more:]
+        more *= 2
+    if taken:
+        return [distinct[place] for place in sorted(taken)]
+    cut = clipped(distinct[ranked[0]].text, limit, count) if ranked else ""
+    return [line(cut, count)] if cut else []
+
+
+def text_of(some: Iterable[Line]) -> str:
+    return "\n".join(one.text for one in some)
+
+
+def agrees(summary: str, texts: Iterable[str]) -> bool:
+    """Whether a summary speaks of the same things, or is something else, such as an excuse."""
+    common = languages().stop_terms
+    own = set(terms(summary)) - common
+    said = {one for text in texts for one in terms(text)}
+    return bool(own) and len(own & said) >= AGREES * len(own)
+
+
+def _values(some: Sequence[Line]) -> list[float]:
+    """The worth of each line and how close it is to the whole: its cosine with the sum of all lines.
+
+    A word weighs most that is in some of the lines: nothing in one of them or in all. So common words need no list.
+    """
+    seen = Counter(chain.from_iterable(one.terms for one in some))
+    total = len(some)
+    by_count = {number: (number - 1) * math.log(total / number) ** 2 for number in set(seen.values())}
+    weight = {one: by_count[number] for one, number in seen.items()}.__getitem__
+    close = [sum(map(weight, one.terms)) / math.sqrt(len(one.terms) or 1) for one in some]
+    closest = max(close, default=0.0) or 1.0
+    return [one.worth + CLOSE * near / closest for one, near in zip(some, close, strict=True)]
+
+
+def _worth(body: str, speaker: str | None, found: frozenset[int]) -> float:
+    bits = traits(body, speaker)
+    worth = DECISION * _mentions("decision", body, found) + ERROR * _mentions("error", body, found)
+    worth += WISH * bool(bits & STANDING) + NUMBER * bool(bits & NUMBER_OR_TIME) + QUESTION * bool(bits & ASKS)
+    return worth + NAME * _named(body)
+
+
+def _named(body: str) -> bool:
+    return _CODE.search(body) is not None or any(word[0].isupper() for word in _INNER_WORD.findall(body))
+
+
+def _mentions(what: str, body: str, found: frozenset[int]) -> bool:
+    single, runs = _signs(what)
+    return not single.isdisjoint(found) or (not body.isascii() and any(run in body for run in runs))
+
+
+@cache
+def _signs(what: str) -> tuple[frozenset[int], tuple[str, ...]]:
+    """The words that tell of a decision or an error: as terms, and as they are written where words have no spaces."""
+    words = languages().words[what]
+    single = frozenset(term(one) for word in words if not spaceless(word) for one in tokens(word))
+    return single, tuple(sorted(word for word in words if spaceless(word)))
+
+
+def _label(part: Part) -> str:
+    """Ends with the first ": " of the line, by which it is found again."""
+    named = (_one_line(part.speaker, _SPEAKER), _one_line(part.kind, _KIND))
+    label = ", ".join(filter(None, named)).replace(": ", ":")
+    return f"{label}: " if label else ""
+
+
+def _one_line(name: str, limit: int) -> str:
+    short = " ".join(name.split())
+    return short if len(short) <= limit else short[: limit - 1] + CUT
+
+
+def _summary_lines(text: str) -> list[str]:
+    """Lines as they stand; a paragraph becomes a line for each sentence, so that not all of it must go at once."""
+    found: list[str] = []
+    for one in filter(None, map(str.strip, text.split("\n"))):
+        if len(one) <= PARAGRAPH:
+            found.append(one)
+            continue
+        label = _LABEL.match(one)
+        spans = _sentences(one, label.end() if label else 0, len(one))
+        first = 0
+        for _, end in spans:
+            found.append(one[first:end].strip())
+            first = end
+    return found
+
+
+def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Sentences that are not torn apart after "Dr." or "1."."""
+    found: list[tuple[int, int]] = []
+    for left, right in sentences(text, start, end):
+        if found and _goes_on(text, *found[-1], left):
+            found[-1] = (found[-1][0], right)
+        else:
+            found.append((left, right))
+    return found
+
+
+def _goes_on(text: str, first: int, last: int, following: int) -> bool:
+    # The longest abbreviation and the space before it: to look at the whole would take the square of a long text.
+    return "\n" not in text[last:following] and _UNENDED.search(text[max(first, last - 8) : last]) is not None

@@ -1,0 +1,75 @@
+"""The verbs, given a kit of ports and a scope: a few lines each, no SQL, no prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from engrain.capture import write
+from engrain.core.answers import Status
+from engrain.core.errors import EngrainError
+from engrain.core.recalled import RecallRequest
+from engrain.core.text import checked_text
+from engrain.engine.happenings import Happenings
+from engrain.engine.knowledge import Knowledge
+from engrain.lifecycle.consolidate import Consolidated, consolidate
+from engrain.lifecycle.maintain import Maintained, maintain
+from engrain.ports import Finding, ListQuery
+
+
+class Engine(Happenings, Knowledge):
+    """One scope's memory: its tiers, and what is true of all of them."""
+
+    def status(self) -> Status:
+        model = self.kit.embedder.model
+        store = self.kit.items.status(model.key)
+        items = self.kit.items.count(ListQuery(self.scope))
+        background = {**self.upkeep.state(), "enrichment": self.enricher.state()}
+        return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
+
+    def _model_use(self) -> dict[str, object]:
+        meter = self.model
+        if meter is None:
+            return {}
+        counts = {name: getattr(meter, name) for name in ("calls", "failures", "tokens_in", "tokens_out", "last_error")}
+        return {"name": meter.name, **counts}
+
+    def prompt(self, task: str, budget: int | None, history: bool) -> str:
+        """The task, what is known that bears on it, and what was said so far."""
+        parts = [f"Current task: {checked_text(task, 'task')}", str(self.recall(RecallRequest(task, budget=budget)))]
+        if history and self.session is not None:
+            parts.append(str(self.conversation().window()))
+        return "\n\n".join(part for part in parts if part)
+
+    def maintain(self, dry_run: bool) -> Maintained:
+        return maintain(self.kit, self.scope, dry_run=dry_run)
+
+    def consolidate(self, dry_run: bool) -> Consolidated:
+        return consolidate(self.kit, self.scope, dry_run=dry_run)
+
+    def check(self) -> list[Finding]:
+        return [*self.kit.items.check(), self._embedder_check()]
+
+    def rebuild(self, progress: Callable[[int], None]) -> int:
+        """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
+        seen = self.kit.items.rebuild()
+        while made := write.embed_missing(self.kit, write.BATCH):
+            progress(made)
+        return seen
+
+    def close(self) -> None:
+        self.enricher.stop()
+        self.upkeep.stop()
+        self.kit.items.close()
+
+    def _embedder_check(self) -> Finding:
+        try:
+            model = self.kit.embedder.model
+            row = self.kit.embedder.embed(["engrain"], "document")
+        except EngrainError as exc:
+            return Finding("embedder", "fail", str(exc), "Check the embedder setting; words find everything meanwhile.")
+        if row.shape == (1, model.dimension):
+            return Finding("embedder", "pass", f"{model.name} answers with {model.dimension} dimensions.")
+        return Finding(
+            "embedder", "fail", f"{model.name} answers with shape {row.shape}.", "Check the embedder setting."
+        )

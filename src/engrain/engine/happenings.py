@@ -1,0 +1,111 @@
+"""What happens: sessions and what is said in them, and the task at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.chat import ToolCall
+from engrain.core.errors import Conflict, NotFound
+from engrain.core.messages import Message
+from engrain.core.sessions import Closing, Opening
+from engrain.core.text import checked_key, checked_text
+from engrain.engine.parts import Parts
+
+if TYPE_CHECKING:
+    from engrain.tiers.conversation import ConversationMemory
+
+PROCEDURE = "procedure"  # the variable of working memory that names the version in use
+
+
+class Happenings(Parts):
+    # Sessions
+
+    def start_session(self, session: str | None) -> Opening:
+        name = self._new_id(self.kit.clock()) if session is None else checked_key(session, "session")
+        if self.session is not None and self.session != name:
+            self.end_session()
+        opening = self.sessions.open(name)
+        self.session = name
+        return opening
+
+    def end_session(self) -> Closing | None:
+        session, self.session = self.session, None
+        if session is None:
+            return None
+        closing = self.sessions.close(session)
+        self.enricher.wake(session, all_of_it=True)
+        return closing
+
+    def present(self, session: str | None = None) -> str:
+        """The session meant: the one named, or else the present one, which begins with what is said first."""
+        if session is not None:
+            return checked_key(session, "session")
+        if self.session is None:
+            self.session = self._new_id(self.kit.clock())
+        return self.session
+
+    def conversation(self, session: str | None = None) -> ConversationMemory:
+        from engrain.tiers.conversation import ConversationMemory
+
+        return ConversationMemory(self.kit, self.scope, self.present(session))
+
+    def add_messages(
+        self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
+    ) -> list[str]:
+        talk = self.conversation(session)
+        ids = talk.add_many(messages, expect=expect, request_id=request_id)
+        self.enricher.wake(talk.session)
+        return ids
+
+    def call_id(self) -> str:
+        return f"call_{self._new_id(self.kit.clock())}"
+
+    def record_tool_call(
+        self, call: ToolCall, result: str, failed: bool, session: str | None, request_id: str | None
+    ) -> str:
+        """The call and its result, together."""
+        asked = Message("assistant", calls=(call,))
+        answer = Message("tool", result, answers=call.id, tool=call.name, failed=failed)
+        return self.add_messages([asked, answer], session, None, request_id)[-1]
+
+    # The task at hand
+
+    def start_task(self, task: str, goal: str | None, procedure: str | None) -> str:
+        used = self.procedural.get(procedure) if procedure else None
+        if procedure and used is None:
+            known = ", ".join(self.procedural.names()[:10]) or "none"
+            raise NotFound(f"there is no procedure {procedure!r} in this memory. Known: {known}.")
+        id = self.working.set_task(task, goal)
+        if used:
+            self.working.set_variable(PROCEDURE, used.id)
+        return id
+
+    def record_step(self, thought: str, action: str, result: Any) -> None:
+        self._at_work("record_step")
+        if thought:
+            self.working.add_thought(thought)
+        self.working.add_result(checked_text(action, "action"), result)
+
+    def end_task(self, success: bool, outcome: str) -> str | None:
+        """The id of what was kept: knowledge if it succeeded, an episode if it failed."""
+        task, id = self._at_work("end_task"), self.working.task_id
+        self.count_procedure(id, success, outcome)
+        if success:
+            done = f"Successfully completed: {task}." + (f" Outcome: {outcome}" if outcome else "")
+            kept = self.semantic.learn(done, importance=0.7, source="task")
+        else:
+            failure = f"Failed: {task}." + (f" Outcome: {outcome}" if outcome else "")
+            kept = self.episodic.record_error(failure, session=self.present())
+        self.working.clear()
+        return kept
+
+    def count_procedure(self, task: str, success: bool, note: str) -> None:
+        used = self.working.get_variable(PROCEDURE)
+        if isinstance(used, str):
+            self.procedural.used(used, task, success, note)
+
+    def _at_work(self, verb: str) -> str:
+        if not self.working.task:
+            raise Conflict(f"{verb} needs a task: call start_task first.")
+        return self.working.task

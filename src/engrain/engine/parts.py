@@ -1,0 +1,40 @@
+"""What every part of the engine stands on: a kit, a scope, and the tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engrain.core.ids import SortableIds
+from engrain.core.scope import Scope
+from engrain.lifecycle.enrich import Enricher
+from engrain.lifecycle.metered import MeteredModel
+from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
+from engrain.ports import Kit
+from engrain.tasks.care import Tasks
+from engrain.tiers.episodic import EpisodicMemory
+from engrain.tiers.procedural import ProceduralMemory
+from engrain.tiers.semantic import SemanticMemory
+from engrain.tiers.sessions import Sessions
+from engrain.tiers.working import WorkingMemory
+
+
+class Parts:
+    """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
+
+    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
+        self.upkeep = Upkeep(kit, background)
+        self.model = MeteredModel(kit.model) if kit.model else None
+        self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake), model=self.model)
+        self.scope = scope
+        self.reads = tuple(reads)
+        self.working = WorkingMemory(count_tokens=kit.count_tokens)
+        self.episodic = EpisodicMemory(self.kit, scope)
+        self.semantic = SemanticMemory(self.kit, scope)
+        self.procedural = ProceduralMemory(self.kit, scope)
+        self.sessions = Sessions(self.kit, scope)
+        self.tasks = Tasks(self.kit, scope)
+        self.enricher = Enricher(self.kit, scope, background)
+        self.session: str | None = None
+        self._new_id = SortableIds()
+        self.upkeep.start()

@@ -1,0 +1,147 @@
+"""Let the small model look over sessions in the background: better summaries, and facts that rules do not see."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from engrain.capture import write
+from engrain.capture.extract import asked, extracted
+from engrain.core.echo import unrecalled
+from engrain.core.errors import EngrainError, InvalidInput, ModelFailed, NotFound
+from engrain.core.items import Item
+from engrain.core.notes import Note
+from engrain.core.scope import Scope
+from engrain.lifecycle.summaries import improve_summary
+from engrain.ports import Kit
+
+WORK = "extract"  # the name under which the log keeps how far a session was read
+ENOUGH = 8  # unread messages that are worth a call; at the end of a session any number is
+BATCH = 30
+QUEUE = 1_000  # sessions that may wait; beyond, the oldest is left to `maintain`
+ATTEMPTS = 5
+PAUSE, LONGEST_PAUSE = 1.0, 60.0
+TIMEOUT = 60.0
+LEAVE = 0.5  # seconds that closing waits for a call that is under way
+
+_log = logging.getLogger("engrain")
+
+
+class Enricher:
+    """One thread, only while there is something to do and a model to do it. What is done is in the store; nothing that
+    fails here touches what was said."""
+
+    def __init__(self, kit: Kit, scope: Scope, enabled: bool) -> None:
+        self._kit = kit
+        self._scope = scope
+        self._enabled = enabled and kit.model is not None
+        self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
+        self._failed: Counter[str] = Counter()
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._done: Counter[str] = Counter()
+        self._error: str | None = None
+
+    def wake(self, session: str, all_of_it: bool = False) -> None:
+        """There is something new in this session."""
+        if not self._enabled or self._stop.is_set():
+            return
+        with self._guard:
+            self._waiting[session] = self._waiting.pop(session, False) or all_of_it
+            while len(self._waiting) > QUEUE:
+                del self._waiting[next(iter(self._waiting))]
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name="engrain-enrich", daemon=True)
+                self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """True when nothing is left to do."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+        return thread is None or not thread.is_alive()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.wait(LEAVE)
+
+    def state(self) -> dict[str, Any]:
+        with self._guard:
+            parked = sorted(session for session, times in self._failed.items() if times >= ATTEMPTS)
+            return {"waiting": len(self._waiting), "error": self._error, "parked": parked, **self._done}
+
+    def _work(self) -> None:
+        pause = PAUSE
+        while not self._stop.is_set():
+            with self._guard:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                session = next(iter(self._waiting))
+                to_the_end = self._waiting.pop(session)
+            try:
+                self._look_over(session, to_the_end)
+            except ModelFailed as exc:
+                self._note_failure(session, to_the_end, exc)
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            except EngrainError as exc:
+                # The store was closed, or cannot be written now: what is not marked as read is read another time.
+                self._error = str(exc)
+            else:
+                self._failed.pop(session, None)
+                self._error, pause = None, PAUSE
+
+    def _look_over(self, session: str, to_the_end: bool) -> None:
+        log = self._kit.log
+        self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
+        while not self._stop.is_set():
+            start = log.progress(self._scope, session, WORK)
+            messages = log.read(self._scope, session, start, BATCH)
+            if not messages or (len(messages) < ENOUGH and not to_the_end):
+                return
+            if any(item.role == "user" for item in messages):
+                self._extract(messages)
+            log.advance(self._scope, session, WORK, (messages[-1].place or 0) + 1)
+
+    def _extract(self, messages: Sequence[Item]) -> None:
+        assert self._kit.model is not None
+        reply = self._kit.model.reply(asked(messages, TIMEOUT))
+        try:
+            found = extracted(reply.text, messages, unrecalled)
+        except ValueError as exc:
+            raise ModelFailed(f"{reply.model} gave no usable list of facts: {exc}") from exc
+        said = {item.id: item for item in messages}
+        for note in found.notes:
+            self._keep(_timed(note, said))
+        self._done["rejected"] += found.rejected
+
+    def _keep(self, note: Note) -> None:
+        try:
+            (outcome,) = write.commit([note], self._scope, self._kit).outcomes
+        except (NotFound, InvalidInput):
+            # It was forgotten or cut while the model was reading.
+            self._done["rejected"] += 1
+            return
+        self._done["facts" if outcome.status in ("added", "replaced") else str(outcome.status)] += 1
+
+    def _note_failure(self, session: str, to_the_end: bool, exc: ModelFailed) -> None:
+        _log.warning("session %r was not looked over: %s", session, exc)
+        with self._guard:
+            self._error = str(exc)
+            self._failed[session] += 1
+            if self._failed[session] < ATTEMPTS:
+                self._waiting.setdefault(session, to_the_end)
+
+
+def _timed(note: Note, said: dict[str, Item]) -> Note:
+    """A slot's value holds from when it was said, so that reading an old message late changes nothing newer."""
+    if note.slot is None:
+        return note
+    item = said[note.source.cites[0].item]  # type: ignore[union-attr]
+    return replace(note, occurred_at=item.occurred_at or item.recorded_at)

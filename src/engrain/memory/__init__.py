@@ -1,0 +1,149 @@
+"""Memory: the one entry object, and the verbs as a program sees them."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import EmptyText, InvalidInput
+from engrain.core.scope import Scope
+from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.memory.durable import DurableTasks
+from engrain.memory.happenings import Happenings
+from engrain.memory.knowledge import Knowledge
+from engrain.telemetry import traced
+
+if TYPE_CHECKING:
+    from engrain.core.answers import Status
+    from engrain.lifecycle.consolidate import Consolidated
+    from engrain.lifecycle.maintain import Maintained
+    from engrain.ports import Embedder, Finding, Model
+    from engrain.tiers.conversation import ConversationMemory
+    from engrain.tiers.episodic import EpisodicMemory
+    from engrain.tiers.procedural import ProceduralMemory
+    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.working import WorkingMemory
+
+
+class Memory(Knowledge, Happenings, DurableTasks):
+    """A memory that stays, for one (tenant, agent, user).
+
+        with Memory("agent.db", user="ana") as memory:
+            memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
+            print(memory.recall("Which language should the example use?"))
+
+    `store` is a path (the file is made on first use), a URL, or the path of a .toml file. `reads` are scopes of other
+    memories in the same store that `recall` may look into; nothing is ever written there. `model` is a small one, such
+    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. Safe to
+    use from several threads and, on one file, from several processes.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        reads: Sequence[Scope] = (),
+        embedder: Embedder | str | None = None,
+        model: Model | str | None = None,
+        clock: Clock = system_clock,
+        count_tokens: CountTokens = estimated_tokens,
+        read_only: bool = False,
+        background: bool = True,
+    ) -> None:
+        # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
+        from engrain.wiring import Engine, open_kit
+
+        scope = _scope(tenant, agent, user)
+        shared = tuple(one for one in _read(reads) if one != scope)
+        kit = open_kit(
+            store, embedder=embedder, model=model, clock=clock, count_tokens=count_tokens, read_only=read_only
+        )
+        try:
+            self._engine = Engine(kit, scope, shared, background and not read_only)
+        except BaseException:
+            kit.items.close()
+            raise
+
+    @property
+    def scope(self) -> Scope:
+        return self._open.scope
+
+    @property
+    def working(self) -> WorkingMemory:
+        return self._open.working
+
+    @property
+    def conversation(self) -> ConversationMemory:
+        """Of the present session, which begins now if there is none."""
+        return self._open.conversation()
+
+    @property
+    def episodic(self) -> EpisodicMemory:
+        return self._open.episodic
+
+    @property
+    def semantic(self) -> SemanticMemory:
+        return self._open.semantic
+
+    @property
+    def procedural(self) -> ProceduralMemory:
+        return self._open.procedural
+
+    @traced
+    def status(self) -> Status:
+        return self._open.status()
+
+    @traced
+    def maintain(self, *, dry_run: bool = False) -> Maintained:
+        """One round of care: what has expired goes, what is too much is trimmed. A dry run says what it would do."""
+        return self._open.maintain(dry_run)
+
+    @traced
+    def consolidate(self, *, dry_run: bool = True) -> Consolidated:
+        """Let go of knowledge that matters little and was rarely used; never what is pinned, cited or young."""
+        return self._open.consolidate(dry_run)
+
+    @traced
+    def check(self) -> builtins.list[Finding]:
+        """Look at the store and the embedder themselves: what `engrain doctor` prints."""
+        return self._open.check()
+
+    @traced
+    def rebuild(self, progress: Callable[[int], None] | None = None) -> int:
+        """Make every index anew from the stored texts; the number of items seen."""
+        return self._open.rebuild(progress or (lambda _: None))
+
+    def close(self) -> None:
+        """Write what is buffered and let go of the file. A second call does nothing."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
+    for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
+        # Nearly always a variable that was not set: all its users would share one memory.
+        if value == "":
+            raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
+    return Scope(tenant, agent, user)
+
+
+def _read(reads: object) -> tuple[Scope, ...]:
+    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
+        return tuple(dict.fromkeys(reads))
+    raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

@@ -1,0 +1,104 @@
+"""The contracts between engrain and its backends, each stated once and tested in engrain.conformance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engrain.core.clock import Clock
+from engrain.core.episodes import Episode, Happening, Raw
+from engrain.core.outcomes import Tally, Trial
+from engrain.core.queries import (
+    Behind,
+    Changes,
+    Finding,
+    ItemChange,
+    Lineage,
+    ListQuery,
+    Matches,
+    Nearest,
+    OutboxEntry,
+    Outdated,
+    Sketch,
+    SketchQuery,
+    StoreStatus,
+    Summary,
+    Unembedded,
+    VectorQuery,
+    WordHit,
+    WordQuery,
+)
+from engrain.core.tokens import CountTokens
+from engrain.ports.items import ItemStore
+from engrain.ports.search import Embedder, VectorIndex, WordIndex
+from engrain.ports.sessions import Episodes, Outcomes, SessionLog
+from engrain.ports.tasks import TaskJournal
+
+if TYPE_CHECKING:
+    from engrain.core.chat import Ask, Reply
+    from engrain.ports.search import Matrix as Matrix
+
+__all__ = [
+    "Behind",
+    "Changes",
+    "Embedder",
+    "Episode",
+    "Episodes",
+    "Finding",
+    "Happening",
+    "ItemChange",
+    "ItemStore",
+    "Kit",
+    "Lineage",
+    "ListQuery",
+    "Matches",
+    "Model",
+    "Nearest",
+    "OutboxEntry",
+    "Outcomes",
+    "Outdated",
+    "Raw",
+    "SessionLog",
+    "Sketch",
+    "SketchQuery",
+    "StoreStatus",
+    "Summary",
+    "Tally",
+    "TaskJournal",
+    "Trial",
+    "Unembedded",
+    "VectorIndex",
+    "VectorQuery",
+    "WordHit",
+    "WordIndex",
+    "WordQuery",
+]
+
+
+class Model(Protocol):
+    """A language model that takes messages and tools."""
+
+    @property
+    def name(self) -> str: ...
+
+    def reply(self, ask: Ask) -> Reply:
+        """ModelFailed if there is no usable answer within the time-out and the retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """The ports of one opened memory. What a deployment does not have is None."""
+
+    items: ItemStore
+    vectors: VectorIndex
+    words: WordIndex
+    log: SessionLog
+    embedder: Embedder
+    clock: Clock
+    count_tokens: CountTokens
+    episodes: Episodes | None = None
+    journal: TaskJournal | None = None
+    model: Model | None = None  # the small one, for summaries and extraction
+    outcomes: Outcomes | None = None
+    # Items and episodes are in one store, so that a plan can write both.
+    together: bool = False

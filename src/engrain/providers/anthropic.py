@@ -1,0 +1,83 @@
+"""Chat with a model of Anthropic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from engrain.core.chat import Ask, Reply, Said, Stop, checked_timeout
+from engrain.core.wire import split_system, to_anthropic, tools_for_anthropic
+from engrain.providers.asking import asked, stopped, text_of, tokens, tool_call, unusable
+from engrain.providers.http import Endpoint, key_or_variable
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+SMALL = "claude-haiku-4-5"
+API_VERSION = "2023-06-01"
+CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+STOPS: Mapping[str, Stop] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+
+
+class AnthropicModel:
+    """The key comes from `api_key` or ANTHROPIC_API_KEY, the server from `base_url` or ANTHROPIC_BASE_URL."""
+
+    def __init__(
+        self,
+        name: str = SMALL,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        base = (base_url or os.environ.get("ANTHROPIC_BASE_URL", "") or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
+        who = "Anthropic" if base == ANTHROPIC_URL else "The Anthropic-compatible model"
+        self._name = name
+        self._endpoint = Endpoint(
+            who,
+            base + "/v1/messages",
+            key_or_variable(api_key, "ANTHROPIC_API_KEY", who, required=base == ANTHROPIC_URL),
+            "ANTHROPIC_API_KEY",
+            checked_timeout(timeout),
+            key_header="x-api-key",
+            headers={"anthropic-version": API_VERSION},
+        )
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def reply(self, ask: Ask) -> Reply:
+        answer = asked(self._endpoint, ask, self._body(ask))
+        try:
+            return self._read(answer)
+        except (AttributeError, KeyError, TypeError) as exc:
+            raise unusable(self._endpoint) from exc
+
+    def _body(self, ask: Ask) -> dict[str, Any]:
+        body = {"model": self._name, "max_tokens": ask.max_tokens, "messages": to_anthropic(ask.messages)}
+        system, _ = split_system((Said("system", ask.system), *ask.messages))
+        if system:
+            body["system"] = system
+        if ask.tools:
+            body["tools"] = tools_for_anthropic(ask.tools)
+        return body
+
+    def _read(self, answer: dict[str, Any]) -> Reply:
+        content = answer["content"]
+        used = [block for block in content if block.get("type") == "tool_use"]
+        calls = [tool_call(place, b.get("id"), b.get("name"), b.get("input")) for place, b in enumerate(used)]
+        stop, calls_to_make = stopped(STOPS.get(answer.get("stop_reason") or "", "end"), calls)
+        usage = answer.get("usage")
+        return Reply(
+            text_of(content),
+            calls_to_make,
+            stop,
+            str(answer.get("model") or self._name),
+            tokens(usage, "input_tokens", *CACHED),
+            tokens(usage, "output_tokens"),
+        )

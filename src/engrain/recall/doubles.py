@@ -1,0 +1,45 @@
+"""Tell which hits say what another hit says already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engrain.core.recalled import Hit
+from engrain.core.words import term, terms
+from engrain.recall.pack import Choice
+
+# A fact that was taken from at least so much of a message leaves nothing of it to tell.
+MOST = 0.6
+# Only words on which nothing can turn: "is" and "was", "on" and "off", "my" and "your" are two things.
+_EMPTY = frozenset(map(term, ("a", "an", "the", "that", "please", "just", "really", "very")))
+
+
+def doubles(hits: Mapping[Choice, Hit]) -> dict[Choice, Choice]:
+    """Each hit that is a double, with the one that stands for it.
+
+    The later of two with the same words in the same order, whatever their case, endings and punctuation; a message
+    next to what was taken from most of it. Slots are apart: the same value of two slots is two facts.
+    """
+    found: dict[Choice, Choice] = {}
+    first: dict[tuple[object, ...], Choice] = {}
+    taken = _taken(hits)
+    for choice, hit in hits.items():
+        words = (hit.item.slot, hit.scope, *(one for one in terms(hit.text) if one not in _EMPTY))
+        other = taken.get(hit.item.id) or first.setdefault(words, choice)
+        if other != choice and other not in found:
+            found[choice] = other
+    return found
+
+
+def _taken(hits: Mapping[Choice, Hit]) -> dict[str, Choice]:
+    """The messages among the hits that another hit cites, nearly or quite as a whole."""
+    messages = {hit.item.id: len(hit.item.text) for hit in hits.values() if hit.item.kind == "message"}
+    return {
+        cite.item: choice
+        for choice, hit in hits.items()
+        for source in hit.item.sources
+        for cite in source.cites
+        if hit.item.kind != "summary"
+        and cite.item in messages
+        and (cite.start is None or cite.end is None or cite.end - cite.start >= MOST * messages[cite.item])
+    }

@@ -1,0 +1,103 @@
+"""Remove an item with all that rests on it, and cut what it cites out of what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+
+from engrain.core.cutting import Span, cut
+from engrain.core.items import Cite, Item
+from engrain.core.passages import index_words
+from engrain.core.plans import Forget, Outcome
+from engrain.core.traits import traits
+from engrain.stores.reference import episodes
+from engrain.stores.reference.cutting import moved, span
+from engrain.stores.reference.state import Stored
+from engrain.stores.reference.work import Work
+
+
+def forget(work: Work, step: Forget) -> Outcome:
+    if not work.state.known(work.scope, step.id):
+        return Outcome(step.id, "missing")
+    gone = _closure(work, step.id)
+    spans = {} if step.keep_source else _cited_spans(work, gone, step.id)
+    for id in gone:
+        _remove(work, id)
+    for id, cuts in spans.items():
+        _cut(work, id, cuts)
+    return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(spans))
+
+
+def _closure(work: Work, id: str) -> list[str]:
+    gone = [id]
+    for one in gone:
+        for item in (each.item for each in work.state.within(work.scope)):
+            corrected = item.replaced_by == one and item.retracted_at is not None
+            if item.id not in gone and (corrected or any(cite.item == one for cite in _cites(item))):
+                gone.append(item.id)
+    return gone
+
+
+def _cited_spans(work: Work, gone: Sequence[str], asked: str) -> dict[str, list[Span]]:
+    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own, and what a summary
+    cites does not count: else forgetting one message would take every other message of the session along."""
+    items = work.state.items
+    spans: dict[str, list[Span]] = {}
+    for id in gone:
+        if items[id].item.kind == "summary":
+            continue
+        for cite in _cites(items[id].item):
+            whole = cite.start is None and cite.end is None
+            if cite.item not in gone and (id == asked or not whole):
+                spans.setdefault(cite.item, []).append(span(cite, items[cite.item].item.text))
+    return spans
+
+
+def _remove(work: Work, id: str) -> None:
+    stored = work.state.items.pop(id)
+    _entomb(work, stored.item.text)
+    _uncover(work, stored.item)
+    episodes.drop_over(work.state, work.scope, id)
+    for key in [key for key in work.state.trials if key[:2] == (work.scope, id)]:
+        del work.state.trials[key]
+    work.mark(id, gone=True)
+
+
+def _cut(work: Work, id: str, spans: Sequence[Span]) -> None:
+    before = work.state.items[id].item
+    for text in (before.text, *(before.text[start:end] for start, end in spans)):
+        _entomb(work, text)
+    # A relation would say in other fields what was cut out of the text.
+    after = replace(before, text=cut(before.text, spans), relation=None)
+    work.state.items[id] = Stored(
+        work.scope,
+        after,
+        # Of its own: two items cut to the same words are still two.
+        work.digest("cut", id, after.text),
+        index_words(after.text, after.speaker, after.slot),
+        traits(after.text, after.role),
+    )
+    _uncover(work, before)
+    episodes.drop_over(work.state, work.scope, id)
+    work.mark(id)
+    for other in work.state.within(work.scope):
+        if any(cite.item == id for cite in _cites(other.item)):
+            work.update(other.item.id, sources=tuple(moved(source, id, spans) for source in other.item.sources))
+
+
+def _entomb(work: Work, text: str) -> None:
+    work.state.tombstones.add((work.scope, work.fingerprint(text)))
+
+
+def _uncover(work: Work, item: Item) -> None:
+    """A summary that covers a forgotten message goes; one without text only says where the window was cleared."""
+    if item.session is None or item.place is None:
+        return
+    summary = work.state.summaries.get((work.scope, item.session))
+    if summary and summary.text and item.place < summary.upto:
+        del work.state.summaries[work.scope, item.session]
+
+
+def _cites(item: Item) -> list[Cite]:
+    return list(chain.from_iterable(source.cites for source in item.sources))

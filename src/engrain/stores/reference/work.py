@@ -1,0 +1,44 @@
+"""One plan inside its transaction: what every step needs to know and to count."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from engrain.core.ids import IdSource
+from engrain.core.items import Draft
+from engrain.core.scope import Scope
+from engrain.stores.reference.state import Changed, State
+
+
+class Work:
+    def __init__(self, state: State, scope: Scope, now: datetime, ids: IdSource, key: bytes) -> None:
+        self.state, self.scope, self.now, self.ids, self.key = state, scope, now, ids, key
+        self.given: dict[str, str | None] = {}  # what the steps so far gave, by own(step)
+
+    def update(self, id: str, **values: Any) -> None:
+        stored = self.state.items[id]
+        self.state.items[id] = replace(stored, item=replace(stored.item, **values))
+        self.mark(id)
+
+    def mark(self, id: str, gone: bool = False) -> None:
+        self.state.seq += 1
+        self.state.newest = self.now
+        self.state.changes[id] = Changed(self.state.seq, self.scope, id, gone)
+
+    def hash_of(self, draft: Draft) -> str:
+        relation = draft.relation
+        parts = (relation.subject, relation.relation, relation.object) if relation else ()
+        return self.digest("item", draft.kind, draft.text, *parts)
+
+    def fingerprint(self, text: str) -> str:
+        return self.digest("text", text)
+
+    def digest(self, *parts: str) -> str:
+        digest = hashlib.blake2b(key=self.key, digest_size=16)
+        for part in parts:
+            raw = part.encode()
+            digest.update(b"%d:" % len(raw) + raw)
+        return digest.hexdigest()

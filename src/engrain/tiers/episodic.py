@@ -1,0 +1,215 @@
+"""Episodic memory: what happened lately, newest first, and what of it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from engrain.capture import episodes as made
+from engrain.capture.insight import insight
+from engrain.core.clock import Time, checked_time
+from engrain.core.episodes import Episode, Happening
+from engrain.core.errors import EmptyText, InvalidInput, NotFound
+from engrain.core.events import Event, event
+from engrain.core.items import Cite, Item, Source
+from engrain.core.messages import EVENTS, RESERVED, Message, checked_message, note_of
+from engrain.core.notes import Note
+from engrain.core.plans import Add, Plan, own
+from engrain.core.scope import Scope
+from engrain.core.scoring import EPISODE_KINDS, EpisodeKind, Happened, novelty, repeat_key, score
+from engrain.core.text import checked_count, checked_key, checked_text
+from engrain.ports import Episodes, Kit
+
+MAX_FOUND = 10_000
+LATELY = timedelta(days=7)
+
+_ROLES = {"turn": "user", "tool": "tool"}  # what is neither is noted by the agent
+
+
+class EpisodicMemory:
+    """What happened in the sessions of one scope. Every entry stands over a log row, which has the words; the entry
+    goes after a day unless it matters, the row stays."""
+
+    def __init__(self, kit: Kit, scope: Scope) -> None:
+        self._kit = kit
+        self._scope = scope
+
+    def record(
+        self,
+        what: str | Happened,
+        kind: EpisodeKind = "note",
+        *,
+        session: str,
+        tool: str | None = None,
+        failed: bool = False,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep what happened, and return its id. A `Happened` says more of it than a text and a kind.
+
+        A long output of a tool is kept as its insight, and `raw` has the whole of it for a day. The same thing again
+        is counted. What matters becomes an item that lasts, in the same transaction.
+        """
+        given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
+        happened, raw = self._proved(given, checked_key(session, "session"), tool)
+        row, now = _row(happened, session, tool), self._kit.clock()
+        entry = made.entry(happened, session, now, own(0), tool)
+        kept = (
+            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+        )
+        return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
+
+    def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
+        """A decision always lasts, with its reasons."""
+        said = _labelled("Decided", checked_text(text))
+        reason = f"\nWhy: {checked_text(why, 'why')}" if why else ""
+        return self.record(said + reason, "decision", session=session, request_id=request_id)
+
+    def record_error(
+        self, error: str | BaseException, *, session: str, tool: str | None = None, request_id: str | None = None
+    ) -> str:
+        """The id is what `record_resolution` takes once it is known what helped."""
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
+        if not text.strip():
+            raise EmptyText("the error is empty: say what went wrong.")
+        return self.record(
+            _labelled("Error", text), "error", session=session, tool=tool, failed=True, request_id=request_id
+        )
+
+    def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
+        """What helped against an error, or a tool call that failed. From now on both matter: they last as one item,
+        which cites both rows."""
+        failure = self._failure(checked_key(error, "error"))
+        session = str(failure.session)
+        happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
+        pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
+        # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
+        now = self._kit.clock()
+        new = made.entry(happened, session, now, own(0))
+        new = replace(new, data={**new.data, made.RESOLVES: failure.id})
+        happenings = [*self._raised(failure, now), Happening(new)]
+        return self._written(_row(happened, session, None), [kept], happenings, request_id)
+
+    def recent(self, n: int = 10, session: str | None = None) -> list[Event]:
+        """The newest, of one session or of all; what has expired or was forgotten is not among them."""
+        checked_count(n, "n", 1, MAX_FOUND)
+        if session is not None:
+            checked_key(session, "session")
+        now, wanted = self._kit.clock(), n
+        while True:
+            entries = self._book.recent(self._scope, session, wanted, now)
+            found = self._events(entries, now)
+            if len(found) >= n or len(entries) < wanted:
+                return found[:n]
+            wanted *= 2  # some rows were forgotten, in a store that does not tell this one
+
+    def important(self, n: int = 5, since: Time | timedelta = LATELY) -> list[Event]:
+        """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
+        checked_count(n, "n", 1, MAX_FOUND)
+        now = self._kit.clock()
+        start = now - since if isinstance(since, timedelta) else checked_time(since, "since")
+        entries = self._book.recent(self._scope, None, MAX_FOUND, now)
+        found = self._events([one for one in entries if one.happened_at >= start], now)
+        return sorted(found, key=lambda one: -one.decayed)[:n]
+
+    def raw(self, id: str) -> str | None:
+        """The whole of a long output, as long as it is kept; None if the entry shows all, or its day is over."""
+        return self._book.raw(self._scope, checked_key(id, "id"), self._kit.clock())
+
+    def why(self, id: str) -> tuple[tuple[str, float], ...]:
+        """What the importance of an entry is made of; empty if there is no such entry any more."""
+        rows = self._kit.items.get_many(self._scope, [checked_key(id, "id")])
+        now = self._kit.clock()
+        entries = [one for row in rows if row.session for one in self._of_session(row.session, now) if one.id == id]
+        return next((event(one, "", now).why for one in entries), ())
+
+    def remove(self, ids: Sequence[str]) -> int:
+        """Let go of the entries over these rows: for a deployment whose episodes do not see what items forget."""
+        return self._book.remove(self._scope, ids)
+
+    def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
+        """What happened with all that is to be known of it, and the whole output if it shows only a part."""
+        if given.kind not in EPISODE_KINDS:
+            raise InvalidInput(f"unknown kind of episode {given.kind!r}. Known: {', '.join(EPISODE_KINDS)}.")
+        if tool is not None:
+            checked_key(tool, "tool")
+        if not isinstance(given.text, str):
+            raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
+        text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
+        new = given.novelty
+        if new is None:
+            new = novelty(text, made.before(self._kit, self._scope, session))
+        role = given.role or _ROLES.get(given.kind, "assistant")
+        return replace(given, text=text, role=role, novelty=new), raw
+
+    def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
+        rows, lasting = made.drafts([row], kept, self._kit.embedder)
+        request = None if request_id is None else checked_key(request_id, "request_id")
+        plan = Plan(self._scope, tuple(map(Add, (*rows, *lasting))), request, episodes=tuple(happenings))
+        id = made.commit(plan, self._kit).outcomes[0].id
+        assert id is not None, "what is said now is never kept out"
+        return id
+
+    def _failure(self, id: str) -> Item:
+        rows = self._standing([id])
+        if id not in rows:
+            raise NotFound(f"there is no error {id!r} in this memory. `record_error` returns the id of one.")
+        known = rows[id].metadata.get(RESERVED)
+        if not isinstance(known, dict) or not (known.get("event") == "error" or known.get("failed")):
+            raise InvalidInput(f"{id!r} is not an error, nor a tool call that failed.")
+        return rows[id]
+
+    def _raised(self, failure: Item, now: datetime) -> list[Happening]:
+        """The entry of an error that was resolved: it stays, and the same error later is another one."""
+        known = score(Happened("error", failure.text, failed=True, resolves=True))
+        kind: EpisodeKind = "tool" if failure.role == "tool" else "error"
+        key = repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
+        for one in self._of_session(str(failure.session), now):
+            # By the key as well: if it happened again since, the entry stands over the later row.
+            if one.item == failure.id or one.key == key:
+                data = {**one.data, made.WHY: made.reasons(known), made.RESOLVED: True}
+                raised = replace(one, importance=known.importance, expires_at=None, key=None, data=data)
+                return [Happening(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
+        return []
+
+    def _of_session(self, session: str, now: datetime) -> list[Episode]:
+        return self._book.recent(self._scope, session, made.MOST, now)
+
+    def _events(self, entries: Sequence[Episode], now: datetime) -> list[Event]:
+        rows = self._standing([one.item for one in entries if one.item])
+        texts = [rows[one.item].text if one.item in rows else one.text for one in entries]
+        return [event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
+
+    def _standing(self, ids: Sequence[str]) -> dict[str, Item]:
+        """The rows of these ids; of a corrected one, its correction; none that is gone."""
+        found = {item.id: item for item in self._kit.items.get_many(self._scope, ids)} if ids else {}
+        moved = {item.id: item.replaced_by for item in found.values() if item.retracted_at and item.replaced_by}
+        later = self._standing(list(moved.values())) if moved else {}
+        standing = {id: item for id, item in found.items() if not item.retracted_at}
+        return standing | {id: later[new] for id, new in moved.items() if new in later}
+
+    @property
+    def _book(self) -> Episodes:
+        return made.episodes_of(self._kit)
+
+
+def _row(happened: Happened, session: str, tool: str | None) -> Note:
+    by_tool = happened.role == "tool"
+    message = Message(
+        role=happened.role or "assistant",
+        text=happened.text,
+        tool=tool if by_tool else None,
+        failed=happened.failed and by_tool,
+        event=happened.kind if happened.kind in EVENTS else None,
+    )
+    note = note_of(checked_message(message), session)
+    return note if tool is None else replace(note, source=Source(tool, "tool"))
+
+
+def _source(row: Note) -> Source:
+    return row.source if isinstance(row.source, Source) else Source()
+
+
+def _labelled(label: str, text: str) -> str:
+    return text if text.casefold().startswith(f"{label}:".casefold()) else f"{label}: {text}"

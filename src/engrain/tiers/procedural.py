@@ -1,0 +1,112 @@
+"""Procedural memory: named ways of doing things, their versions, and how each has turned out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engrain.capture import write
+from engrain.core.errors import ConfigError, NotFound
+from engrain.core.filters import parse_filter
+from engrain.core.items import Item, Source
+from engrain.core.notes import Note, checked
+from engrain.core.outcomes import Tally, Trial
+from engrain.core.plans import Add, Plan
+from engrain.core.procedures import KEY, SLOT, Procedure, checked_procedure, checked_steps, procedure_of, written
+from engrain.core.recalled import RecallRequest
+from engrain.core.scope import Scope
+from engrain.core.text import MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.ports import Kit, Outcomes
+from engrain.recall.search import search
+
+MAX_FOUND = 100
+CANDIDATES = 4  # for each one asked for: the best by meaning, of which the best by trial are chosen
+
+
+class ProceduralMemory:
+    """The procedures of one scope. A version is an item, its name a slot, its success what tasks reported."""
+
+    def __init__(self, kit: Kit, scope: Scope) -> None:
+        self._kit = kit
+        self._scope = scope
+
+    def learn(
+        self,
+        name: str,
+        steps: Sequence[str],
+        *,
+        when: str = "",
+        importance: float = 0.6,
+        source: str | Source | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep a way of doing something; a changed one becomes the next version. Returns the version's id."""
+        name, steps = checked_procedure(name), checked_steps(steps)
+        when = checked_text(when, "when") if when else ""
+        note = checked(Note(written(name, steps, when), importance, source=source))
+        note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
+        (draft,) = write.drafts([note], self._kit.embedder)
+        request = None if request_id is None else checked_key(request_id, "request_id")
+        step = Add(replace(draft, kind="procedure"))
+        (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request)).outcomes
+        assert outcome.id is not None, "only what is derived is kept out"
+        return outcome.id
+
+    def get(self, name: str, version: int | None = None) -> Procedure | None:
+        """The present version, or an earlier one by its number; None if there is none."""
+        known = self.versions(name)
+        if version is None:
+            return next((one for one in reversed(known) if one.current), None)
+        return next((one for one in known if one.version == checked_count(version, "version")), None)
+
+    def versions(self, name: str) -> list[Procedure]:
+        """All versions, oldest first, each with its own record."""
+        return self._procedures(self._history(checked_procedure(name)))
+
+    def best(self, name: str) -> Procedure | None:
+        """The version that did better than the others, the newer of equals; None if there is none."""
+        return max(self.versions(name), key=lambda one: (one.rate, one.version), default=None)
+
+    def find(self, goal: str, n: int = 3) -> list[Procedure]:
+        """What fits a goal, best first: of those that are about it, the ones that have worked."""
+        checked_text(goal, "goal", MAX_QUERY)
+        checked_count(n, "n", 1, MAX_FOUND)
+        where = parse_filter({"kind": "procedure"})
+        wanted = n * CANDIDATES
+        request = RecallRequest(goal, (self._scope,), wanted, now=self._kit.clock(), where=where)
+        hits = {hit.item.slot: hit for hit in search(request, self._kit).hits}
+        found = [self.get(str(slot).removeprefix(SLOT)) for slot in hits]
+        fitting = [one for one in found if one]
+        return sorted(fitting, key=lambda one: -hits[SLOT + one.name].relevance * one.rate)[:n]
+
+    def names(self) -> list[str]:
+        held = self._kit.items.slots(self._scope, SLOT, None)
+        return [str(item.slot).removeprefix(SLOT) for item in held]
+
+    def trials(self, name: str, limit: int = 20) -> list[Trial]:
+        """How the present version turned out, newest first, task by task."""
+        return self._outcomes.trials(self._scope, self._known(name).id, checked_count(limit, "limit"))
+
+    def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
+        """Count how a task that used this version ended, once for each task. Called when a task ends."""
+        return self._outcomes.count(self._scope, Trial(id, task, success, self._kit.clock(), note))
+
+    def _known(self, name: str) -> Procedure:
+        found = self.get(name)
+        if found is None:
+            known = ", ".join(self.names()[:10]) or "none"
+            raise NotFound(f"there is no procedure {name!r} in this memory. Known: {known}.")
+        return found
+
+    def _history(self, name: str) -> list[Item]:
+        return [item for item in self._kit.items.history(self._scope, SLOT + name) if item.kind == "procedure"]
+
+    def _procedures(self, items: Sequence[Item]) -> list[Procedure]:
+        tallies = self._outcomes.tallies(self._scope, [item.id for item in items])
+        return [procedure_of(item, number, tallies.get(item.id, Tally())) for number, item in enumerate(items, 1)]
+
+    @property
+    def _outcomes(self) -> Outcomes:
+        if self._kit.outcomes is None:
+            raise ConfigError("this deployment has no store for procedures. Use a SQLite file or Postgres.")
+        return self._kit.outcomes

@@ -1,0 +1,103 @@
+"""What recall rendered is not taken for the speaker's own words."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engrain.core.echo import EARLIER, own_words, unrecalled
+from engrain.core.items import Item, Source
+from engrain.core.recalled import RECENT, SESSION, Hit, Outlived, Recall, Section
+from engrain.core.scope import Scope
+from engrain.core.sessions import Opening
+
+NOW = datetime(2026, 11, 15, tzinfo=UTC)
+ITEM = Item("a", "fact", 'I prefer "tea" (green) - always.', 0.5, NOW, NOW)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+NAMES = st.none() | TEXT
+
+
+def hit(item: Item, **values: object) -> Hit:
+    return replace(Hit(item, item.text, (0, len(item.text)), 1.0, 1.0), **values)  # type: ignore[arg-type]
+
+
+RECALL = Recall(
+    (
+        hit(ITEM),
+        hit(replace(ITEM, slot="user.drink", valid_to=NOW, speaker="Ana (work)", role="user")),
+        hit(replace(ITEM, sources=(Source("notes (old).md", "document"),)), scope=Scope(user="Ben")),
+        hit(ITEM, outlived=(Outlived('"coffee" :)', NOW, "(tea)"),)),
+    )
+)
+BLOCK = str(RECALL)
+
+
+def own(text: str) -> list[str]:
+    return [text[start:end].strip() for start, end in unrecalled(text)]
+
+
+def test_a_message_without_recalled_lines_is_all_the_speakers_own() -> None:
+    text = 'I read "Dune" (1965) - and my list:\n- "Emma"\n- tea (2026-11-15)\n## Plan\nGo.'
+    assert unrecalled(text) == [(0, len(text))]
+    assert own_words(text) == text
+
+
+@pytest.mark.parametrize("margin", ["", "> ", ">> ", "    ", "\t", "| ", "* "])
+def test_recalled_lines_are_cut_out_wherever_they_stand(margin: str) -> None:
+    pasted = "\n".join(margin + line for line in BLOCK.splitlines())
+    text = f"You said this:\n{pasted}\nBut I prefer juice."
+    shown = own_words(text)
+    assert len(shown) == len(text)
+    assert "tea" not in shown
+    assert shown.rstrip().endswith("But I prefer juice.")
+    assert shown.startswith("You said this:")
+
+
+def test_a_line_inside_a_sentence_is_cut_out_alone() -> None:
+    line = str(hit(replace(ITEM, speaker="Ana (work)")))
+    text = f"Why do you say {line} when I prefer juice?"
+    assert own(text) == ["Why do you say", "when I prefer juice?"]
+
+
+def test_a_line_that_a_mail_program_has_broken_is_cut_out() -> None:
+    assert (
+        own('> - "I prefer tea\n> to coffee"\n> (2026-11-15, said by\n> Ana)\nI prefer juice.')[-1] == "I prefer juice."
+    )
+
+
+def test_free_lines_under_the_headings_of_a_session_are_cut_out() -> None:
+    session = Section(SESSION, ("Current Task: I prefer tea", "", "Recent Thoughts:", "  - I prefer tea"))
+    recent = Section(RECENT, ("I prefer tea: said before",))
+    block = str(replace(RECALL, context=(session, recent)))
+    assert own(f"{block}\n\nI prefer juice.")[-1] == "I prefer juice."
+    assert "tea" not in own_words(f"{block}\n\nI prefer juice.")
+
+
+def test_the_summary_of_a_conversation_and_the_opening_of_a_session_are_cut_out() -> None:
+    opening = Opening("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
+    text = f"{EARLIER}\n> user: I prefer tea\n> assistant: Noted.\n\n{opening}\n\nI prefer juice."
+    assert "tea" not in own_words(text)
+    assert own(text)[-1] == "I prefer juice."
+
+
+@given(TEXT, NAMES, NAMES, NAMES)
+def test_whatever_an_item_says_its_line_is_cut_out(
+    text: str, slot: str | None, speaker: str | None, name: str | None
+) -> None:
+    item = replace(ITEM, text=text, slot=slot, speaker=speaker, sources=(Source(name),))
+    assert own(f"Before.\n{hit(item)}\nAfter.") == ["Before.", "After."]
+
+
+@pytest.mark.parametrize(
+    "piece", ['- "', "- a: ", '- "a" ', '- "a" (2026-11-15 ', "## Current session\n", "\\", "(", "\n\n"]
+)
+def test_hostile_text_takes_no_time(piece: str) -> None:
+    began = time.process_time()
+    own_words((piece * 20_000)[:20_000])
+    unrecalled(f'- a: "{piece * 5_000}')
+    assert time.process_time() - began < 1.0
