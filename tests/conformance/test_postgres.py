@@ -8,7 +8,15 @@ from itertools import count
 import pytest
 from servers import postgres
 
-from engrain.conformance import ItemStoreSuite, SessionLogSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance import (
+    EpisodesSuite,
+    ItemStoreSuite,
+    OutcomesSuite,
+    SessionLogSuite,
+    TogetherSuite,
+    VectorIndexSuite,
+    WordIndexSuite,
+)
 from engrain.conformance.clock import SetClock
 from engrain.conformance.machine import compare_with_reference
 from engrain.stores.postgres import PostgresStore
@@ -55,6 +63,18 @@ class TestWords(Postgres, WordIndexSuite):
 
 
 class TestSessions(Postgres, SessionLogSuite):
+    pass
+
+
+class TestEpisodes(Postgres, EpisodesSuite):
+    pass
+
+
+class TestOutcomes(Postgres, OutcomesSuite):
+    pass
+
+
+class TestTogether(Postgres, TogetherSuite):
     pass
 
 

@@ -19,7 +19,7 @@ from engrain.stores.postgres.sql import load
 _SQL = load("care.sql")
 _BATCH = 500
 # Where the bytes of a text, a name or a vector are.
-_SWEPT = ("item", "source", "cite", "entity", "word", "embedding", "session")
+_SWEPT = ("item", "source", "cite", "entity", "word", "embedding", "session", "episode", "trial")
 _FIRST = "0" * 32
 
 

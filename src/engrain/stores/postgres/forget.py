@@ -29,8 +29,8 @@ def forget(work: Work, step: Forget) -> Outcome:
 
 
 def _cited_spans(work: Work, gone: list[int], asked: int) -> dict[int, list[Span]]:
-    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
-    message would take a summary with it, and the summary every other message of the session."""
+    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own, and what a summary
+    cites does not count: else forgetting one message would take every other message of the session along."""
     spans: dict[int, list[Span]] = {}
     for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": gone}):
         if item == asked or start is not None or end is not None:
@@ -43,6 +43,9 @@ def _remove(work: Work, numbers: list[int], closure: Sequence[Row]) -> None:
         _entomb(work, text)
         _uncover(work, session, place)
         work.change(_SQL["add_gone"], (work.owner, id_))
+    ids = [row[1] for row in closure]
+    for statement in ("remove_episodes", "remove_trials"):
+        work.db.run(_SQL[statement], (work.owner, ids))
     for statement in ("remove_words", "remove_vectors", "remove"):
         work.db.run(_SQL[statement], (numbers,))
 
@@ -60,6 +63,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     values |= {"passages": words.passages, "words": word_count(words), "n": number}
     work.change(_SQL["cut"], values)
     work.db.run(_SQL["cut_entities"], (number,))
+    work.db.run(_SQL["remove_episodes"], (work.owner, [id_]))
     for statement in ("remove_words", "remove_vectors"):
         work.db.run(_SQL[statement], ([number],))
     write_words(work.db, work.owner, [(number, words)])

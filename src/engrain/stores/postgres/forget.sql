@@ -3,17 +3,21 @@
 with recursive removed as (
   select n, id from item where scope = %(scope)s and id = %(id)s
   union
-  select near.n, near.id from removed join item as near on near.scope = %(scope)s and (
-    near.n in (select cite.item from cite where cite.cited = removed.n)
-    or (near.replaced_by = removed.id and near.retracted_at is not null))
+  select near.n, near.id from removed cross join lateral (
+    select item.n, item.id from cite join item on item.n = cite.item where cite.cited = removed.n
+    union all
+    select old.n, old.id from item as old
+    where old.scope = %(scope)s and old.replaced_by = removed.id and old.retracted_at is not null
+  ) as near
 )
 select item.n, item.id, item.text, item.session, item.place from removed join item on item.n = removed.n
 order by item.id <> %(id)s, item.n;
 
 -- cited_spans --
 -- What the removed items cite in items that stay.
-select cite.item, cite.cited, cite."from", cite."to", char_length(item.text) from cite join item on item.n = cite.cited
-where cite.item = any(%(gone)s) and not cite.cited = any(%(gone)s) order by cite.n;
+select cite.item, cite.cited, cite."from", cite."to", char_length(cited.text)
+from cite join item as cited on cited.n = cite.cited join item on item.n = cite.item
+where cite.item = any(%(gone)s) and not cite.cited = any(%(gone)s) and item.kind <> 'summary' order by cite.n;
 
 -- add_tombstone --
 insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
@@ -57,7 +61,15 @@ update cite set "from" = %s, "to" = %s where n = %s;
 update item set changed = nextval('change') where n = %s;
 
 -- uncover --
-update session set summary = null, upto = null, version = 0 where scope = %s and session = %s and upto > %s;
+-- One without text only says where the window was cleared.
+update session set summary = null, upto = null, version = 0
+where scope = %s and session = %s and upto > %s and summary <> '';
+
+-- remove_episodes --
+delete from episode where scope = %s and item = any(%s);
+
+-- remove_trials --
+delete from trial where scope = %s and procedure = any(%s);
 
 -- sweep_later --
 insert into sweep (after) values (pg_current_xact_id());

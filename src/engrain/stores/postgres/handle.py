@@ -12,9 +12,11 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.postgres.address import read_url
+from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Link
 from engrain.stores.postgres.migrate import prepare
+from engrain.stores.postgres.outcomes import PostgresOutcomes
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Touches, write_uses
 
@@ -36,6 +38,8 @@ class Handle:
         self._closed = False
         self._link = Link(read_url(url))
         self._key, self._version = prepare(self._link, read_only)
+        self.episodes = PostgresEpisodes(self)
+        self.outcomes = PostgresOutcomes(self)
         self.journal = PostgresJournal(self)
 
     # What the other parts of the store use
@@ -51,12 +55,16 @@ class Handle:
 
     def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
         """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""
+        seq = self._lock_scope(db, scope)
+        ((micros, _),) = db.rows(_SQL["begin_write"], (self._clock_micros(),))
+        return seq, micros
+
+    def _lock_scope(self, db: Db, scope: Scope) -> int:
         found = db.rows(_SQL["lock_scope"], (scope.id,))
         if not found:
             self._add_scope(db, scope)
             found = db.rows(_SQL["lock_scope"], (scope.id,))
-        ((micros, _),) = db.rows(_SQL["begin_write"], (self._clock_micros(),))
-        return found[0][0], micros
+        return int(found[0][0])
 
     def _add_scope(self, db: Db, scope: Scope) -> None:
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))

@@ -201,10 +201,8 @@ class Link:
             given = conninfo_to_dict(address.url)
         except psycopg.ProgrammingError as exc:
             raise ConfigError(f"{address.shown} is not a Postgres URL: {str(exc).strip()}.") from exc
-        seconds = math.ceil(address.timeout)
         return {
-            "connect_timeout": seconds,
-            "tcp_user_timeout": seconds * 1000,
+            "connect_timeout": math.ceil(address.timeout),
             "keepalives_idle": 30,
             "application_name": "engrain",
             **given,

@@ -153,6 +153,10 @@ select {item} from item
 where scope = %(scope)s and slot is not null and starts_with(slot, %(prefix)s) and {visible}
 order by slot, valid_from desc, id desc;
 
+-- slot --
+select {item} from item where scope = %(scope)s and slot = %(slot)s and {visible}
+order by valid_from desc, id desc limit 1;
+
 -- history --
 select {item} from item where scope = %s and slot = %s order by valid_from, id;
 
@@ -174,11 +178,11 @@ where entity.scope = %(scope)s and entity.name = %(name)s and {visible} order by
 -- What these items cite and what cites them.
 select distinct item.id, cited.id, cite."from", cite."to" from cite
 join item on item.n = cite.item join item as cited on cited.n = cite.cited
-where cite.n in (
+where cite.n = any(array(
   select cite.n from item join cite on cite.item = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
   union
   select cite.n from item join cite on cite.cited = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
-);
+));
 
 -- outdated --
 -- Who cites these items and no longer holds, with the span, and what to follow to what holds now.
@@ -242,17 +246,17 @@ select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_a
   trust,
   (select name from source where source.item = item.n and source.name <> '' order by number limit 1)
 from item
-where scope = %(scope)s and {visible} and {where} and n in (
+where scope = %(scope)s and {visible} and {where} and n = any(array(
   select n from item where scope = %(scope)s and id = any(%(ids)s)
   union
   select near.n from item as seed
   join item as near on near.scope = %(scope)s and near.session = seed.session
     and near.place between seed.place - %(reach)s and seed.place + %(reach)s
   where seed.scope = %(scope)s and seed.id = any(%(ids)s) and seed.session is not null
-);
+));
 
 -- having --
-select id from item where scope = %(scope)s and traits <> 0 and traits & %(traits)s <> 0 and {visible}
+select id from item where scope = %(scope)s and traits <> 0 and traits & %(traits)s <> 0 and {visible} and {where}
 order by id desc limit %(limit)s;
 
 -- settled --

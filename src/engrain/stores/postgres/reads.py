@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros
+from engrain.core.filters import Filter
 from engrain.core.items import Cite, Item, Vectors
 from engrain.core.scope import Scope
 from engrain.ports import (
@@ -61,6 +62,9 @@ class Reads(Handle):
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         return self._items_at(scope, "slots", {"prefix": prefix}, at)
 
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        return next(iter(self._items_at(scope, "slot", {"slot": name}, at)), None)
+
     def history(self, scope: Scope, slot: str) -> list[Item]:
         return self._items(scope, "history", (scope.id, slot))
 
@@ -89,10 +93,12 @@ class Reads(Handle):
 
         return [_sketch(row) for row in self._reading(query.scope, do)]
 
-    def having(self, scope: Scope, traits: int, limit: int, at: datetime | None) -> list[str]:
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        test, values = where_sql(where)
+
         def do(db: Db) -> list[Row]:
-            values = {"scope": scope.id, "traits": traits, "limit": limit, "at": self._micros(db, at)}
-            return db.rows(_SQL["having"], values)
+            asked = {"scope": scope.id, "traits": traits, "limit": limit, "at": self._micros(db, at)}
+            return db.rows(_SQL["having"].replace("{where}", test), {**values, **asked})
 
         return [id_ for (id_,) in self._reading(scope, do)]
 

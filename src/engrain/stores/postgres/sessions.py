@@ -10,7 +10,7 @@ from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
 from engrain.core.scope import Scope
-from engrain.ports import Summary
+from engrain.ports import Behind, Summary
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.rows import item_of
@@ -50,15 +50,27 @@ class Sessions(Handle):
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(db: Db) -> None:
-            self._begin_write(db, scope)
+            self._lock_scope(db, scope)
             stored = db.rows(_SQL["version"], (scope.id, session))
             version = stored[0][0] if stored else 0
             if summary.version != version + 1:
                 raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
+            values |= {"by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": scope.id, "session": session})
 
         self._writing(scope, do)
+
+    def progress(self, scope: Scope, session: str, work: str) -> int:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["progress"], (scope.id, session, work)))
+        return int(rows[0][0]) if rows else 0
+
+    def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
+        self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)))
+
+    def behind(self, work: str, limit: int) -> list[Behind]:
+        rows = self._reading(None, lambda db: db.rows(_SQL["behind"], (work, limit)))
+        return [Behind(Scope(*owner), session, upto, length) for *owner, session, upto, length in rows]
 
 
 def _message(draft: Draft, session: str) -> Draft:

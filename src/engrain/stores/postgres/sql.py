@@ -25,9 +25,11 @@ TASK = (
     'task.n, scope.tenant, scope.agent, scope."user", task.task, goal, version, status, epoch, worker, until, '
     "started_at, ended_at, outcome, deadline, snapshot.body, until_mark"
 )
+EPISODE = "id, session, kind, text, importance, happened_at, expires_at, count, data, item, key"
+_PARTS = {"item": ITEM, "visible": VISIBLE, "task": TASK, "episode": EPISODE}
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
-    """{item} and {task} stand for the columns of one, {visible} for the test that an item holds at the moment `at`."""
-    return statements("engrain.stores.postgres", name, {"item": ITEM, "visible": VISIBLE, "task": TASK})
+    """{item}, {task} and {episode} stand for the columns of one, {visible} for the test that an item holds at `at`."""
+    return statements("engrain.stores.postgres", name, _PARTS)

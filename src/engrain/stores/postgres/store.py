@@ -8,12 +8,28 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
+from engrain.core.episodes import Happening
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Source
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again, gist
+from engrain.core.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    Plan,
+    Step,
+    again,
+    gist,
+    named,
+    own,
+)
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.text import checked_metadata
 from engrain.stores.postgres.care import Care
+from engrain.stores.postgres.episodes import keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, replace_vectors, word_count
 from engrain.stores.postgres.link import Db
@@ -55,8 +71,10 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
         if plan.expect:
             _check_expected(work, *plan.expect)
-        outcomes = tuple(self._step(work, step) for step in plan.steps)
+        outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
         flush(work)
+        for happening in plan.episodes:
+            _happen(work, happening)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         if work.changed:
@@ -65,6 +83,16 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
         _keep_answer(work, plan.request_id, plan.steps, applied)
         write_uses(db, plan.scope, uses)
         return applied
+
+    def _numbered(self, work: Work, number: int, step: Step) -> Outcome:
+        if isinstance(step, (Add, Correct)):
+            cited = {cite.item for cite in step.draft.source.cites if cite.item in work.given}
+            draft = named(step.draft, {name: _standing_for(work, name) for name in cited}) if cited else step.draft
+            outcome = self._step(work, replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
+        else:
+            outcome = self._step(work, step)
+        work.given[own(number)] = outcome.id
+        return outcome
 
     def _step(self, work: Work, step: Step) -> Outcome:
         if isinstance(step, Add):
@@ -139,6 +167,26 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _standing_for(work: Work, name: str) -> str | None:
+    """The id of what a step gave, if it is still there; another name stands for itself."""
+    if name not in work.given:
+        return name
+    id_ = work.given[name]
+    return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
+
+
+def _happen(work: Work, happening: Happening) -> None:
+    episode = happening.episode
+    if episode.item is not None:
+        item = _standing_for(work, episode.item)
+        if item is None:
+            return
+        episode = replace(episode, item=item, id=episode.id or item)
+    if not episode.id:
+        raise InvalidInput("an episode without an item needs an id of its own.")
+    keep(work.db, work.owner, episode, happening.raw)
 
 
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:

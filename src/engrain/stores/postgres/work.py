@@ -19,6 +19,7 @@ class Work:
     micros: int
     key: bytes
     changed: bool = False
+    given: dict[str, str | None] = field(default_factory=dict)  # what the steps so far gave, by own(step)
     indexing: list[tuple[str, Words, Vectors | None]] = field(default_factory=list)
 
     def change(self, sql: str, args: Any) -> None:

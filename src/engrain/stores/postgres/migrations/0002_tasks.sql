@@ -66,7 +66,7 @@ begin
     execute format('alter table %I enable row level security', name);
     execute format('alter table %I force row level security', name);
     execute format(
-      'create policy own on %I using (scope = nullif(current_setting(''engrain.scope'', true), '''')::uuid)', name);
-    execute format('create policy upkeep on %I using (current_setting(''engrain.upkeep'', true) = ''on'')', name);
+      'create policy own on %I using (scope = (select nullif(current_setting(''engrain.scope'', true), '''')::uuid))', name);
+    execute format('create policy upkeep on %I using ((select current_setting(''engrain.upkeep'', true) = ''on''))', name);
   end loop;
 end $$;
