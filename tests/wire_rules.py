@@ -22,7 +22,7 @@ def refuse_unless(good: object, message: str) -> None:
 
 def check_anthropic_request(body: Any) -> None:
     refuse_unless(isinstance(body, dict), "body: Input should be an object")
-    extra = set(body) - {"model", "max_tokens", "messages", "system", "tools"}
+    extra = set(body) - {"model", "max_tokens", "messages", "system", "tools", "tool_choice"}
     refuse_unless(not extra, f"{extra}: Extra inputs are not permitted")
     refuse_unless(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     refuse_unless(_positive(body.get("max_tokens")), "max_tokens: Input should be greater than or equal to 1")
@@ -34,7 +34,12 @@ def check_anthropic_request(body: Any) -> None:
         _check_tool(tool["name"], tool["description"], tool["input_schema"], "tools")
         names.append(tool["name"])
     refuse_unless(len(set(names)) == len(names), "tools: Tool names must be unique.")
+    if "tool_choice" in body:
+        refuse_unless(names, "tool_choice: may only be specified while providing tools")
+        refuse_unless(body["tool_choice"] in ({"type": "none"}, {"type": "auto"}), "tool_choice: unexpected value")
     check_anthropic(body.get("messages"))
+    used = any(block["type"] != "text" for message in body["messages"] for block in message["content"])
+    refuse_unless(names or not used, "Requests which include `tool_use` or `tool_result` blocks must define tools.")
 
 
 def check_anthropic(messages: Any) -> None:

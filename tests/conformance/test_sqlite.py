@@ -9,7 +9,15 @@ from typing import ClassVar
 
 import pytest
 
-from engrain.conformance import ItemStoreSuite, SessionLogSuite, VectorIndexSuite, WordIndexSuite
+from engrain.conformance import (
+    EpisodesSuite,
+    ItemStoreSuite,
+    OutcomesSuite,
+    SessionLogSuite,
+    TogetherSuite,
+    VectorIndexSuite,
+    WordIndexSuite,
+)
 from engrain.conformance.clock import SetClock
 from engrain.conformance.machine import compare_with_reference
 from engrain.stores.sqlite import SqliteStore
@@ -57,6 +65,18 @@ class TestSessions(Sqlite, SessionLogSuite):
     pass
 
 
+class TestEpisodes(Sqlite, EpisodesSuite):
+    pass
+
+
+class TestOutcomes(Sqlite, OutcomesSuite):
+    pass
+
+
+class TestTogether(Sqlite, TogetherSuite):
+    pass
+
+
 class TestItemsOfTheStandardLibrary(Sqlite, ItemStoreSuite):
     engine = "stdlib"
 
@@ -70,6 +90,18 @@ class TestWordsOfTheStandardLibrary(Sqlite, WordIndexSuite):
 
 
 class TestSessionsOfTheStandardLibrary(Sqlite, SessionLogSuite):
+    engine = "stdlib"
+
+
+class TestEpisodesOfTheStandardLibrary(Sqlite, EpisodesSuite):
+    engine = "stdlib"
+
+
+class TestOutcomesOfTheStandardLibrary(Sqlite, OutcomesSuite):
+    engine = "stdlib"
+
+
+class TestTogetherOfTheStandardLibrary(Sqlite, TogetherSuite):
     engine = "stdlib"
 
 

@@ -6,14 +6,17 @@ import random
 import struct
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from writing import SCOPE, assert_sound, kill, start
 
+from engrain.core.clock import system_clock
 from engrain.core.items import Cite, Draft, Place, Source, Vectors
 from engrain.core.passages import index_words
-from engrain.core.plans import Add, Change, Correct, Forget, Plan
+from engrain.core.plans import Add, Change, Correct, Forget, Plan, own
+from engrain.ports import Episode, Happening, Raw, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 
@@ -149,5 +152,75 @@ def test_rows_that_moved_between_pages_leave_nothing_behind(tmp_path: Path) -> N
     left = [n for n in gone for word in (b"CANARY%05dX" % n, b"CANMETA%05dX" % n) if word in files]
     assert len(gone) > 100
     assert left == []
+    assert_sound(store)
+    store.close()
+
+
+NOW = system_clock()
+
+
+def happened(id: str, item: str | None = None, lives: float = 24, **values: object) -> Episode:
+    given = {"session": "s", "kind": "turn", "text": "", "importance": 0.5, **values}
+    return Episode(id, happened_at=NOW, expires_at=NOW + timedelta(hours=lives), item=item, **given)  # type: ignore[arg-type]
+
+
+def long(canary: str, times: int) -> Raw:
+    return Raw(f"{canary} " + "output " * times, NOW + timedelta(days=9))
+
+
+@pytest.mark.filterwarnings("ignore:engrain")
+@pytest.mark.parametrize("engine", ["apsw", "stdlib"])
+def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine: Engine) -> None:
+    store = SqliteStore(tmp_path / "store.db", engine=engine)
+    over = happened("", own(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
+    plan = Plan(
+        SCOPE, (Add(draft("Harmless.")),), episodes=(Happening(over, long(CANARY, 5_000)), Happening(happened("kept")))
+    )
+    said = store.apply(plan).outcomes[0].id or ""
+    store.outcomes.count(SCOPE, Trial(said, "task-PELICAN", True, NOW, CANARY))
+    assert found(tmp_path, b"PELICAN")
+    store.apply(Plan(SCOPE, (Forget(said),)))
+    assert store.purge()
+    assert found(tmp_path, b"PELICAN") == []
+    assert [one.id for one in store.episodes.recent(SCOPE, None, 9, NOW)] == ["kept"]
+    assert_sound(store)
+    store.close()
+
+
+def test_what_a_cut_message_showed_as_an_episode_goes_too(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    text = f"Hello. {CANARY}"
+    steps = (Add(draft(text)), Add(draft("Ana has a vault.", source=Source(cites=(Cite(own(0), 7, len(text)),)))))
+    episodes = (Happening(happened("", own(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
+    _, made = store.apply(Plan(SCOPE, steps, episodes=episodes)).outcomes
+    store.apply(Plan(SCOPE, (Forget(made.id or ""),)))
+    assert store.purge()
+    assert found(tmp_path, b"PELICAN") == []
+    store.close()
+
+
+def test_removed_episodes_leave_nothing_in_any_page(tmp_path: Path) -> None:
+    """Nor do those that were replaced, joined, trimmed or expired before."""
+    chance = random.Random(11)
+    store = SqliteStore(tmp_path / "store.db")
+    live: set[int] = set()
+    for step in range(500):
+        canary = f"CANARY{step:05d}X"
+        values = {"text": canary, "data": {"k": canary * chance.choice([1, 9, 90])}, "lives": chance.choice([-1, 9])}
+        kept = long(canary, chance.choice([1, 90, 2_000])) if step % 2 else None
+        store.episodes.add(SCOPE, happened(f"{step:05d}", **values), kept)  # type: ignore[arg-type]
+        live.add(step)
+        if step % 3 == 0:
+            gone = chance.sample(sorted(live), min(2, len(live) - 1))
+            store.episodes.remove(SCOPE, [f"{one:05d}" for one in gone])
+            live -= set(gone)
+    store.episodes.expire(NOW)
+    store.episodes.trim(SCOPE, "s", 80)
+    assert store.status().purge_pending
+    assert store.purge()
+    live = {int(one.id) for one in store.episodes.recent(SCOPE, None, 999, NOW)}
+    files = b"".join(contents(file) for file in tmp_path.iterdir() if file.name.startswith("store.db"))
+    assert {n for n in range(500) if b"CANARY%05dX" % n in files} == live
+    assert len(live) == 80
     assert_sound(store)
     store.close()

@@ -119,6 +119,14 @@ def test_a_loop_of_tools_is_accepted_from_end_to_end(server: WireServer, kind: s
     assert server.refused == []
 
 
+def test_calls_of_the_past_are_accepted_where_none_may_be_made_now(server: WireServer, kind: str) -> None:
+    said = (*HELLO.messages, Said("assistant", calls=(ToolCall("a", "look"),)), Said("tool", "blue", answers="a"))
+    assert model_of(kind, server).reply(Ask(said)).text == "ok"
+    assert server.refused == []
+    body = server.asked[0].body
+    assert body.get("tool_choice") == ({"type": "none"} if kind == "anthropic" else None)
+
+
 def test_a_damaged_conversation_is_accepted(server: WireServer, kind: str) -> None:
     said = (
         Said("assistant", "Hello. "),

@@ -452,6 +452,15 @@ def test_a_snapshot_is_plain_json_that_restores_exactly() -> None:
     assert again != memory
 
 
+def test_a_snapshot_is_taken_over_whole_or_not_at_all() -> None:
+    kept, memory = filled(30), filled(3)
+    memory.load(kept.snapshot())
+    assert memory == kept
+    with pytest.raises(InvalidInput):
+        memory.load({**kept.snapshot(), "items": [7]})
+    assert memory == kept
+
+
 def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> None:
     memory = WorkingMemory(max_tokens=1_000)
     for number in range(40):

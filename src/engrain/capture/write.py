@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.items import Draft, Source, Vectors
@@ -46,18 +47,24 @@ def commit_many(
 
 def _steps(notes: Sequence[Note], embedder: Embedder) -> tuple[Add, ...]:
     made = drafts(notes, embedder)
-    return tuple(Add(draft, note.request_id) for note, draft in zip(notes, made, strict=True))
+    return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
 def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:
+    return vectored([draft(note) for note in notes], embedder)
+
+
+def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
+    """The same drafts with their vectors, embedded in one call."""
+    if not made:
+        return []
     try:
-        texts = [(named(note.text, note.slot), "message" if note.place else "fact") for note in notes]
-        vectors: Sequence[Vectors | None] = embedded(texts, embedder)
+        vectors = embedded([(named(one.text, one.slot), one.kind) for one in made], embedder)
     except EmbedderFailed as exc:
         # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
-        _log.warning("kept %d texts without vectors for now: %s", len(notes), exc)
-        vectors = [None] * len(notes)
-    return [_draft(note, rows) for note, rows in zip(notes, vectors, strict=True)]
+        _log.warning("kept %d texts without vectors for now: %s", len(made), exc)
+        return list(made)
+    return [replace(one, vectors=rows) for one, rows in zip(made, vectors, strict=True)]
 
 
 def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
@@ -87,7 +94,8 @@ def embed_missing(kit: Kit, limit: int) -> int:
     return len(missing)
 
 
-def _draft(note: Note, vectors: Vectors | None) -> Draft:
+def draft(note: Note) -> Draft:
+    """A checked note with its words, not yet embedded."""
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
     return Draft(
         text=note.text,
@@ -100,7 +108,6 @@ def _draft(note: Note, vectors: Vectors | None) -> Draft:
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         relation=note.relation,
         words=index_words(note.text, speaker, note.slot),
-        vectors=vectors,
         traits=traits(note.text, role),
         derived=note.derived,
     )

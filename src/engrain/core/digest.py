@@ -79,12 +79,11 @@ def lines(part: Part, count: CountTokens) -> list[Line]:
     else:
         label = _label(part)
         found = [label + text[start:end] for start, end in _sentences(text, 0, len(text))]
-    return [line(one, count) for one in dict.fromkeys(found)]
+    return [line(one, count) for one in dict.fromkeys(map(_cut, found))]
 
 
 def line(text: str, count: CountTokens) -> Line:
-    if len(text) > LINE:
-        text = text[: LINE - 1].rstrip() + CUT
+    text = _cut(text)
     label = _LABEL.match(text)
     body, speaker = (text[label.end() :], label[0][:-2]) if label else (text, None)
     found = frozenset(terms(text))
@@ -163,6 +162,10 @@ def _signs(what: str) -> tuple[frozenset[int], tuple[str, ...]]:
     words = languages().words[what]
     single = frozenset(term(one) for word in words if not spaceless(word) for one in tokens(word))
     return single, tuple(sorted(word for word in words if spaceless(word)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE else text[: LINE - 1].rstrip() + CUT
 
 
 def _label(part: Part) -> str:

@@ -54,10 +54,14 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How many, and of what."""
+    """How many of what, and which ones: 3, "episode", "whose time is over"."""
 
     count: int
     what: str
+    which: str
+
+    def __str__(self) -> str:
+        return f"{self.count:,} {self.what}{'s' * (self.count != 1)} {self.which}"
 
 
 Pass = Callable[[Round], Passed]
@@ -68,7 +72,7 @@ def maintain(kit: Kit, scope: Scope, *, dry_run: bool = False) -> Maintained:
     care = Round(kit, scope, kit.clock(), dry_run)
     done = {name: one(care) for name, one in PASSES.items()}
     verb = "would remove" if dry_run else "removed"
-    lines = tuple(f"{verb} {passed.count:,} {passed.what}" for passed in done.values())
+    lines = tuple(f"{verb} {passed}" for passed in done.values())
     return Maintained(dry_run, {name: passed.count for name, passed in done.items()}, lines)
 
 
@@ -77,7 +81,7 @@ def expire(care: Round) -> Passed:
     over = [one for one in _entries(care) if not one.alive(care.now)]
     if care.kit.episodes is not None and not care.dry_run:
         care.kit.episodes.expire(care.now)
-    return Passed(len(over), "episodes whose time is over, and raw outputs past theirs")
+    return Passed(len(over), "episode", "whose time is over, and raw outputs past theirs")
 
 
 def trim(care: Round) -> Passed:
@@ -88,7 +92,7 @@ def trim(care: Round) -> Passed:
     if care.kit.episodes is not None and not care.dry_run:
         for session in over:
             care.kit.episodes.trim(care.scope, session, most)
-    return Passed(sum(over.values()), f"episodes beyond the newest {most:,} of a session")
+    return Passed(sum(over.values()), "episode", f"beyond the newest {most:,} of a session")
 
 
 def tidy(care: Round) -> Passed:
@@ -99,19 +103,19 @@ def tidy(care: Round) -> Passed:
     gone = [id for item, id in rows.items() if item not in there]
     if care.kit.episodes is not None and gone and not care.dry_run:
         care.kit.episodes.remove(care.scope, gone)
-    return Passed(len(gone), "episodes whose words were forgotten")
+    return Passed(len(gone), "episode", "whose words were forgotten")
 
 
 def prune(care: Round) -> Passed:
     """In all memories of the store, of which this one's are counted."""
     journal, before = care.kit.journal, care.now - TASKS_KEPT
     if journal is None:
-        return Passed(0, "tasks")
+        return Passed(0, "task", "of which there is no journal")
     ended = journal.tasks(TaskQuery(care.scope, ENDED, limit=_ALL))
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
     if not care.dry_run:
         journal.prune(before)
-    return Passed(len(old), f"tasks that ended more than {TASKS_KEPT.days} days ago")
+    return Passed(len(old), "task", f"that ended more than {TASKS_KEPT.days} days ago")
 
 
 PASSES: Mapping[str, Pass] = {"expired": expire, "trimmed": trim, "tidied": tidy, "pruned": prune}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from engrain.capture.summaries import DIGEST, Told, keep
 from engrain.core.chat import Ask, Said
 from engrain.core.digest import agrees
-from engrain.core.errors import Conflict, ModelFailed
+from engrain.core.errors import ModelFailed
 from engrain.core.fitting import clipped
 from engrain.core.recalled import escaped
 from engrain.core.scope import Scope
 from engrain.ports import Kit, Summary
 
-DIGEST = "digest"
 LIMIT = 500  # tokens
 READ = 80  # messages before the cut-off that the model sees besides the summary so far
 SHOWN = 1_000  # characters of each
@@ -33,8 +33,5 @@ def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> boo
     made = clipped(reply.text.strip(), LIMIT, kit.count_tokens)
     if not agrees(made, [stored.text, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
-    try:
-        kit.log.summarize(scope, session, Summary(made, stored.upto, stored.version + 1, reply.model))
-    except Conflict:
-        return False
-    return True
+    better = Summary(made, stored.upto, stored.version + 1, reply.model)
+    return keep(kit, scope, session, better, Told(stored.text, stored.upto, stored), messages)

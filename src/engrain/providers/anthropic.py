@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat import Ask, Reply, Said, Stop, checked_timeout
+from engrain.core.chat import Ask, Reply, Said, Stop, ToolSpec, checked_timeout
 from engrain.core.wire import split_system, to_anthropic, tools_for_anthropic
 from engrain.providers.asking import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
@@ -59,12 +59,16 @@ class AnthropicModel:
             raise unusable(self._endpoint) from exc
 
     def _body(self, ask: Ask) -> dict[str, Any]:
-        body = {"model": self._name, "max_tokens": ask.max_tokens, "messages": to_anthropic(ask.messages)}
+        messages = to_anthropic(ask.messages)
+        body: dict[str, Any] = {"model": self._name, "max_tokens": ask.max_tokens, "messages": messages}
         system, _ = split_system((Said("system", ask.system), *ask.messages))
         if system:
             body["system"] = system
         if ask.tools:
             body["tools"] = tools_for_anthropic(ask.tools)
+        elif called := _called(messages):
+            # The service refuses calls made earlier where no tools are given: these may not be called now.
+            body |= {"tools": tools_for_anthropic(called), "tool_choice": {"type": "none"}}
         return body
 
     def _read(self, answer: dict[str, Any]) -> Reply:
@@ -81,3 +85,9 @@ class AnthropicModel:
             tokens(usage, "input_tokens", *CACHED),
             tokens(usage, "output_tokens"),
         )
+
+
+def _called(messages: list[dict[str, Any]]) -> list[ToolSpec]:
+    blocks = [block for message in messages for block in message["content"]]
+    names = dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")
+    return [ToolSpec(name, "Was called earlier.") for name in names]

@@ -242,8 +242,14 @@ class WorkingMemory:
         summarize: Summarize | None = None,
     ) -> WorkingMemory:
         memory = cls(count_tokens=count_tokens, summarize=summarize)
-        memory._frame, memory._buffer = state_of(snapshot, count_tokens, summarize is not None)
+        memory.load(snapshot)
         return memory
+
+    def load(self, snapshot: Mapping[str, Any]) -> None:
+        """Take over what a snapshot holds, in place of everything that is here."""
+        frame, buffer = state_of(snapshot, self._buffer.budget.count, self._summarize is not None)
+        with self._lock:
+            self._frame, self._buffer = frame, buffer
 
     def __eq__(self, other: object) -> bool:
         return self.snapshot() == other.snapshot() if isinstance(other, WorkingMemory) else NotImplemented

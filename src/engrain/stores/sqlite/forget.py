@@ -26,7 +26,7 @@ def forget(work: Work, step: Forget) -> Outcome:
 
 def _cited_spans(work: Work, gone: list[int], asked: int) -> dict[int, list[Span]]:
     """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
-    message would take a summary with it, and the summary every other message of the session."""
+    message would take what rests on several with it, and that would take the others."""
     spans: dict[int, list[Span]] = {}
     for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": as_json(gone)}):
         if item == asked or start is not None or end is not None:
@@ -63,6 +63,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
     work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})
     work.db.run(_SQL["cut_entities"], (number,))
+    work.db.run(_SQL["cut_episodes"], (number,))
     drop_index(work.db, number)
     write_index(work.db, number, words, None)
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):

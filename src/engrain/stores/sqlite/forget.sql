@@ -6,14 +6,15 @@ with recursive gone (n, id) as (
   select near.n, near.id from gone join item as near on near.n in (
     select cite.item from cite where cite.cited = gone.n
     union all
-    select old.n from item as old where old.replaced_by = gone.id and old.retracted_at is not null and old.scope = :scope
+    select old.n from item as old where old.replaced_by = gone.id and old.retracted_at is not null and +old.scope = :scope
   )
 )
 select item.n, item.id from gone join item on item.n = gone.n order by item.id <> :id, item.n;
 
 -- cited_spans --
--- What the removed items cite in items that stay.
-select cite.item, cite.cited, cite.start, cite."end", length(item.text) from cite join item on item.n = cite.cited
+-- What the removed items cite in items that stay; a summary has no words of its own to take back.
+select cite.item, cite.cited, cite.start, cite."end", length(item.text) from cite
+join item on item.n = cite.cited join item as citing on citing.n = cite.item and citing.kind <> 'summary'
 where cite.item in (select value from json_each(:gone)) and cite.cited not in (select value from json_each(:gone))
 order by cite.rowid;
 
@@ -28,7 +29,7 @@ insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);
 insert into gone (seq, scope, n, id) values (?, ?, ?, ?);
 
 -- remove --
--- Sources, cites, entities and words go along.
+-- Sources, cites, entities, words, episodes and trials go along.
 delete from item where n = ?;
 
 -- cut_from --
@@ -43,6 +44,9 @@ where n = :n;
 -- cut_entities --
 delete from entity where item = ?;
 
+-- cut_episodes --
+delete from episode where item = ?;
+
 -- cites_into --
 select rowid, item, start, "end" from cite where cited = ? and (start is not null or "end" is not null);
 
@@ -53,4 +57,5 @@ update cite set start = ?, "end" = ? where rowid = ?;
 update item set changed = ? where n = ?;
 
 -- uncover --
-update session set summary = null, upto = null, version = 0 where scope = ? and session = ? and upto > ?;
+-- One without text only says where the window was cleared.
+delete from summary where scope = ? and session = ? and upto > ? and text <> '';

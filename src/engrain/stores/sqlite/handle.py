@@ -14,10 +14,12 @@ from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClo
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Engine
+from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
+from engrain.stores.sqlite.outcomes import SqliteOutcomes
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.sql import load
@@ -61,6 +63,8 @@ class Handle:
         self._tidy = Tidy(self._writer, self._pool)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.journal = SqliteJournal(self)
+        self.episodes = SqliteEpisodes(self)
+        self.outcomes = SqliteOutcomes(self)
         try:
             self._begin()
         except BaseException:
@@ -187,6 +191,10 @@ class Handle:
             if db is not self._writer.connection:
                 self._scopes[scope] = known
         return known
+
+    def _scope_or_new(self, db: Connection, scope: Scope) -> int:
+        known = self._scope(db, scope)
+        return self._add_scope(db, scope) if known is None else known
 
     def _add_scope(self, db: Connection, scope: Scope) -> int:
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))

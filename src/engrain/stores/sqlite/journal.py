@@ -37,9 +37,7 @@ class SqliteJournal:
 
     def claim(self, claim: Claim) -> Lease:
         with self._store._writing() as db:
-            scope = self._store._scope(db, claim.scope)
-            if scope is None:
-                scope = self._store._add_scope(db, claim.scope)
+            scope = self._store._scope_or_new(db, claim.scope)
             now = self._now(db)
             row = self._task_row(db, scope, claim, now)
             found = task_of(row)
@@ -154,9 +152,7 @@ class SqliteJournal:
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
         with self._store._writing() as db:
-            number = self._store._scope(db, scope)
-            if number is None:
-                number = self._store._add_scope(db, scope)
+            number = self._store._scope_or_new(db, scope)
             return bool(db.run(_SQL["add_event"], (number, task, event, self._now(db), payload)))
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:

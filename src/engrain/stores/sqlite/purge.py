@@ -27,7 +27,7 @@ _WAIT = 10.0
 
 
 class Purge:
-    """A meta row says that something is pending, so that a crash does not forget it; it holds the change's number."""
+    """A meta row says that something is pending, so that a crash does not forget it; no two marks are the same."""
 
     def __init__(self, writer: Writer, pool: Pool, site: Site, lock: FileLock | None) -> None:
         self._writer = writer
@@ -39,9 +39,9 @@ class Purge:
         self._cleaned_to: tuple[int, int] = (0, 0)  # of which mark, and the page to go on from
         self.pending = False
 
-    def mark(self, db: Connection, seq: int) -> None:
+    def mark(self, db: Connection) -> None:
         """Inside the transaction that forgets."""
-        db.run(_SQL["set_meta"], ("purge", seq))
+        db.run(_SQL["set_meta"], ("purge", time.time_ns()))
         self._tried = time.monotonic()  # the caller's own purge comes first
         self.pending = True
 
@@ -94,7 +94,7 @@ class Purge:
             self.pending = False  # here, where nobody can set another mark meanwhile
             return True
 
-    def _clean(self, seq: int) -> bool | None:
+    def _clean(self, mark: int) -> bool | None:
         """Copies made before an upgrade go, and the unused bytes of every page."""
         if not _removed(self._site.backups()):
             return False
@@ -108,12 +108,12 @@ class Purge:
                 return False
             # What is written between two slices cannot bring back what was forgotten before the first.
             of, first = self._cleaned_to
-            left = scrub(self._lock.database(self._site.path), first if of == seq else 0, _SLICE)
+            left = scrub(self._lock.database(self._site.path), first if of == mark else 0, _SLICE)
         if left is None:
-            db.run(_SQL["drop_meta"], ("purge", seq))
+            db.run(_SQL["drop_meta"], ("purge", mark))
         else:
-            db.run(_SQL["set_meta"], ("purge", seq))
-        self._cleaned_to = seq, left or 0
+            db.run(_SQL["set_meta"], ("purge", mark))
+        self._cleaned_to = mark, left or 0
         db.commit()
         return True if left is None else None
 

@@ -92,6 +92,9 @@ update item set metadata = ? where n = ?;
 -- repeated --
 select n, place from item where scope = ? and id = ?;
 
+-- item_number --
+select n from item where scope = ? and id = ?;
+
 -- standing --
 -- An item that was not corrected away.
 select {item} from item where scope = ? and id = ? and retracted_at is null;
@@ -161,14 +164,15 @@ select {item} from item where scope = :scope and slot = :slot and {visible} orde
 select count(*) from item where scope = :scope and (:history or ({visible})) and {where};
 
 -- corrected --
--- The versions that corrections took away and that led to this one.
+-- The versions that corrections took away and that led to this one. A cross join keeps its order: item by item, not
+-- all items.
 with recursive chain (n, id) as (
   select n, id from item where scope = :scope and id = :id
   union
   select old.n, old.id from chain
-  join item as old on old.replaced_by = chain.id and old.retracted_at is not null and old.scope = :scope
+  join item as old on old.replaced_by = chain.id and old.retracted_at is not null and +old.scope = :scope
 )
-select {item} from chain join item on item.n = chain.n where item.id <> :id order by item.n desc;
+select {item} from chain cross join item on item.n = chain.n where item.id <> :id order by item.n desc;
 
 -- history --
 select {item} from item where scope = ? and slot = ? order by valid_from, id;
@@ -244,7 +248,7 @@ where +item.scope = :scope and item.id in (select value from json_each(:ids));
 -- outbox --
 -- By scope, because that is how changes are indexed; there are far fewer scopes than items.
 select item.changed, item.id, 0, scope.tenant, scope.agent, scope.user
-from scope join item on item.scope = scope.n and item.changed > :since
+from scope cross join item on item.scope = scope.n and item.changed > :since
 where :scope is null or scope.id = :scope
 union all
 select gone.seq, gone.id, 1, scope.tenant, scope.agent, scope.user

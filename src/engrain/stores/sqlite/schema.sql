@@ -25,6 +25,39 @@ CREATE TABLE entity (
 
 CREATE INDEX entity_item on entity (item);
 
+CREATE TABLE episode (
+  scope integer not null references scope (n),
+  happened_at integer not null,
+  id text not null,
+  item integer references item (n) on delete cascade,
+  expires_at integer,
+  count integer not null,
+  importance real not null,
+  session text not null,
+  kind text not null,
+  key text,
+  data text not null,
+  text text not null,
+  primary key (scope, happened_at, id)
+) strict, without rowid;
+
+CREATE UNIQUE INDEX episode_id on episode (scope, id);
+
+CREATE INDEX episode_session on episode (scope, session, happened_at, id, expires_at);
+
+CREATE INDEX episode_key on episode (scope, session, key) where key is not null;
+
+CREATE INDEX episode_item on episode (item) where item is not null;
+
+CREATE INDEX episode_expires on episode (expires_at) where expires_at is not null;
+
+CREATE TRIGGER episode_came after insert on episode begin
+  insert into session (scope, session, episodes) values (new.scope, new.session, 1)
+  on conflict (scope, session) do update set episodes = episodes + 1; end;
+
+CREATE TRIGGER episode_went after delete on episode begin
+  update session set episodes = episodes - 1 where scope = old.scope and session = old.session; end;
+
 CREATE TABLE event (
   scope integer not null, task text not null, event text not null, at integer not null, payload text not null,
   primary key (scope, task, event)
@@ -89,6 +122,26 @@ CREATE TABLE meta (name text primary key, value any) strict, without rowid;
 
 CREATE TABLE model (n integer primary key, key text not null unique, dimension integer not null) strict;
 
+CREATE TABLE progress (
+  scope integer not null,
+  session text not null,
+  work text not null,
+  upto integer not null,
+  primary key (scope, session, work)
+) strict, without rowid;
+
+CREATE TABLE raw (
+  n integer primary key,
+  scope integer not null,
+  id text not null,
+  expires_at integer not null,
+  text text not null,
+  unique (scope, id),
+  foreign key (scope, id) references episode (scope, id) on delete cascade
+) strict;
+
+CREATE INDEX raw_expires on raw (expires_at);
+
 CREATE TABLE request (
   scope integer not null, id text not null, answer text not null, at integer not null, primary key (scope, id)
 ) strict, without rowid;
@@ -103,10 +156,7 @@ CREATE TABLE session (
   scope integer not null,
   session text not null,
   length integer not null default 0,
-  changed integer not null default 0,
-  upto integer,
-  version integer not null default 0,
-  summary text,
+  changed integer not null default 0, episodes integer not null default 0,
   primary key (scope, session)
 ) strict, without rowid;
 
@@ -145,6 +195,16 @@ CREATE UNIQUE INDEX step_name on step (task, name, occurrence);
 
 CREATE INDEX step_large on step (large) where large is not null;
 
+CREATE TABLE summary (
+  scope integer not null,
+  session text not null,
+  upto integer not null,
+  version integer not null,
+  "by" text not null,
+  text text not null,
+  primary key (scope, session)
+) strict, without rowid;
+
 CREATE TABLE target (name text primary key, seq integer not null) strict, without rowid;
 
 CREATE TABLE task (
@@ -171,6 +231,15 @@ CREATE INDEX task_open on task (until) where until is not null;
 
 CREATE TABLE tombstone (scope integer not null, hash blob not null, at integer not null, primary key (scope, hash))
   strict, without rowid;
+
+CREATE TABLE trial (
+  item integer not null references item (n) on delete cascade,
+  task text not null,
+  at integer not null,
+  success integer not null,
+  note text not null,
+  primary key (item, task)
+) strict, without rowid;
 
 CREATE TABLE vector (key integer primary key, windows blob not null) strict;
 

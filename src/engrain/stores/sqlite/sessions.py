@@ -10,7 +10,7 @@ from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
 from engrain.core.scope import Scope
-from engrain.ports import Summary
+from engrain.ports import Behind, Summary
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.rows import items_of
 from engrain.stores.sqlite.sql import load
@@ -53,15 +53,27 @@ class Sessions(Handle):
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         with self._writing() as db:
-            number = self._scope(db, scope)
-            if number is None:
-                number = self._add_scope(db, scope)
+            number = self._scope_or_new(db, scope)
             stored = db.rows(_SQL["version"], (number, session))
             version = stored[0][0] if stored else 0
             if summary.version != version + 1:
                 raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
-            values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
+            values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": number, "session": session})
+
+    def progress(self, scope: Scope, session: str, work: str) -> int:
+        with self._reading() as db:
+            rows = db.rows(_SQL["progress"], (self._scope(db, scope), session, work))
+        return int(rows[0][0]) if rows else 0
+
+    def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
+        with self._writing() as db:
+            db.run(_SQL["advance"], (self._scope_or_new(db, scope), session, work, upto))
+
+    def behind(self, work: str, limit: int) -> list[Behind]:
+        with self._reading() as db:
+            rows = db.rows(_SQL["behind"], (work, limit))
+        return [Behind(Scope(*owner), session, upto, length) for session, upto, length, *owner in rows]
 
 
 def _message(draft: Draft, session: str) -> Draft:

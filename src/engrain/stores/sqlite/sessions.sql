@@ -17,11 +17,25 @@ select session from session where scope = ?1 and exists (
 order by changed desc limit ?2;
 
 -- summary --
-select summary, upto, version from session where scope = ? and session = ? and summary is not null;
+select text, upto, version, "by" from summary where scope = ? and session = ?;
 
 -- version --
-select version from session where scope = ? and session = ?;
+select version from summary where scope = ? and session = ?;
 
 -- summarize --
-insert into session (scope, session, summary, upto, version) values (:scope, :session, :text, :upto, :version)
-on conflict (scope, session) do update set summary = excluded.summary, upto = excluded.upto, version = excluded.version;
+insert or replace into summary (scope, session, text, upto, version, "by")
+values (:scope, :session, :text, :upto, :version, :by);
+
+-- progress --
+select upto from progress where scope = ? and session = ? and work = ?;
+
+-- advance --
+insert into progress (scope, session, work, upto) values (?, ?, ?, ?)
+on conflict (scope, session, work) do update set upto = max(upto, excluded.upto);
+
+-- behind --
+-- Longer than what the work has seen of them, last added to first.
+select session.session, coalesce(progress.upto, 0), session.length, scope.tenant, scope.agent, scope.user
+from session join scope on scope.n = session.scope
+left join progress on progress.scope = session.scope and progress.session = session.session and progress.work = ?
+where session.length > coalesce(progress.upto, 0) order by session.changed desc limit ?;

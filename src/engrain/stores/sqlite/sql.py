@@ -18,9 +18,15 @@ VISIBLE = (
     "item.retracted_at is null and item.valid_from <= :at and (item.valid_to is null or :at < item.valid_to) "
     "and (item.expires_at is null or :at < item.expires_at)"
 )
+# What episodes.py reads, in its order.
+EPISODE = (
+    "episode.id, episode.session, episode.kind, episode.text, episode.importance, episode.happened_at, "
+    "episode.expires_at, episode.count, episode.data, (select item.id from item where item.n = episode.item), "
+    "episode.key"
+)
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
-    """{item} stands for the columns of an item, {visible} for the test that it holds at :at."""
-    return statements("engrain.stores.sqlite", name, {"item": ITEM, "visible": VISIBLE})
+    """{item} and {episode} stand for the columns of one, {visible} for the test that an item holds at :at."""
+    return statements("engrain.stores.sqlite", name, {"item": ITEM, "episode": EPISODE, "visible": VISIBLE})

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Relation, Source
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, again, gist
+from engrain.core.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    Plan,
+    Step,
+    again,
+    gist,
+    named,
+    own,
+)
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.core.text import checked_metadata
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
@@ -45,8 +60,10 @@ class SqliteStore(Reads, Search, Sessions, Care):
             if plan.expect:
                 _check_expected(work, *plan.expect)
             before = work.seq
-            applied = Applied(tuple(self._step(work, step) for step in plan.steps), work.seq)
+            applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
             _index(work)
+            for happening in plan.episodes:
+                happen(work, happening)
             if page and plan.record:
                 page.finish_memory(plan.record, [one.id for one in applied.outcomes])
             if work.seq != before:
@@ -62,6 +79,16 @@ class SqliteStore(Reads, Search, Sessions, Care):
         micros = max(to_micros(self._clock()), newest)
         return Work(db, scope, number, from_micros(micros), micros, seq, self._key)
 
+    def _steps(self, work: Work, steps: tuple[Step, ...]) -> Iterator[Outcome]:
+        for number, step in enumerate(steps):
+            if isinstance(step, (Add, Correct)) and step.draft.source.cites:
+                draft = _named(work, step.draft)
+                outcome = self._step(work, replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
+            else:
+                outcome = self._step(work, step)
+            work.given[own(number)] = outcome.id
+            yield outcome
+
     def _step(self, work: Work, step: Step) -> Outcome:
         if isinstance(step, Add):
             return self._add_once(work, step)
@@ -73,7 +100,7 @@ class SqliteStore(Reads, Search, Sessions, Care):
         if isinstance(step, Forget):
             outcome = forget(work, step)
             if outcome.status == "forgotten":
-                self._purge.mark(work.db, work.seq)
+                self._purge.mark(work.db)
             return outcome
         return _embed(work, step)
 
@@ -139,6 +166,11 @@ class SqliteStore(Reads, Search, Sessions, Care):
         validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _named(work: Work, draft: Draft) -> Draft | None:
+    names = {cite.item for cite in draft.source.cites if cite.item in work.given}
+    return named(draft, {name: work.standing(name) for name in names}) if names else draft
 
 
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:

@@ -6,9 +6,13 @@ import hashlib
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from engrain.core.errors import NotFound
 from engrain.core.items import Draft, Vectors, Words
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("queries.sql")
 
 
 @dataclass(slots=True)
@@ -21,6 +25,12 @@ class Work:
     seq: int
     key: bytes
     indexing: list[tuple[int, Words, Vectors | None]] = field(default_factory=list)
+    given: dict[str, str | None] = field(default_factory=dict)  # what the steps so far gave, by own(step)
+
+    def standing(self, name: str) -> str | None:
+        """The id of what a step gave, if it is still there."""
+        id_ = self.given[name]
+        return None if id_ is None or item_number(self.db, self.scope_n, id_) is None else id_
 
     def mark(self) -> int:
         """The number of one more change."""
@@ -39,3 +49,15 @@ class Work:
             raw = part.encode()
             digest.update(b"%d:" % len(raw) + raw)
         return digest.digest()
+
+
+def item_number(db: Connection, scope: int | None, id_: str) -> int | None:
+    rows = db.rows(_SQL["item_number"], (scope, id_))
+    return int(rows[0][0]) if rows else None
+
+
+def known_item(db: Connection, scope: int | None, id_: str) -> int:
+    number = item_number(db, scope, id_)
+    if number is None:
+        raise NotFound(f"there is no item {id_!r} in this scope.")
+    return number

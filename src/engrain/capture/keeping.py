@@ -1,0 +1,108 @@
+"""Make steps of what the gate found in a message: facts to keep, and what is to be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engrain.capture import gate
+from engrain.capture.write import draft
+from engrain.core.filters import Condition, Filter
+from engrain.core.items import Cite, Draft, Item, Source
+from engrain.core.languages import languages
+from engrain.core.messages import Message
+from engrain.core.notes import Note
+from engrain.core.plans import Add, Correct, Forget, Step
+from engrain.core.scope import Scope
+from engrain.core.traits import PREFERENCE, traits
+from engrain.core.words import spoken, terms, tokens
+from engrain.core.worth import Unsaid, Worth
+from engrain.ports import Kit, WordQuery
+
+GATE = "gate"  # metadata "by" of a fact that the rules found
+LIKELY = 20  # facts that are looked at for words they share with a statement
+
+_FACTS = Filter((Condition("kind", "=", "fact"),))
+_OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
+
+
+def steps_for(found: Sequence[Worth | Unsaid], message: Message, row: str, scope: Scope, kit: Kit) -> list[Step]:
+    """`row` is the id of the message's log row, or what stands for it in the plan."""
+    steps: list[Step] = []
+    for one in found:
+        if not message.text[one.start : one.end].strip():
+            continue
+        if isinstance(one, Unsaid):
+            steps += _unsaid(one, message, row, scope, kit)
+        else:
+            steps.append(_kept(one, message, row, scope, kit))
+    return steps
+
+
+def note_for(found: Worth, message: Message, row: str) -> Note:
+    """The words of the span, citing it. Only what the speaker asked to have kept can bring back what was forgotten."""
+    return Note(
+        text=message.text[found.start : found.end],
+        importance=found.importance,
+        slot=found.slot,
+        metadata={"by": GATE},
+        source=Source(kind="user", cites=(Cite(row, found.start, found.end),)),
+        occurred_at=message.occurred_at,
+        derived=not found.explicit,
+    )
+
+
+def _kept(found: Worth, message: Message, row: str, scope: Scope, kit: Kit) -> Step:
+    old = _replaced(found, scope, kit)
+    slot = found.slot if old is None else old.slot
+    made = draft(note_for(replace(found, slot=slot), message, row))
+    return Add(made) if old is None or old.slot else Correct(old.id, made)
+
+
+def _replaced(found: Worth, scope: Scope, kit: Kit) -> Item | None:
+    """The one preference of which the statement says that it no longer holds; none if it may be another."""
+    if found.replaces is None or found.slot is not None:
+        return None
+    words = set(terms(found.replaces))
+    likely = _with_words(found.replaces, _OF_THE_GATE, scope, kit)
+    meant = [item for item in likely if words <= set(terms(item.text)) and traits(item.text) & PREFERENCE]
+    return meant[0] if len(meant) == 1 else None
+
+
+def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -> list[Step]:
+    """What is meant goes, and with it the words in which this message speaks of it.
+
+    A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
+    statement stands alone, expired from the start, and whoever applies the plan forgets it: that keeps the words from
+    being taken in later.
+    """
+    meant = _meant(found, message, scope, kit)
+    now = kit.clock()
+    span = Cite(row, found.start, found.end)
+    statement = Draft(
+        message.text[found.start : found.end],
+        source=Source(kind="user", cites=(Cite(meant[0].id), span) if meant else (span,)),
+        occurred_at=now,
+        expires_at=None if meant else now,
+    )
+    return [Add(statement), *(Forget(item.id) for item in meant)]
+
+
+def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item]:
+    """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, the
+    facts with the very same words."""
+    statement = message.text[found.start : found.end]
+    if found.slot is None:
+        words = tokens(statement)
+        return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
+    versions = [item for item in kit.items.history(scope, found.slot) if item.retracted_at is None]
+    if not gate.worth(statement):
+        return versions
+    value = set(terms(statement)) - set(terms(spoken(found.slot))) - languages().stop_terms
+    whole = [item for item in versions if value <= set(terms(item.text))]
+    return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
+
+
+def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
+    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=LIKELY)
+    return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []

@@ -1,0 +1,111 @@
+"""Keep a session's rolling summary: what was said before its cut-off, each message summed up once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engrain.core.digest import SUMMARY, Part, digest
+from engrain.core.errors import Conflict
+from engrain.core.items import Item
+from engrain.core.messages import Message, message_of
+from engrain.core.scope import Scope
+from engrain.core.tiers import Window as Limits
+from engrain.core.window import SUMMARY_SHARE, borders, cut_at, due, weighed
+from engrain.ports import Kit, Summary
+
+DIGEST = "digest"  # who made a summary without a model
+CLEARED = "window"  # the work under which the log keeps where the window was last cleared
+READ = 200  # messages that are summed up at a time
+TRIES = 5
+
+_log = logging.getLogger("engrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What stands in front of the window: the summary of the messages before number `start`. `stored` is what the log
+    has, which may be of messages that were cleared since."""
+
+    text: str
+    start: int
+    stored: Summary | None = None
+
+    @property
+    def next_version(self) -> int:
+        return self.stored.version + 1 if self.stored else 1
+
+
+def told(kit: Kit, scope: Scope, session: str) -> Told:
+    stored = kit.log.summary(scope, session)
+    # Kept apart from the summary, which goes when something in it is forgotten: what was cleared must not come back.
+    cleared = kit.log.progress(scope, session, CLEARED)
+    if stored is None or stored.upto < cleared:
+        return Told("", cleared, stored)
+    return Told(stored.text, stored.upto, stored)
+
+
+def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = False) -> Told:
+    """Sum up the older messages if it is time, or `always`; what stands in front of the window then."""
+    for _ in range(TRIES):
+        before = told(kit, scope, session)
+        rows = kit.log.read(scope, session, before.start, READ)
+        messages = [message_of(row) for row in rows]
+        at = _cut(messages, limits, kit, always)
+        if at == 0:
+            return before
+        parts = [Part(before.text, kind=SUMMARY), *(_part(one) for one in messages[:at] if not opens(one))]
+        text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
+        summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
+        if keep(kit, scope, session, summary, before, rows[:at]) and len(rows) < READ:
+            return Told(text, summary.upto, summary)
+    return told(kit, scope, session)
+
+
+def keep(kit: Kit, scope: Scope, session: str, summary: Summary, before: Told, covers: Sequence[Item]) -> bool:
+    """Store a summary. False if another one came first, or if a message that it covers was cut or forgotten since it
+    was read: then it is taken back, because nothing else would ever take those words out of it."""
+    try:
+        kit.log.summarize(scope, session, summary)
+        now = {item.id: item.text for item in kit.items.get_many(scope, [item.id for item in covers])}
+        if all(now.get(item.id) == item.text for item in covers):
+            return True
+        kit.log.summarize(scope, session, Summary(before.text, before.start, summary.version + 1, DIGEST))
+    except Conflict:
+        _log.debug("the summary of session %r was made by somebody else", session)
+    return False
+
+
+def clear(kit: Kit, scope: Scope, session: str) -> None:
+    """The window begins after the last message; the log stays."""
+    length = kit.log.length(scope, session)
+    kit.log.advance(scope, session, CLEARED, length)
+    for _ in range(TRIES):
+        stored = kit.log.summary(scope, session)
+        try:
+            kit.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, DIGEST))
+            return
+        except Conflict:
+            continue
+
+
+def opens(message: Message) -> bool:
+    """The system message with which a session begins is always shown, and never summed up."""
+    return message.number == 0 and message.role == "system"
+
+
+def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, always: bool) -> int:
+    if len(messages) == READ:
+        # Far behind, as after the summary was dropped: in parts.
+        return borders(messages)[-1] or READ - 1
+    tokens = sum(weighed(message, kit.count_tokens) for message in messages)
+    return cut_at(messages, limits, kit.count_tokens) if always or due(len(messages), tokens, limits) else 0
+
+
+def _part(message: Message) -> Part:
+    kind = message.event or ("error" if message.failed else "")
+    if message.calls:
+        names = ", ".join(call.name for call in message.calls)
+        return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind)
+    return Part(message.text, message.speaker or message.tool or message.role, kind)

@@ -1,0 +1,191 @@
+"""Write what happens in a session, with all that follows from it, in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from engrain.capture import episodes, gate, write
+from engrain.capture.insight import insight
+from engrain.capture.keeping import steps_for
+from engrain.core.echo import own_words
+from engrain.core.episodes import Happening
+from engrain.core.errors import Conflict, EmbedderFailed, StoreError
+from engrain.core.items import Cite, Source
+from engrain.core.messages import Message, message_of, note_of
+from engrain.core.plans import Add, Applied, Correct, Forget, Plan, Step, own
+from engrain.core.scope import Scope
+from engrain.core.scoring import EpisodeKind, Happened, novelty, score
+from engrain.core.worth import Unsaid, Worth
+from engrain.ports import Kit
+
+# Characters of a message in which the gate looks for what lasts: what is longer was pasted.
+GATED = 20_000
+
+_log = logging.getLogger("engrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The ids and numbers of the messages. `facts` are what lasts of them: facts that the gate kept, and important
+    episodes. `forgotten` is what the user wanted gone, `marked` the messages of which a span was cut out. `repeated`:
+    the request was known, and this is its first answer."""
+
+    ids: tuple[str, ...]
+    places: tuple[int, ...]
+    facts: tuple[str, ...] = ()
+    forgotten: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message as the log shows it, with what is known before it is written: the whole of a long output, what the
+    gate found, and what happened."""
+
+    message: Message
+    raw: str | None
+    found: Sequence[Worth | Unsaid]
+    event: Happened | None
+
+
+def record(
+    happened: Sequence[Message],
+    session: str,
+    scope: Scope,
+    kit: Kit,
+    *,
+    expect: int | None = None,
+    request_id: str | None = None,
+) -> Recorded:
+    """Checked messages into the log, one after the other, with the facts and episodes that they give.
+
+    The texts are embedded before anything is locked; then all of it is written together or not at all. With `expect`
+    the session must have that length, else Conflict. A request id that is known changes nothing.
+    """
+    turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
+    steps: list[Step] = []
+    for k, turn in enumerate(turns):
+        request = None if request_id is None else f"{request_id}\x1f{k}"
+        steps.append(Add(write.draft(note_of(turn.message, session)), request))
+    for k, turn in enumerate(turns):
+        steps += steps_for(turn.found, turn.message, own(k), scope, kit) or _lasting(turn, k)
+    expected = None if expect is None else (session, expect)
+    happenings = tuple(_happenings(turns, session, kit))
+    plan = Plan(scope, _vectored(steps, kit), request_id, expected, episodes=happenings)
+    applied = _applied(plan, session, kit)
+    recorded = _recorded(applied, len(turns))
+    return recorded if applied.repeated else _finished(recorded, plan, applied, kit)
+
+
+def _turns(happened: Sequence[Message], before: Sequence[Message]) -> list[Turn]:
+    turns: list[Turn] = []
+    for message in happened:
+        text, raw = insight(message.text, message.tool, message.failed) if message.role == "tool" else ("", None)
+        shown = replace(message, text=text) if message.role == "tool" else message
+        earlier = [*before, *(turn.message for turn in turns)][-episodes.BEFORE :]
+        found = _worth(shown, earlier)
+        turns.append(Turn(shown, raw, found, _event(shown, earlier, found)))
+    return turns
+
+
+def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
+    """Only the user's own words count: nobody else's, and not those that came from recall."""
+    if message.role != "user":
+        return []
+    return gate.worth(own_words(message.text[:GATED]), [(one.role, one.text) for one in earlier])
+
+
+def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
+    if message.role == "system":
+        return None
+    kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
+    explicit = any(isinstance(one, Worth) and one.explicit for one in found)
+    new = novelty(message.text, [one.text for one in earlier])
+    return Happened(kind, message.text, message.role, message.failed, explicit=explicit, novelty=new)
+
+
+def _lasting(turn: Turn, k: int) -> list[Step]:
+    """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
+    if turn.event is None or not turn.event.text or not score(turn.event).promotes:
+        return []
+    source = note_of(turn.message, "").source
+    assert isinstance(source, Source)
+    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k), 0, len(turn.event.text)),)))
+    return [Add(replace(write.draft(note), kind="episode"))]
+
+
+def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening]:
+    made: list[Happening] = []
+    now = kit.clock()
+    for k, turn in enumerate(turns if kit.episodes else ()):
+        told = turn.message.occurred_at
+        at = told if isinstance(told, datetime) else now
+        entry = turn.event and episodes.entry(turn.event, session, at, own(k), turn.message.tool)
+        # What is told of long ago has expired already.
+        if entry and entry.alive(now):
+            made.append(Happening(entry, episodes.raw_of(turn.raw, at)))
+    return made
+
+
+def _vectored(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
+    drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
+    made = iter(write.vectored(drafts, kit.embedder))
+    return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
+
+
+def _applied(plan: Plan, session: str, kit: Kit) -> Applied:
+    try:
+        return episodes.commit(plan, kit)
+    except Conflict:
+        # What follows from a message depends on what is known, so that a repeated request may ask for other steps.
+        first = _first_answer(plan, session, kit) if plan.request_id is not None else None
+        if first is None:
+            raise
+        return first
+
+
+def _first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
+    try:
+        # No session has this length: nothing is written unless the request is known.
+        first = kit.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
+    except Conflict:
+        return None
+    # Each message has a request id of its own: other words under this one are a Conflict here.
+    rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
+    kit.items.apply(Plan(plan.scope, rows))
+    return first
+
+
+def _recorded(applied: Applied, count: int) -> Recorded:
+    rows, rest = applied.outcomes[:count], applied.outcomes[count:]
+    gone = dict.fromkeys(id for one in rest if one.status == "forgotten" for id in (one.id, *one.others))
+    kept = dict.fromkeys(one.id for one in rest if one.status not in ("forgotten", "missing"))
+    return Recorded(
+        ids=tuple(one.id or "" for one in rows),
+        places=tuple(one.place or 0 for one in rows),
+        facts=tuple(id for id in kept if id and id not in gone),
+        forgotten=tuple(id for id in gone if id and id not in kept),
+        marked=tuple(dict.fromkeys(id for one in rest for id in one.marked)),
+        repeated=applied.repeated,
+    )
+
+
+def _finished(recorded: Recorded, plan: Plan, applied: Applied, kit: Kit) -> Recorded:
+    """After a forgetting: statements that stood alone, the bytes of what is gone, vectors of what was cut."""
+    pairs = zip(plan.steps, applied.outcomes, strict=True)
+    alone = [one.id for step, one in pairs if one.id and isinstance(step, Add) and step.draft.expires_at is not None]
+    if not alone and not recorded.forgotten:
+        return recorded
+    done = kit.items.apply(Plan(plan.scope, tuple(map(Forget, alone)))).outcomes if alone else ()
+    marked = tuple(dict.fromkeys((*recorded.marked, *(id for one in done for id in one.marked))))
+    try:
+        kit.items.purge()
+        write.embed_missing(kit, len(marked))
+    except (StoreError, EmbedderFailed) as exc:
+        # What was asked for is done; the upkeep goes on trying.
+        _log.warning("something is left to do after forgetting: %s", exc)
+    return replace(recorded, facts=tuple(id for id in recorded.facts if id not in alone), marked=marked)

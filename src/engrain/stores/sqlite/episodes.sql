@@ -1,0 +1,48 @@
+-- same --
+-- The same thing in the same session, not expired by then. Here and below the index is named, because left to itself
+-- SQLite takes the primary key and reads all of the scope.
+select {episode} from episode indexed by episode_key where scope = ? and session = ? and key = ? and id <> ?
+  and (expires_at is null or expires_at > ?);
+
+-- add --
+-- Not `or replace`, which would go past the trigger that counts.
+insert into episode (
+  scope, item, happened_at, expires_at, count, importance, id, session, kind, key, data, text
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing;
+
+-- add_raw --
+insert into raw (scope, id, expires_at, text) values (?, ?, ?, ?);
+
+-- drop --
+-- Its raw text goes along, here and wherever an episode goes.
+delete from episode where scope = ? and id = ?;
+
+-- how_many --
+select episodes from session where scope = ? and session = ?;
+
+-- drop_oldest --
+delete from episode indexed by episode_id where scope = :scope and id in (
+  select id from episode where scope = :scope and session = :session order by happened_at, id limit :over);
+
+-- recent --
+select {episode} from episode where scope = ? and (expires_at is null or expires_at > ?)
+order by happened_at desc, id desc limit ?;
+
+-- recent_of --
+select {episode} from episode indexed by episode_session
+where scope = ? and session = ? and (expires_at is null or expires_at > ?)
+order by happened_at desc, id desc limit ?;
+
+-- raw --
+select raw.text from episode join raw on raw.scope = episode.scope and raw.id = episode.id
+where episode.scope = :scope and episode.id = :id and raw.expires_at > :now
+  and (episode.expires_at is null or episode.expires_at > :now);
+
+-- remove --
+delete from episode indexed by episode_id where scope = ? and id in (select value from json_each(?));
+
+-- expire --
+delete from episode where (scope, id) in (select scope, id from episode where expires_at <= ? limit ?);
+
+-- expire_raw --
+delete from raw where n in (select n from raw where expires_at <= ? limit ?);

@@ -1,0 +1,258 @@
+"""Conversation memory: what is said in a session, and the part of it that a model is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from engrain.capture import summaries, write
+from engrain.capture.turns import Recorded, record
+from engrain.core import transcripts
+from engrain.core.clock import Time
+from engrain.core.dialects import as_messages
+from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput
+from engrain.core.filters import Condition, Filter
+from engrain.core.items import Item
+from engrain.core.messages import Message, message_of, note_of
+from engrain.core.scope import Scope
+from engrain.core.text import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.core.tiers import TIERS
+from engrain.core.tiers import Window as Limits
+from engrain.core.window import Before, Window, due, shown, weighed
+from engrain.core.wire import split_system, to_anthropic, to_openai
+from engrain.core.words import terms
+from engrain.ports import Kit, Summary, VectorQuery, WordQuery
+
+Form = Literal["anthropic", "openai"]
+
+# As TIERS has it, and summed up as well when this share of the tokens is used.
+LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
+LEAST_TOKENS = 256
+PAGE = 500
+LIKELY = 50  # messages that the words and the meaning of a query name
+FUSED = 60.0  # the higher, the less the first places of two rankings weigh against the others
+
+_log = logging.getLogger("engrain")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """How many messages a transcript brought, how many were there already, and how many stay forgotten."""
+
+    added: int
+    known: int = 0
+    kept_out: int = 0
+
+
+class ConversationMemory:
+    """The messages of one session. The log keeps all of them; the window is what a model is shown.
+
+    Safe for several threads and processes: messages of one call stand next to each other, and with `expect`, the
+    number of messages the caller has seen, a call that comes too late is a Conflict.
+    """
+
+    def __init__(self, kit: Kit, scope: Scope, session: str, limits: Limits = LIMITS) -> None:
+        self._kit = kit
+        self._scope = scope
+        self.session = checked_key(session, "session")
+        self.limits = _checked(limits)
+        self.trouble: str | None = None  # why the last summary could not be made
+        # (start, next number, messages, tokens) since the cut-off, as far as this object has seen.
+        self._seen: tuple[int, int, int, int] | None = None
+
+    def __len__(self) -> int:
+        """The number that the next message gets: what to give as `expect`."""
+        return self._kit.log.length(self._scope, self.session)
+
+    def add(
+        self,
+        role: str,
+        text: str,
+        *,
+        speaker: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        occurred_at: Time | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep what was said, and return its id."""
+        message = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
+        return self.add_many([message], request_id=request_id)[0]
+
+    def add_many(
+        self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None
+    ) -> list[str]:
+        """Keep several with nobody else's between them, all or none: Messages, or dicts as the Anthropic and OpenAI
+        APIs have them."""
+        return list(self.take(messages, expect=expect, request_id=request_id).ids)
+
+    def take(self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None) -> Recorded:
+        """The same, with all that came of it."""
+        checked = as_messages(messages)
+        if expect is not None:
+            checked_count(expect, "expect", 0, 2**53)
+        if request_id is not None:
+            checked_key(request_id, "request_id")
+        recorded = record(checked, self.session, self._scope, self._kit, expect=expect, request_id=request_id)
+        try:
+            self._keep_up(checked, recorded)
+        except Exception as exc:  # noqa: BLE001  # what was said is kept: no summary may make it look lost
+            self.trouble = str(exc)
+            _log.warning("the summary of session %r was not made: %s", self.session, exc)
+        return recorded
+
+    def window(self) -> Window:
+        """What a model is shown: never more than the limits allow."""
+        told = summaries.told(self._kit, self._scope, self.session)
+        rows = self._kit.log.last(self._scope, self.session, self.limits.max_items)
+        messages = [message_of(row) for row in rows if (row.place or 0) >= told.start]
+        before = Before(told.text, told.start, self._opening(messages))
+        return shown(messages, before, self.limits, self._kit.count_tokens)
+
+    def messages_for_llm(self, form: Form = "anthropic") -> list[dict[str, Any]]:
+        """The window in the form that an API takes. Of the Anthropic API the system messages are a parameter of their
+        own: `system_for_llm`."""
+        if form not in ("anthropic", "openai"):
+            raise InvalidInput(f'unknown form {form!r}. Known: "anthropic", "openai".')
+        said = self.window().said
+        return to_anthropic(said) if form == "anthropic" else to_openai(said)
+
+    def system_for_llm(self) -> str:
+        """The system messages of the window as one; "" if there are none."""
+        return split_system(self.window().said)[0]
+
+    def last(self, n: int) -> list[Message]:
+        """The newest n, oldest first."""
+        checked_count(n, "n", 1, MAX_BATCH)
+        return [message_of(row) for row in self._kit.log.last(self._scope, self.session, n)]
+
+    def search(self, query: str, n: int = 5) -> list[Message]:
+        """The messages that fit the query, best first: those that contain it as it is, then by words and meaning."""
+        wanted = checked_text(query, "query", MAX_QUERY).casefold().strip()
+        checked_count(n, "n", 1, 1_000)
+        score = self._scores(query)
+        found: dict[str, tuple[bool, float, int]] = {}
+        for row in self._rows():
+            contains = wanted in row.text.casefold()
+            if contains or row.id in score:
+                found[row.id] = (contains, score.get(row.id, 0.0), row.place or 0)
+        best = sorted(found, key=lambda id: found[id], reverse=True)[:n]
+        return [message_of(item) for item in self._kit.items.get_many(self._scope, best)]
+
+    @property
+    def summary(self) -> str:
+        """What is told of the messages before the window; "" if there is nothing."""
+        return summaries.told(self._kit, self._scope, self.session).text
+
+    def summarize(self) -> str:
+        """Sum up all but the newest messages now."""
+        return summaries.roll(self._kit, self._scope, self.session, self.limits, always=True).text
+
+    def clear(self) -> None:
+        """Empty the window; the log stays."""
+        summaries.clear(self._kit, self._scope, self.session)
+
+    def export(self) -> dict[str, Any]:
+        """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
+        told = summaries.told(self._kit, self._scope, self.session)
+        cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
+        messages = tuple(message_of(row) for row in self._rows())
+        summary = told.stored if told.text else None
+        return transcripts.as_data(transcripts.Transcript(self.session, messages, summary, cleared))
+
+    def export_json(self) -> str:
+        return transcripts.as_json(self.export())
+
+    def export_yaml(self) -> str:
+        return transcripts.as_yaml(self.export())
+
+    def load(self, data: Mapping[str, Any] | str) -> Loaded:
+        """Bring in what `export` gave, as a dict, JSON or YAML, under the same numbers and with its times. To repeat it
+        changes nothing; what was forgotten here stays so. Conflict if another message stands in the place of one."""
+        given = transcripts.parsed(data)
+        self._check_places(given.messages)
+        counts: dict[str, int] = {}
+        for start in range(0, len(given.messages), PAGE):
+            part = given.messages[start : start + PAGE]
+            notes = [note_of(message, self.session, placed=True, derived=True) for message in part]
+            for outcome in write.commit(notes, self._scope, self._kit).outcomes:
+                counts[outcome.status] = counts.get(outcome.status, 0) + 1
+        if given.cleared:
+            self._kit.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)
+        if given.summary:
+            self._load_summary(given.summary)
+        return Loaded(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
+
+    def _keep_up(self, messages: list[Message], recorded: Recorded) -> None:
+        """Sum up the older messages when it is time. If only this object has written, it knows without reading."""
+        count, seen = self._kit.count_tokens, self._seen
+        if seen is None or not recorded.places or seen[1] != recorded.places[0]:
+            told = summaries.roll(self._kit, self._scope, self.session, self.limits)
+            rows = self._kit.log.read(self._scope, self.session, told.start, summaries.READ)
+            tokens = sum(weighed(message_of(row), count) for row in rows)
+            following = (rows[-1].place or 0) + 1 if rows else told.start
+            self._seen = (told.start, following, len(rows), tokens)
+        else:
+            start, _, number, tokens = seen
+            number, tokens = number + len(messages), tokens + sum(weighed(message, count) for message in messages)
+            self._seen = (start, recorded.places[-1] + 1, number, tokens)
+            if due(number, tokens, self.limits):
+                summaries.roll(self._kit, self._scope, self.session, self.limits)
+                self._seen = None
+        self.trouble = None
+
+    def _opening(self, messages: list[Message]) -> str:
+        """The system message that the session began with, where it is not in the window any more."""
+        if messages and messages[0].number == 0:
+            return ""
+        first = self._kit.log.read(self._scope, self.session, 0, 1)
+        opening = message_of(first[0]) if first else None
+        return opening.text if opening and summaries.opens(opening) else ""
+
+    def _scores(self, query: str) -> dict[str, float]:
+        """Of the messages that the words or the meaning of the query name: the higher, the better in both."""
+        where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
+        words = WordQuery(tuple(dict.fromkeys(terms(query))), self._scope, where, limit=LIKELY)
+        ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
+        model = self._kit.embedder.model
+        try:
+            vector = self._kit.embedder.embed([query], "query")[0]
+            near = self._kit.vectors.nearest(VectorQuery(vector, model.key, self._scope, where, limit=LIKELY))
+            ranked.append([id for id, cosine in zip(near.ids, near.cosines, strict=True) if cosine >= model.floor])
+        except EmbedderFailed as exc:
+            _log.warning("search looks for words alone: %s", exc)
+        scores: dict[str, float] = {}
+        for ids in ranked:
+            for place, id in enumerate(ids):
+                scores[id] = scores.get(id, 0.0) + 1 / (FUSED + place)
+        return scores
+
+    def _rows(self) -> Iterator[Item]:
+        start = 0
+        while rows := self._kit.log.read(self._scope, self.session, start, PAGE):
+            yield from rows
+            start = (rows[-1].place or 0) + 1
+
+    def _check_places(self, messages: Iterable[Message]) -> None:
+        """Before anything is written: a transcript goes in as a whole."""
+        held = {row.place: row.text for row in self._rows()}
+        for message in messages:
+            if held.get(message.number, text := note_of(message, self.session).text) != text:
+                raise Conflict(
+                    f"message {message.number} of session {self.session!r} is another one. Load it into a new session."
+                )
+
+    def _load_summary(self, summary: Summary) -> None:
+        stored = self._kit.log.summary(self._scope, self.session)
+        if stored is None or stored.upto < summary.upto:
+            version = stored.version + 1 if stored else 1
+            self._kit.log.summarize(self._scope, self.session, replace(summary, version=version))
+
+
+def _checked(limits: Limits) -> Limits:
+    checked_count(limits.max_items, "max_items", 2)
+    checked_count(limits.max_tokens, "max_tokens", LEAST_TOKENS, 10_000_000)
+    checked_count(limits.summarize_from, "summarize_from", 2)
+    checked_count(limits.keep_recent, "keep_recent", 1, limits.summarize_from - 1)
+    return limits

@@ -1,0 +1,273 @@
+"""What care for a memory promises: only what is over goes, and a dry run tells it beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from episodic_kit import ANA, opened
+
+from engrain import Memory
+from engrain.cli.root import root
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.items import Cite, Item, Relation, Source
+from engrain.core.journal import Claim, TaskEnd
+from engrain.core.notes import Note
+from engrain.core.plans import Change, Forget, Plan
+from engrain.core.scope import Scope
+from engrain.lifecycle import maintain as rounds
+from engrain.lifecycle.consolidate import consolidate
+from engrain.lifecycle.maintain import Maintained, maintain
+from engrain.ports import Kit, ListQuery
+from engrain.tiers.episodic import EpisodicMemory
+from engrain.tiers.semantic import SemanticMemory
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+BEN = Scope(user="ben")
+NOTHING = {"expired": 0, "trimmed": 0, "tidied": 0, "pruned": 0}
+
+
+@pytest.fixture(params=["sqlite", "reference", "apart"])
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+    made = opened(request.param, tmp_path, clock)
+    yield made
+    made.items.close()
+
+
+@pytest.fixture
+def episodic(kit: Kit) -> EpisodicMemory:
+    return EpisodicMemory(kit, ANA)
+
+
+@pytest.fixture
+def semantic(kit: Kit) -> SemanticMemory:
+    return SemanticMemory(kit, ANA)
+
+
+def both(kit: Kit) -> Maintained:
+    """A real round, after a dry one that said the same and changed nothing."""
+    book = kit.episodes
+    assert book is not None
+    before = book.recent(ANA, None, 9_999, datetime.min.replace(tzinfo=UTC))
+    planned = maintain(kit, ANA, dry_run=True)
+    assert book.recent(ANA, None, 9_999, datetime.min.replace(tzinfo=UTC)) == before
+    done = maintain(kit, ANA)
+    assert done.counts == planned.counts
+    assert [line.replace("would remove", "removed") for line in planned.lines] == list(done.lines)
+    return done
+
+
+def test_a_memory_with_nothing_to_do_is_left_as_it_is(kit: Kit, episodic: EpisodicMemory) -> None:
+    assert both(kit).counts == NOTHING
+    episodic.record("Hello.", session="s")
+    assert both(kit).counts == NOTHING
+    assert len(episodic.recent()) == 1
+
+
+def test_what_has_expired_goes_and_nothing_early(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+    old = episodic.record("x" * 3_000, "tool", session="s", tool="cat")
+    episodic.record_decision("Use tabs.", session="s")
+    EpisodicMemory(kit, BEN).record("Of Ben.", session="s")
+    clock.advance(HOUR)
+    episodic.record("Later.", session="s")
+    clock.advance(23 * HOUR - 0.000001)
+    assert both(kit).counts == NOTHING
+    clock.advance(0.000001)
+    assert both(kit).counts == NOTHING | {"expired": 1}
+    assert both(kit).counts == NOTHING
+    assert [one.text for one in episodic.recent()] == ["Later.", "Decided: Use tabs."]
+    clock.now -= timedelta(hours=20)  # a moment at which they would still be shown
+    assert episodic.raw(old) is None
+    assert len(episodic.recent()) == 2
+    assert EpisodicMemory(kit, BEN).recent() == [], "of every memory in the store"
+
+
+def test_sessions_are_trimmed_to_the_limit(
+    kit: Kit, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(7):
+        episodic.record(f"Step {n}.", session="ab"[n % 2])
+        clock.advance()
+    limited = {"episodic": replace(rounds.TIERS["episodic"], max_items=3)}
+    monkeypatch.setattr(rounds, "TIERS", limited)
+    assert both(kit).counts == NOTHING | {"trimmed": 1}
+    assert [one.text for one in episodic.recent(9, "a")] == ["Step 6.", "Step 4.", "Step 2."]
+    assert len(episodic.recent(9, "b")) == 3
+
+
+def test_what_has_expired_does_not_count_against_the_limit(
+    kit: Kit, episodic: EpisodicMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episodic.record_decision("Use tabs.", session="s")
+    for n in range(3):
+        episodic.record(f"Step {n}.", session="s")
+    monkeypatch.setattr(rounds, "TIERS", {"episodic": replace(rounds.TIERS["episodic"], max_items=2)})
+    clock.advance(2 * DAY)
+    assert both(kit).counts == NOTHING | {"expired": 3}
+    assert [one.kind for one in episodic.recent()] == ["decision"]
+
+
+def test_entries_whose_words_were_forgotten_go(kit: Kit, episodic: EpisodicMemory) -> None:
+    id = episodic.record("secret " * 900, "tool", session="s", tool="cat")
+    episodic.record("Other.", session="s")
+    kit.items.apply(Plan(ANA, (Forget(id),)))
+    assert both(kit).counts == NOTHING | {"tidied": 0 if kit.together else 1}
+    assert episodic.raw(id) is None
+    assert [one.text for one in episodic.recent()] == ["Other."]
+
+
+def test_tasks_that_ended_a_week_ago_go_and_no_others(kit: Kit, clock: SetClock) -> None:
+    journal = kit.journal
+    assert journal is not None
+    for name in ("done", "failed", "running"):
+        lease = journal.claim(Claim(ANA, name, "w", 30.0))
+        if name != "running":
+            journal.end(lease, TaskEnd(name))  # type: ignore[arg-type]
+    clock.advance(7 * DAY)
+    assert both(kit).counts == NOTHING
+    clock.advance(0.000001)
+    assert both(kit).counts == NOTHING | {"pruned": 2}
+    assert journal.task(ANA, "running") is not None
+    assert journal.task(ANA, "done") is None
+
+
+def test_a_deployment_without_episodes_or_tasks_is_cared_for_too(kit: Kit) -> None:
+    bare = replace(kit, episodes=None, journal=None, together=False)
+    assert maintain(bare, ANA).counts == NOTHING
+
+
+def test_every_pass_says_what_it_did(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+    episodic.record("Hello.", session="s")
+    clock.advance(DAY)
+    planned = maintain(kit, ANA, dry_run=True)
+    assert len(planned.lines) == len(planned.counts) == len(rounds.PASSES)
+    assert planned.lines[0].startswith("would remove 1 episode whose time is over")
+    assert str(maintain(kit, ANA)).startswith("removed 1 episode")
+    assert (planned.expired, planned.trimmed, planned.pruned) == (1, 0, 0)
+
+
+# Consolidating
+
+
+def old(semantic: SemanticMemory, clock: SetClock, **values: object) -> str:
+    id = semantic.remember(Note(f"Fact {clock()}.", **{"importance": 0.2, **values}))  # type: ignore[arg-type]
+    clock.advance(8 * DAY)
+    return id
+
+
+def standing(kit: Kit) -> list[Item]:
+    return kit.items.page(ListQuery(ANA, history=True))
+
+
+def consolidated(kit: Kit) -> list[str]:
+    """What a real run removed, after a dry one that said the same and removed nothing."""
+    before = standing(kit)
+    planned = consolidate(kit, ANA)
+    assert standing(kit) == before
+    done = consolidate(kit, ANA, dry_run=False)
+    assert done.items == planned.items
+    gone = [one.item.id for one in done.items]
+    assert sorted(item.id for item in standing(kit)) == sorted({item.id for item in before} - set(gone))
+    assert not consolidate(kit, ANA)
+    return gone
+
+
+def test_what_matters_little_and_is_not_used_goes(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    faint = old(semantic, clock)
+    once = old(semantic, clock)
+    kit.items.touch(ANA, [once])
+    (planned,) = [one for one in consolidate(kit, ANA).items if one.item.id == once]
+    assert planned.reason == "importance 0.2, used 1 time, 8 days old"
+    assert once in str(planned)
+    assert sorted(consolidated(kit)) == sorted([faint, once])
+
+
+def test_relations_go_as_well(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    id = semantic.relate(Relation("Ana", "likes", "tea"), Note("", 0.1))
+    clock.advance(8 * DAY)
+    assert consolidated(kit) == [id]
+
+
+def test_the_log_that_a_fact_came_from_stays(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    row = EpisodicMemory(kit, ANA).record("Ana wore a red hat today.", "turn", session="s")
+    source = Source(cites=(Cite(row, 0, 9),))
+    fact = semantic.remember(Note("Ana wore a red hat.", 0.1, source=source, derived=True))
+    clock.advance(8 * DAY)
+    assert consolidated(kit) == [fact]
+    assert kit.items.get_many(ANA, [row])[0].text == "Ana wore a red hat today."
+
+
+Keeping = Callable[[Kit, SemanticMemory, SetClock], object]
+KEPT: dict[str, Keeping] = {
+    "important": lambda kit, semantic, clock: old(semantic, clock, importance=0.3),
+    "young": lambda kit, semantic, clock: (old(semantic, clock), clock.advance(-8 * DAY + 7 * DAY - 1)),
+    "used twice": lambda kit, semantic, clock: [kit.items.touch(ANA, [id]) for id in [old(semantic, clock)] * 2],
+    "pinned": lambda kit, semantic, clock: kit.items.apply(Plan(ANA, (Change(old(semantic, clock), pinned=True),))),
+    "a slot's value": lambda kit, semantic, clock: old(semantic, clock, slot="user.city"),
+    "a slot's history": lambda kit, semantic, clock: [old(semantic, clock, slot="user.city") for _ in range(2)],
+    "cited": lambda kit, semantic, clock: semantic.remember(
+        Note("It follows.", 0.9, source=Source(cites=(Cite(old(semantic, clock)),)))
+    ),
+    "a message": lambda kit, semantic, clock: (EpisodicMemory(kit, ANA).record("Hi.", session="s"), old_time(clock)),
+}
+
+
+def old_time(clock: SetClock) -> None:
+    clock.advance(8 * DAY)
+
+
+@pytest.mark.parametrize("what", KEPT)
+def test_what_must_stay_stays(kit: Kit, semantic: SemanticMemory, clock: SetClock, what: str) -> None:
+    KEPT[what](kit, semantic, clock)
+    assert consolidated(kit) == []
+
+
+def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:
+    old(SemanticMemory(kit, BEN), clock)
+    assert consolidated(kit) == []
+    assert kit.items.count(ListQuery(BEN)) == 1
+
+
+def test_many_go_page_by_page(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(1_203)], None, None)
+    clock.advance(8 * DAY)
+    assert len(consolidated(kit)) == 1_203
+
+
+def test_what_the_agent_learnt_is_the_agents_word(semantic: SemanticMemory) -> None:
+    item = semantic.get(semantic.learn("The build needs 4 GB.", 0.7))
+    assert item is not None
+    assert (item.text, item.importance, item.trust, item.source) == ("The build needs 4 GB.", 0.7, 0.7, "conversation")
+    web = semantic.get(semantic.learn("Port 80 is open.", source="scan"))
+    assert web is not None
+    assert (web.importance, web.source) == (0.5, "scan")
+
+
+# The face and the command
+
+
+def test_the_command_says_beforehand_what_it_then_does(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    clock = SetClock(datetime.now(UTC) - timedelta(days=2))
+    with Memory(store, user="ana", clock=clock, embedder=HashEmbedder(), background=False) as memory:
+        memory.episodic.record("Hello.", session="s")
+        memory.episodic.record_decision("Use tabs.", session="s")
+
+    def run(*args: str) -> str:
+        result = CliRunner().invoke(root, ["--store", str(store), "--user", "ana", "maintain", *args])
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    assert run("--dry-run") == run("--dry-run")
+    assert run("--dry-run").startswith("would remove 1 episode")
+    planned, done = json.loads(run("--dry-run", "--json")), json.loads(run("--json"))
+    assert planned["counts"] == done["counts"] == NOTHING | {"expired": 1}
+    assert (planned["dry_run"], done["dry_run"]) == (True, False)
+    assert json.loads(run("--json"))["counts"] == NOTHING

@@ -1,0 +1,353 @@
+"""What happens in a session is written once, together with all that follows from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from episodic_kit import ANA, opened
+
+from engrain.capture import gate, turns
+from engrain.capture.insight import SHOWN
+from engrain.capture.turns import Recorded, record
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.chat import ToolCall
+from engrain.core.dialects import as_messages
+from engrain.core.errors import Conflict, EmbedderFailed, EmptyText
+from engrain.core.filters import parse_filter
+from engrain.core.items import FORGOTTEN, Cite, Item
+from engrain.core.messages import Message, message_of
+from engrain.core.recalled import Hit, Recall
+from engrain.core.worth import Unsaid, Worth
+from engrain.ports import Kit, ListQuery
+
+
+@pytest.fixture(params=["sqlite", "reference", "apart"])
+def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
+    made = opened(request.param, tmp_path, clock)
+    yield made
+    made.items.close()
+
+
+Say = Callable[..., Recorded]
+
+
+@pytest.fixture
+def say(kit: Kit, clock: SetClock) -> Say:
+    """Add one message of the user to a session, a second after the last."""
+
+    def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> Recorded:
+        clock.advance()
+        return record(as_messages([Message(role, text)]), session, ANA, kit, **values)
+
+    return said
+
+
+def items(kit: Kit, kind: str = "fact", **values: Any) -> list[Item]:
+    return kit.items.page(ListQuery(ANA, parse_filter({"kind": kind}), **values))
+
+
+def texts(kit: Kit, kind: str = "fact") -> list[str]:
+    return [item.text for item in items(kit, kind)]
+
+
+def log(kit: Kit, session: str = "monday") -> list[str]:
+    return [item.text for item in kit.log.read(ANA, session, 0, 1_000)]
+
+
+def everything(kit: Kit) -> str:
+    """Every word that the store still has, in items of any kind and in summaries."""
+    kept = kit.items.page(ListQuery(ANA, history=True, limit=10_000))
+    summaries = [kit.log.summary(ANA, session) for session in kit.log.sessions(ANA, 100)]
+    return repr(kept) + repr(summaries)
+
+
+def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Worth | Unsaid]) -> None:
+    """A gate that finds these and nothing else: by the words of the message."""
+
+    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
+        return [one for words, one in rules if words in text]
+
+    monkeypatch.setattr(gate, "worth", found)
+
+
+def test_messages_take_the_next_places_in_order(kit: Kit, say: Say) -> None:
+    assert say("One.").places == (0,)
+    several = record(as_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit)
+    assert several.places == (1, 2)
+    assert log(kit) == ["One.", "Two.", "Three."]
+    assert [item.id for item in kit.log.read(ANA, "monday", 1, 2)] == list(several.ids)
+
+
+def test_a_fact_is_the_users_words_and_cites_them(kit: Kit, say: Say) -> None:
+    text = "Hello! I live in Lima. What is the weather?"
+    recorded = say(text)
+    (fact,) = items(kit)
+    assert fact.text == "I live in Lima"
+    assert fact.slot == "user.city"
+    assert fact.id in recorded.facts
+    assert fact.metadata == {"by": "gate"}
+    start = text.index("I live")
+    assert fact.sources[0].cites == (Cite(recorded.ids[0], start, start + len(fact.text)),)
+    assert fact.trust == 1.0
+
+
+def test_nobody_but_the_user_is_taken_at_his_word(kit: Kit, say: Say) -> None:
+    say("I live in Lima.")
+    for role in ("assistant", "system", "tool"):
+        say("I live in Quito. Remember that I live in Quito. My name is Bo.", role)
+        say("Forget my city. Forget that I live in Lima.", role)
+    assert texts(kit) == ["I live in Lima"]
+    assert FORGOTTEN not in "".join(log(kit))
+
+
+def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Kit, say: Say, clock: SetClock) -> None:
+    say("I live in Lima.")
+    before = clock()
+    say("I live in Quito now.")
+    assert texts(kit) == ["I live in Quito now"]
+    assert [item.text for item in items(kit, at=before)] == ["I live in Lima"]
+
+
+def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Kit, say: Say, clock: SetClock) -> None:
+    say("I live in Quito.")
+    told = Message("user", "I live in Lima.", occurred_at="2019-03-01")
+    record(as_messages([told]), "import", ANA, kit)
+    assert texts(kit) == ["I live in Quito"]
+    assert [item.text for item in items(kit, at=clock().replace(year=2020))] == ["I live in Lima"]
+
+
+def test_a_statement_without_a_slot_can_take_the_place_of_one(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gated(
+        monkeypatch,
+        ("prefer coffee", Worth(0, 15)),
+        ("prefer milk", Worth(0, 13)),
+        ("prefer tea", Worth(0, 31, replaces="coffee")),
+    )
+    say("I prefer coffee.")
+    say("I prefer milk.")
+    say("I prefer tea instead of coffee.")
+    assert sorted(texts(kit)) == ["I prefer milk", "I prefer tea instead of coffee."]
+
+
+def test_nothing_is_replaced_if_it_may_be_another(kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    gated(
+        monkeypatch,
+        ("prefer coffee", Worth(0, 20)),
+        ("prefer tea", Worth(0, 31, replaces="coffee")),
+    )
+    say("I prefer coffee at 8.")
+    say("I prefer coffee at 9.")
+    say("I prefer tea instead of coffee.")
+    assert len(texts(kit)) == 3
+
+
+# Rule 13, through messages alone
+
+
+def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit, clock: SetClock) -> None:
+    said = ["My name is Teo.", "I live in Lima.", "I live in Quito now.", "Forget my city.", "What is my name?"]
+
+    def run() -> None:
+        for number, text in enumerate(said):
+            clock.advance()
+            record(as_messages([Message("user", text)]), "monday", ANA, kit, request_id=f"line {number}")
+
+    run()
+    assert texts(kit) == ["My name is Teo"]
+    run()
+    record(as_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
+    rows = kit.log.read(ANA, "monday", 0, 10)
+    assert texts(kit) == ["My name is Teo"]
+    assert [row.text for row in rows] == [
+        "My name is Teo.", f"{FORGOTTEN}.", f"{FORGOTTEN}.", f"Forget {FORGOTTEN}.", "What is my name?",
+    ]  # fmt: skip
+
+
+def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say) -> None:
+    say("I live in Lima.")
+    say("Noted: you live somewhere.", "assistant")
+    told = say("I live in Quito now.")
+    recorded = say("Please forget that I live in Quito.")
+    assert set(recorded.forgotten) == set(told.facts)
+    assert set(recorded.marked) == {told.ids[0], recorded.ids[0]}
+    assert "Quito" not in everything(kit)
+    assert "Lima" in everything(kit), "what was not meant stays"
+    assert texts(kit) == [], "and is not brought back"
+
+
+def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> None:
+    say("I live in Lima.")
+    say("I live in Quito now.")
+    say("Forget my city.")
+    assert texts(kit) == []
+    assert "Lima" not in everything(kit)
+    assert "Quito" not in everything(kit)
+
+
+def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gated(monkeypatch, ("Forget that", Unsaid(12, 33)), ("Well, I am", Worth(6, 27)))
+    recorded = say("Forget that I am allergic to nuts.")
+    assert recorded.facts == recorded.forgotten == ()
+    assert log(kit) == [f"Forget that {FORGOTTEN}."]
+    assert texts(kit) == []
+    assert say("Well, I am allergic to nuts.").facts == ()
+    assert texts(kit) == []
+
+
+def test_a_plain_repeat_is_kept_out_and_an_asked_for_one_is_kept(kit: Kit, say: Say) -> None:
+    say("I live in Lima.")
+    say("Forget that I live in Lima.")
+    say("I live in Lima.")
+    assert texts(kit) == []
+    say("Remember that I live in Lima.")
+    assert texts(kit) == ["I live in Lima"]
+
+
+@pytest.mark.parametrize("wrapped", ["{}", "You told me:\n{}\nIs that so?", "> {}", "    {}", "Is {} right?"])
+def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrapped: str) -> None:
+    say("I live in Lima. Remember that my dog is called Rex.")
+    found = items(kit)
+    assert len(found) == 2
+    hits = [Hit(item, item.text, (0, len(item.text)), 1.0, 1.0) for item in found]
+    block = str(Recall(tuple(hits)))
+    for item in found:
+        kit.items.apply(turns.Plan(ANA, (turns.Forget(item.id),)))
+    quoted = "\n".join(wrapped.format(line) if "\n" not in wrapped else line for line in block.splitlines())
+    recorded = say(wrapped.format(quoted) if "\n" in wrapped else quoted)
+    assert recorded.facts == ()
+    assert recorded.forgotten == ()
+    assert texts(kit) == []
+    assert say(f"{block}\n\nMy name is Teo.").facts != ()
+    assert texts(kit) == ["My name is Teo"]
+
+
+# Requests and positions
+
+
+def test_a_repeated_request_changes_nothing(kit: Kit, say: Say) -> None:
+    first = say("I live in Lima.", request_id="a")
+    forgotten = say("Forget my city.", request_id="b")
+    say("Remember that I live in Quito.", request_id="c")
+    before = (log(kit), texts(kit), kit.items.status().items)
+    again = [say("I live in Lima.", request_id="a"), say("Forget my city.", request_id="b")]
+    assert [one.repeated for one in again] == [True, True]
+    assert [(one.ids, one.places) for one in again] == [(one.ids, one.places) for one in (first, forgotten)]
+    assert again[1].forgotten == forgotten.forgotten
+    assert (log(kit), texts(kit), kit.items.status().items) == before
+    assert texts(kit) == ["I live in Quito"]
+
+
+def test_a_repeated_request_counts_no_episode_twice(kit: Kit, say: Say, clock: SetClock) -> None:
+    assert kit.episodes is not None
+    for _ in range(2):
+        say("Hello.", request_id="a")
+    (one,) = kit.episodes.recent(ANA, "monday", 10, clock())
+    assert one.count == 1
+
+
+def test_a_request_id_that_was_used_for_other_words_is_refused(kit: Kit, say: Say) -> None:
+    say("I live in Lima.", request_id="a")
+    say("Forget my city.", request_id="b")
+    for request in ("a", "b"):
+        with pytest.raises(Conflict):
+            say("Something else.", request_id=request)
+    assert len(log(kit)) == 2
+
+
+def test_with_expect_the_session_must_be_as_long(kit: Kit, say: Say) -> None:
+    say("One.", expect=0)
+    with pytest.raises(Conflict):
+        say("Two.", expect=0)
+    with pytest.raises(Conflict):
+        say("Two.", expect=0, request_id="two")
+    assert say("Two.", expect=1, request_id="two").places == (1,)
+    assert say("Two.", expect=1, request_id="two").repeated
+    assert log(kit) == ["One.", "Two."]
+
+
+def test_a_bad_message_among_good_ones_writes_nothing(kit: Kit) -> None:
+    with pytest.raises(EmptyText):
+        record(as_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
+    assert log(kit) == texts(kit) == []
+
+
+def test_an_embedder_that_fails_loses_nothing(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(HashEmbedder):
+        def embed(self, texts: Sequence[str], kind: Any) -> Any:
+            raise EmbedderFailed("no answer")
+
+    broken = replace(kit, embedder=Broken())
+    with caplog.at_level(logging.CRITICAL):
+        record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
+        record(as_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
+    assert log(kit) == [f"{FORGOTTEN}.", f"Forget {FORGOTTEN}."]
+
+
+# Episodes
+
+
+def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: SetClock) -> None:
+    assert kit.episodes is not None
+    call = ToolCall("c1", "search", {"q": "flights"})
+    happened = [
+        Message("system", "Be brief."),
+        Message("user", "To Quito."),
+        Message("assistant", calls=(call,)),
+        Message("tool", "No route.", answers="c1", failed=True),
+    ]
+    recorded = record(as_messages(happened), "monday", ANA, kit)
+    found = {one.item: one for one in kit.episodes.recent(ANA, "monday", 10, clock())}
+    assert set(found) == set(recorded.ids[1:])
+    failed = found[recorded.ids[3]]
+    assert (failed.kind, failed.text, failed.id) == ("tool", "", recorded.ids[3])
+    assert failed.importance > found[recorded.ids[1]].importance
+
+
+def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
+    decision = Message("assistant", "We use Postgres for the log.", event="decision")
+    recorded = record(as_messages([decision]), "monday", ANA, kit)
+    (item,) = items(kit, "episode")
+    assert (item.text, item.id) == (decision.text, recorded.facts[0])
+    assert item.sources[0].cites[0].item == recorded.ids[0]
+
+
+def test_what_happened_long_ago_makes_no_episode(kit: Kit, clock: SetClock) -> None:
+    assert kit.episodes is not None
+    record(as_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
+    assert kit.episodes.recent(ANA, None, 10, clock()) == []
+
+
+def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: SetClock) -> None:
+    assert kit.episodes is not None
+    output = "\n".join(f"line {n}: all is well" for n in range(5_000)) + "\nERROR: disk full"
+    call = ToolCall("c1", "build", {})
+    happened = [Message("assistant", calls=(call,)), Message("tool", output, answers="c1", tool="build")]
+    recorded = record(as_messages(happened), "monday", ANA, kit)
+    shown = message_of(kit.log.read(ANA, "monday", 1, 1)[0])
+    assert len(shown.text) <= SHOWN
+    assert "disk full" in shown.text
+    assert (shown.answers, shown.tool) == ("c1", "build")
+    assert kit.episodes.raw(ANA, recorded.ids[1], clock()) == output
+
+
+def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
+    record(as_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
+    (text,) = log(kit)
+    assert text.encode()
+    assert text.startswith("a\ufffdb")
+
+
+def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
+    bare = replace(kit, episodes=None)
+    record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
+    assert texts(kit) == ["I live in Lima"]
