@@ -94,6 +94,10 @@ class Postgres:
 @cache
 def postgres() -> Postgres:
     """The server of this process, started when first asked for."""
+    return start_postgres()
+
+
+def start_postgres() -> Postgres:
     # Not below pytest's folders, which only their owner may enter: the server runs as somebody else when we are root.
     server = Postgres(Path(tempfile.mkdtemp(prefix="engrain-pg-", dir="/tmp")), free_port())
     atexit.register(server.stop)

@@ -140,10 +140,14 @@ def _walls(db: Db) -> Iterator[Finding]:
 
 def _indexes(db: Db) -> Iterator[Finding]:
     (found,) = db.rows(_SQL["indexes"])
-    named = ("items without words", "words without an item", "vectors without an item", "miscounted scopes")
-    wrong = [
-        f"{count} {what}" for count, what in zip(found, (*named, "indexes that are not valid"), strict=True) if count
-    ]
+    named = (
+        "items without words",
+        "words without an item",
+        "vectors without an item",
+        "scopes whose vectors are miscounted",
+        "indexes that are not valid",
+    )
+    wrong = [f"{count} {what}" for count, what in zip(found, named, strict=True) if count]
     if wrong:
         yield Finding("indexes", "fail", ", ".join(wrong), "engrain doctor --rebuild")
     else:

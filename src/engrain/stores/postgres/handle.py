@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -35,6 +35,7 @@ class Handle:
         self._ids: IdSource = ids or SortableIds()
         self._read_only = read_only
         self._touches = Touches()
+        self._models: dict[str, tuple[int, int]] = {}
         self._closed = False
         self._link = Link(read_url(url))
         self._key, self._version = prepare(self._link, read_only)
@@ -68,6 +69,15 @@ class Handle:
 
     def _add_scope(self, db: Db, scope: Scope) -> None:
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
+
+    def _know_models(self, found: Mapping[str, int]) -> None:
+        """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
+        for key, dimension in found.items():
+            if key not in self._models:
+                row = (key, dimension)
+                self._writing(None, lambda db: db.run(_SQL["add_model"], row))  # noqa: B023
+                ((number, known),) = self._reading(None, lambda db: db.rows(_SQL["model"], row[:1]))  # noqa: B023
+                self._models[key] = number, known
 
     def _micros(self, db: Db, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by anybody if that is later."""

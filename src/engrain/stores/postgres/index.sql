@@ -5,12 +5,6 @@ select id, n from item where scope = %s and id = any(%s);
 insert into word (scope, item, term, passage, length, count)
 select %s, * from unnest(%s::bigint[], %s::integer[], %s::integer[], %s::integer[], %s::integer[]);
 
--- model --
-select n, dimension from model where key = %s;
-
--- add_model --
-insert into model (key, dimension) values (%s, %s) on conflict (key) do nothing;
-
 -- add_vector --
 insert into embedding (scope, model, item, number, vector) values (%s, %s, %s, %s, %s::real[]::vector);
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput
 from engrain.core.items import Vectors, Words
+from engrain.core.plans import Add, Correct, Step
 from engrain.stores.postgres.arrays import Integers, Longs, Reals
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
@@ -34,7 +35,7 @@ def flush(work: Work) -> None:
     numbers: dict[str, int] = {id_: n for id_, n in found}  # noqa: C416
     entries = [(numbers[id_], words, vectors) for id_, words, vectors in waiting]
     write_words(work.db, work.owner, [(n, words) for n, words, _ in entries])
-    write_vectors(work.db, work.owner, [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows])
+    write_vectors(work, [(n, vectors) for n, _, vectors in entries if vectors and vectors.rows])
 
 
 def write_words(db: Db, owner: str, entries: Sequence[tuple[int, Words]]) -> None:
@@ -44,24 +45,26 @@ def write_words(db: Db, owner: str, entries: Sequence[tuple[int, Words]]) -> Non
         db.run(_SQL["add_words"], values)
 
 
-def write_vectors(db: Db, owner: str, entries: Sequence[tuple[int, Vectors]]) -> None:
+def write_vectors(work: Work, entries: Sequence[tuple[int, Vectors]]) -> None:
     by_model: dict[str, list[tuple[int, Vectors]]] = {}
     for n, vectors in entries:
         by_model.setdefault(vectors.model, []).append((n, vectors))
     for key, given in by_model.items():
         matrix = _checked(given)
-        model = _model(db, key, matrix.shape[1])
+        model, dimension = work.models[key]
+        if matrix.shape[1] != dimension:
+            raise InvalidInput(f"vectors of {key} have {dimension} dimensions here, not {matrix.shape[1]}.")
         places = ((n, number) for n, vectors in given for number in range(len(vectors.rows)))
         for (n, number), row in zip(places, matrix, strict=True):
-            db.run(_SQL["add_vector"], (owner, model, n, number, Reals(row)))
-        db.run(_SQL["count_vectors"], (owner, model, len(matrix)))
+            work.db.run(_SQL["add_vector"], (work.owner, model, n, number, Reals(row)))
+        work.db.run(_SQL["count_vectors"], (work.owner, model, len(matrix)))
 
 
-def replace_vectors(db: Db, owner: str, n: int, vectors: Vectors) -> None:
+def replace_vectors(work: Work, n: int, vectors: Vectors) -> None:
     """Put these in place of the item's vectors of the same model."""
-    db.run(_SQL["drop_vectors"], {"scope": owner, "item": n, "model": vectors.model})
+    work.db.run(_SQL["drop_vectors"], {"scope": work.owner, "item": n, "model": vectors.model})
     if vectors.rows:
-        write_vectors(db, owner, [(n, vectors)])
+        write_vectors(work, [(n, vectors)])
 
 
 def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -77,15 +80,14 @@ def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int6
     return items, every[:, 0].astype(np.uint32).view(np.int32).astype(np.int64), passages, lengths, counts
 
 
-def _model(db: Db, key: str, dimension: int) -> int:
-    found = db.rows(_SQL["model"], (key,))
-    if not found:
-        db.run(_SQL["add_model"], (key, dimension))
-        found = db.rows(_SQL["model"], (key,))
-    number, known = found[0]
-    if known != dimension:
-        raise InvalidInput(f"vectors of {key} have {known} dimensions here, not {dimension}.")
-    return int(number)
+def models_of(steps: Iterable[Step]) -> dict[str, int]:
+    """The models whose vectors a plan brings along, with the dimension of the first."""
+    found: dict[str, int] = {}
+    for step in steps:
+        given = step.draft.vectors if isinstance(step, (Add, Correct)) else getattr(step, "vectors", None)
+        if given and given.rows:
+            found.setdefault(given.model, len(given.rows[0]) // 4)
+    return found
 
 
 def _checked(given: Sequence[tuple[int, Vectors]]) -> npt.NDArray[np.float32]:

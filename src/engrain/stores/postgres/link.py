@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
 from engrain.core.scope import Scope
@@ -27,6 +27,7 @@ Row = tuple[Any, ...]
 
 _ATTEMPTS = 6
 _PAUSE = 0.02
+_ASK_AGAIN = 1.0
 # The server gives up first, and says why; only one that is silent is given up by us.
 _LATER = 5.0
 _BEGIN = {
@@ -47,20 +48,20 @@ class Timed(psycopg.Connection[Row]):
     patience = 60.0
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().wait(_limited(gen, self.patience), *args, **kwargs)
+        return super().wait(self._limited(gen), *args, **kwargs)
 
-
-def _limited(gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
-    deadline = time.monotonic() + seconds
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise psycopg.OperationalError(f"no answer within {seconds:g} seconds")
-            wanted = gen.send(ready)
-    except StopIteration as stop:
-        return stop.value
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + self.patience
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > deadline:
+                    seconds, self.patience = self.patience, 0.0  # nor is it worth waiting for when we take our leave
+                    raise psycopg.OperationalError(f"no answer within {seconds:g} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,8 @@ class Link:
                 connection.execute(_BEGIN[mode])
                 connection.execute(_SETTINGS, self._settings(scope))
                 answer = do(Db(connection))
-        except BaseException:
-            _roll_back(connection)
+        except BaseException as exc:
+            _leave(connection, exc)
             raise
         try:
             connection.execute(b"commit")
@@ -129,17 +130,19 @@ class Link:
     def _settings(self, scope: Scope | None) -> tuple[str, ...]:
         millis = int(self.address.timeout * 1000)
         owner, upkeep = ("", "on") if scope is None else (scope.id, "")
-        return (self._path, owner, upkeep, str(millis), str(millis), str(2 * millis))
+        # A lock before the statement: then the error says what was waited for.
+        return (self._path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
 
     def _persist(self, do: Callable[[Timed], Answer]) -> Answer:
-        attempt = 0
+        attempt, deadline = 0, time.monotonic() + self.address.timeout
         while True:
             attempt += 1
             try:
                 with self._connection() as connection:
                     return do(connection)
             except psycopg.Error as exc:
-                if attempt >= _ATTEMPTS or not (again(exc) or lost(exc)):
+                late = attempt >= _ATTEMPTS or time.monotonic() > deadline
+                if late or not (again(exc) or lost(exc)):
                     raise translated(exc, self.address.shown) from exc
                 if lost(exc):
                     self.opened().check()
@@ -150,10 +153,7 @@ class Link:
     @contextmanager
     def _connection(self) -> Iterator[Timed]:
         pool = self.opened()
-        try:
-            connection = pool.getconn()
-        except PoolTimeout as exc:
-            raise self._unavailable(pool) from exc
+        connection = self._taken(pool)
         try:
             yield connection
         except psycopg.Error as exc:
@@ -165,6 +165,18 @@ class Link:
             raise
         finally:
             pool.putconn(connection)
+
+    def _taken(self, pool: ConnectionPool[Timed]) -> Timed:
+        deadline = time.monotonic() + self.address.timeout
+        while True:
+            try:
+                # By and by: the pool tries to connect when it is asked, and not again while we wait.
+                return pool.getconn(min(_ASK_AGAIN, self.address.timeout))
+            except PoolTimeout as exc:
+                if time.monotonic() > deadline:
+                    raise self._unavailable() from exc
+            except PoolClosed as exc:
+                raise StoreClosed("this store was closed. Open it again.") from exc
 
     def opened(self) -> ConnectionPool[Timed]:
         """The pool of this process: a fork's child must not speak on its parent's connections."""
@@ -179,7 +191,7 @@ class Link:
                     max_size=self.address.pool,
                     timeout=self.address.timeout,
                     configure=self._configure,
-                    reconnect_timeout=self.address.timeout,
+                    reconnect_timeout=_ASK_AGAIN,
                     name="engrain",
                     open=True,
                 )
@@ -219,7 +231,7 @@ class Link:
         """Where names are looked up: our schema, and that of pgvector."""
         self._path = path
 
-    def _unavailable(self, pool: ConnectionPool[Timed]) -> StoreBusy | StoreUnavailable | ConfigError:
+    def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
         """Why the pool gave nothing: all are in use, or the server cannot be reached."""
         seconds = f"{self.address.timeout:g} seconds"
         try:
@@ -248,7 +260,10 @@ class Link:
             pool.close()
 
 
-def _roll_back(connection: Timed) -> None:
+def _leave(connection: Timed, why: BaseException) -> None:
+    """Undo what was begun; on a connection that is lost there is nothing to say any more."""
     with suppress(psycopg.Error):
-        if not connection.closed:
+        if isinstance(why, psycopg.Error) and lost(why):
+            connection.close()
+        else:
             connection.rollback()

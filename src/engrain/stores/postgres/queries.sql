@@ -280,3 +280,9 @@ insert into target (name, seq) values (%s, 0) on conflict do nothing;
 -- settle --
 insert into target (name, seq) values (%(name)s, %(seq)s)
 on conflict (name) do update set seq = greatest(target.seq, excluded.seq);
+
+-- model --
+select n, dimension from model where key = %s;
+
+-- add_model --
+insert into model (key, dimension) values (%s, %s) on conflict (key) do nothing;

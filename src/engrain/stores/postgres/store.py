@@ -31,7 +31,7 @@ from engrain.core.text import checked_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.episodes import keep
 from engrain.stores.postgres.forget import forget
-from engrain.stores.postgres.index_rows import flush, replace_vectors, word_count
+from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.reads import Reads
 from engrain.stores.postgres.rows import (
@@ -57,12 +57,13 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:
+        self._know_models(models_of(plan.steps))
         with self._touches.leaving(plan.scope) as uses:
             return self._writing(plan.scope, lambda db: self._apply(db, plan, uses))
 
     def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied:
         seq, micros = self._begin_write(db, plan.scope)
-        work = Work(db, plan.scope.id, from_micros(micros), micros, self._key)
+        work = Work(db, plan.scope.id, from_micros(micros), micros, self._key, self._models)
         first = _answered(work, plan.request_id, plan.steps)
         if first:
             return first
@@ -331,6 +332,6 @@ def _embed(work: Work, step: Embed) -> Outcome:
     number, hash_ = rows[0]
     if hash_.hex() != step.hash:
         return Outcome(step.id, "stale")
-    replace_vectors(work.db, work.owner, number, step.vectors)
+    replace_vectors(work, number, step.vectors)
     work.change(_SQL["mark_item"], (work.owner, step.id))
     return Outcome(step.id, "changed")

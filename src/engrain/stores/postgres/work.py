@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ class Work:
     now: datetime
     micros: int
     key: bytes
+    models: Mapping[str, tuple[int, int]]  # by key: number and dimension
     changed: bool = False
     given: dict[str, str | None] = field(default_factory=dict)  # what the steps so far gave, by own(step)
     indexing: list[tuple[str, Words, Vectors | None]] = field(default_factory=list)
