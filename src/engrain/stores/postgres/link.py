@@ -88,7 +88,7 @@ class Link:
         self._guard = threading.Lock()
         self._pool: ConnectionPool[Timed] | None = None
         self._process = 0
-        self._path = ""
+        self.path = ""
         self._closed = False
 
     # Transactions
@@ -131,7 +131,7 @@ class Link:
         millis = int(self.address.timeout * 1000)
         owner, upkeep = ("", "on") if scope is None else (scope.id, "")
         # A lock before the statement: then the error says what was waited for.
-        return (self._path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
+        return (self.path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
 
     def _persist(self, do: Callable[[Timed], Answer]) -> Answer:
         attempt, deadline = 0, time.monotonic() + self.address.timeout
@@ -229,7 +229,7 @@ class Link:
 
     def use_path(self, path: str) -> None:
         """Where names are looked up: our schema, and that of pgvector."""
-        self._path = path
+        self.path = path
 
     def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
         """Why the pool gave nothing: all are in use, or the server cannot be reached."""

@@ -19,37 +19,39 @@ from item where scope = %(scope)s and retracted_at is null;
 
 -- best --
 -- How many visible passages have each term; then every passage with a term of the items that come up best. The score is
--- that of core.bm25, which has the last word.
+-- that of core.bm25, which has the last word; here it is cut to nine digits, so that equals stay equal whatever the order
+-- in which they were added up. A higher number is a newer item.
 with hit as materialized (
-  select word.item, word.passage, word.length, word.term, word.count
+  select word.item, word.passage, word.length, word.term, word.count, {where} as fits
   from word join item on item.n = word.item
   where word.scope = %(scope)s and word.term = any(%(terms)s) and {visible}
 ),
-frequency as materialized (select term, count(*) as found from hit group by term),
-passage as (
-  select item, sum(
-    ln(1 + (%(passages)s - found + 0.5) / (found + 0.5))::double precision
-    * count * (%(saturation)s + 1) / (count + %(saturation)s * (1 - %(share)s + %(share)s * length / %(average)s))
-    order by term) as score
-  from hit join frequency using (term) group by item, passage
+frequency as materialized (
+  select term, found, ln(1 + (%(passages)s - found + 0.5) / (found + 0.5)) as weight
+  from (select term, count(*)::double precision as found from hit group by term) as counted
 ),
-chosen as (
-  select passage.item, item.id from passage join item on item.n = passage.item where {where}
-  group by passage.item, item.id order by max(score) desc, item.id desc limit %(limit)s
+passage as (
+  select item, floor(1e9 * sum(weight * count * (%(saturation)s + 1)
+    / (count + %(saturation)s * (1 - %(share)s + %(share)s * length / %(average)s)))) as score
+  from hit join frequency using (term) where fits group by item, passage
+),
+chosen as materialized (
+  select item from passage group by item order by max(score) desc, item desc limit %(limit)s
 )
-select null, 0, 0, array_agg(term), array_agg(found) from frequency
+select null, 0, 0, array_agg(term), array_agg(found::bigint) from frequency
 union all
-select id, passage, min(length), array_agg(term), array_agg(count::bigint)
-from chosen join hit using (item) group by id, passage;
+select item.id, passage, min(length), array_agg(term), array_agg(count::bigint)
+from chosen join hit using (item) join item on item.n = chosen.item group by item.id, passage;
 
 -- counts --
 -- The same for given items.
 with hit as materialized (
-  select word.item, word.passage, word.length, word.term, word.count, item.id
+  select word.item, word.passage, word.length, word.term, word.count
   from word join item on item.n = word.item
   where word.scope = %(scope)s and word.term = any(%(terms)s) and {visible}
 )
 select null, 0, 0, array_agg(term), array_agg(found) from (select term, count(*) as found from hit group by term) as each
 union all
-select id, passage, min(length), array_agg(term), array_agg(count::bigint)
-from hit where id = any(%(ids)s) group by id, passage;
+select item.id, passage, min(length), array_agg(term), array_agg(count::bigint)
+from item join hit on hit.item = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
+group by item.id, passage;
