@@ -1,4 +1,4 @@
-"""Arrays of numbers as values of a statement, in the server's own format."""
+"""Arrays of numbers on their way to the server and back, in its own format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import psycopg
-from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format
 
 
@@ -60,8 +60,40 @@ class _RealsDumper(_Dumper):
     oid, element, kind = 1021, 700, ">f4"
 
 
+class _Loader(Loader):
+    """As an array of numpy, in one go. No null inside: who asks for it sees to that."""
+
+    format = Format.BINARY
+    kind: ClassVar[str]
+
+    def load(self, data: Any) -> npt.NDArray[Any]:
+        raw = bytes(data)
+        if len(raw) <= 20:
+            return np.empty(0, dtype=np.dtype(self.kind).newbyteorder("="))
+        found = np.frombuffer(raw, dtype=[("size", ">i4"), ("value", self.kind)], offset=20)["value"]
+        return found.astype(np.dtype(self.kind).newbyteorder("="))
+
+
+class _IntegersLoader(_Loader):
+    kind = ">i4"
+
+
+class _LongsLoader(_Loader):
+    kind = ">i8"
+
+
+class _DoublesLoader(_Loader):
+    kind = ">f8"
+
+
+class _BooleansLoader(_Loader):
+    kind = "?"
+
+
 def _adapters() -> AdaptersMap:
     known = AdaptersMap(psycopg.adapters)
+    for oid, loader in ((1007, _IntegersLoader), (1016, _LongsLoader), (1022, _DoublesLoader), (1000, _BooleansLoader)):
+        known.register_loader(oid, loader)
     known.register_dumper(Integers, _IntegersDumper)
     known.register_dumper(Longs, _LongsDumper)
     known.register_dumper(Reals, _RealsDumper)

@@ -225,10 +225,10 @@ where not exists (
 order by item.n limit %(limit)s;
 
 -- vectors_of --
-select item.id, vector_send(embedding.vector) from item
-join model on model.key = %(model)s
-join embedding on embedding.scope = item.scope and embedding.model = model.n and embedding.item = item.n
-where item.scope = %(scope)s and item.id = any(%(ids)s) order by item.n, embedding.number;
+select item.id, vector_send(embedding.vector) from embedding join item on item.n = embedding.item
+where embedding.scope = %(scope)s and embedding.model = (select n from model where key = %(model)s)
+  and embedding.item = any(array(select n from item where scope = %(scope)s and id = any(%(ids)s)))
+order by item.n, embedding.number;
 
 -- speakers --
 -- One step of the index for each name, not one for each item.

@@ -15,15 +15,16 @@ import numpy.typing as npt
 from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.ports import Nearest, VectorQuery
-from engrain.stores.postgres.arrays import Reals, sent_vector
+from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
+from engrain.stores.postgres.census import Counted, Ints, fitting, ids_of, numbers_of
 from engrain.stores.postgres.filters import where_sql
-from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.near import LARGE, NearIndexes
 from engrain.stores.postgres.sql import load
 
 _SQL = load("vectors.sql")
 Vector = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
 # How many candidates the index follows at a time; pgvector allows no more than 1,000.
 _LEAST_WIDTH, _MOST_WIDTH = 200, 1_000
 _MEANS = 100
@@ -43,7 +44,7 @@ class Looking:
     values: dict[str, Any]
 
 
-class VectorSearch(Handle):
+class VectorSearch(Counted):
     large = LARGE
 
     def __init__(self, *args: Any, **values: Any) -> None:
@@ -63,7 +64,7 @@ class VectorSearch(Handle):
                     found = self._named(db, query, looking)
                 elif not self._read_only:
                     self._near.ask(query.scope.id, looking.model, looking.dimension)
-            return found or _exact(db, query, looking)
+            return found or self._exact(db, query, looking)
 
         return self._reading(query.scope, do)
 
@@ -72,10 +73,31 @@ class VectorSearch(Handle):
             looking = self._looking(db, query)
             if looking is None or not ids:
                 return {}
-            return {id_: _cosine(one) for id_, one in db.rows(_SQL["cosines"], {**looking.values, "ids": list(ids)})}
+            numbers = numbers_of(db, query.scope, ids)
+            asked = np.array(list(numbers.values()), dtype=np.int64)
+            items, distances = _columns(db, "cosines", {**looking.values, "items": Longs(asked)})
+            shown = self._census(db, query.scope, query.at).visible(items)
+            best = dict(zip(*(column.tolist() for column in _best(items[shown], distances[shown])), strict=True))
+            return {id_: _cosine(-best[n]) for id_, n in numbers.items() if n in best}
 
         found = self._reading(query.scope, do)
         return [found.get(one, nan) for one in ids]
+
+    def _exact(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest:
+        items, distances = _columns(db, "exact", looking.values)
+        shown = self._census(db, query.scope, query.at).visible(items)
+        shown[shown] = fitting(db, query.scope, items[shown], query.where)
+        items, distances = items[shown], distances[shown]
+        if not len(items):
+            return Nearest([], [])
+        background = _cosine(-float(distances.mean()))
+        items, distances = _best(items, distances)
+        # Of equals the newer comes first, which has the higher number.
+        order = np.lexsort((-items, distances))[: max(query.limit, 0)]
+        ids = ids_of(db, query.scope, items[order])
+        named = zip(distances[order].tolist(), items[order].tolist(), strict=True)
+        found = sorted(((_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
+        return Nearest([id_ for _, id_ in found], [cosine for cosine, _ in found], background=background)
 
     def _looking(self, db: Db, query: VectorQuery) -> Looking | None:
         """None if the store has no vectors of the model at all."""
@@ -131,16 +153,20 @@ class VectorSearch(Handle):
         return _cosine(float(np.dot(mean, looking.vector)))
 
 
-def _exact(db: Db, query: VectorQuery, looking: Looking) -> Nearest:
-    where, values = where_sql(query.where)
-    asked = {**looking.values, **values, "limit": max(query.limit, 0)}
-    rows = db.rows(_SQL["exact"].replace("{where}", where), asked)
-    background = _cosine(rows[0][2]) if rows else None
-    return Nearest([row[0] for row in rows], [_cosine(row[1]) for row in rows], background=background)
+def _columns(db: Db, name: str, values: dict[str, Any]) -> tuple[Ints, Floats]:
+    ((items, distances),) = db.rows(_SQL[name], values)
+    return (np.empty(0, dtype=np.int64), np.empty(0)) if items is None else (items, distances)
+
+
+def _best(items: Ints, distances: Floats) -> tuple[Ints, Floats]:
+    """Each item once, with the best of its vectors."""
+    order = np.lexsort((distances, items))
+    first = order[np.append(True, np.diff(items[order]) != 0)] if len(items) else order
+    return items[first], distances[first]
 
 
 def _cosine(found: float) -> float:
-    return max(-1.0, min(1.0, found))
+    return max(-1.0, min(1.0, float(found)))
 
 
 def _unit(vector: Any, dimension: int) -> Vector:

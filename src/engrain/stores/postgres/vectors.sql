@@ -7,18 +7,9 @@ select model.n, model.dimension, coalesce(embedded.count, 0),
 from model left join embedded on embedded.model = model.n and embedded.scope = %(scope)s where model.key = %(model)s;
 
 -- exact --
--- All of them; an item counts with its best, and of equals the newer comes first.
-with compared as materialized (
-  select embedding.item, embedding.vector <#> %(vector)s::real[]::vector as distance
-  from embedding join item on item.n = embedding.item
-  where embedding.scope = %(scope)s and embedding.model = %(model)s and {visible} and {where}
-),
-best as materialized (
-  select item, min(distance) as distance from compared group by item
-  order by min(distance), item desc limit %(limit)s
-)
-select item.id, -best.distance, (select -avg(distance) from compared) from best join item on item.n = best.item
-order by best.distance, item.id desc;
+-- All of them, in columns.
+select array_agg(item), array_agg(vector <#> %(vector)s::real[]::vector)
+from embedding where scope = %(scope)s and model = %(model)s;
 
 -- widen --
 -- Search goes on until enough have passed the filter; and the order of the index is not given up for a sort.
@@ -35,10 +26,8 @@ select item.id, -distance from (
 ) as named join item on item.n = named.item;
 
 -- mean --
-select vector_send(avg(embedding.vector)) from embedding join item on item.n = embedding.item
-where embedding.scope = %(scope)s and embedding.model = %(model)s and {visible};
+select vector_send(avg(vector)) from embedding where scope = %(scope)s and model = %(model)s;
 
 -- cosines --
-select item.id, -min(embedding.vector <#> %(vector)s::real[]::vector)
-from item join embedding on embedding.scope = item.scope and embedding.model = %(model)s and embedding.item = item.n
-where item.scope = %(scope)s and item.id = any(%(ids)s) and {visible} group by item.id;
+select array_agg(item), array_agg(vector <#> %(vector)s::real[]::vector)
+from embedding where scope = %(scope)s and model = %(model)s and item = any(%(items)s);

@@ -52,9 +52,8 @@ create table item (
 ) with (fillfactor = 90);
 
 create unique index item_id on item (scope, id);
--- All that a scope's statistics need: the sums are taken from the index alone.
-create index item_standing on item (scope) include (valid_from, valid_to, expires_at, passages, words)
-  where retracted_at is null;
+-- All that a census of a scope needs: it is taken from the index alone.
+create index item_census on item (scope) include (n, valid_from, valid_to, expires_at, retracted_at, passages, words);
 create index item_changed on item (scope, changed);
 create index item_changed_anywhere on item (changed);
 create index item_traits on item (scope, id) where traits <> 0;
