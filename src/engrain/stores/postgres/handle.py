@@ -19,6 +19,7 @@ from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.outcomes import PostgresOutcomes
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Touches, write_uses
+from engrain.stores.postgres.youth import Youth
 
 Answer = TypeVar("Answer")
 
@@ -39,6 +40,8 @@ class Handle:
         self._closed = False
         self._link = Link(read_url(url))
         self._key, self._version = prepare(self._link, read_only)
+        self._youth = Youth(self._link)
+        self._link.read(None, self._youth.begin)
         self.episodes = PostgresEpisodes(self)
         self.outcomes = PostgresOutcomes(self)
         self.journal = PostgresJournal(self)

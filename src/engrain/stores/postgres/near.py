@@ -11,7 +11,7 @@ from psycopg import sql
 from engrain.core.errors import EngrainError
 from engrain.stores.postgres.link import Link, Timed
 
-# From so many vectors on an index is faster than comparing all: measured, decision 12.
+# From so many vectors on an index is faster than comparing all: measured, decision 10.
 LARGE = 20_000
 # What pgvector indexes of a halfvec.
 WIDEST = 4_000

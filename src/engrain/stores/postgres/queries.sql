@@ -50,16 +50,20 @@ union all
   order by valid_from, id limit 1);
 
 -- add_item --
-insert into item (
-  id, scope, changed, kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at, valid_from,
-  valid_to, expires_at, place, session, speaker, role, slot, replaced_by, hash, subject, relation, object, metadata,
-  filters, text
-) values (
-  %(id)s, %(scope)s, nextval('change'), %(kind)s, %(importance)s, %(trust)s, %(pinned)s, %(traits)s, %(passages)s,
-  %(words)s, %(occurred_at)s, %(recorded_at)s, %(valid_from)s, %(valid_to)s, %(expires_at)s, %(place)s, %(session)s,
-  %(speaker)s, %(role)s, %(slot)s, %(replaced_by)s, %(hash)s, %(subject)s, %(relation)s, %(object)s, %(metadata)s,
-  %(filters)s, %(text)s
-);
+-- With its first source, in one go.
+with new as (
+  insert into item (
+    id, scope, changed, kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at, valid_from,
+    valid_to, expires_at, place, session, speaker, role, slot, replaced_by, hash, subject, relation, object, metadata,
+    filters, text
+  ) values (
+    %(id)s, %(scope)s, nextval('change'), %(kind)s, %(importance)s, %(trust)s, %(pinned)s, %(traits)s, %(passages)s,
+    %(words)s, %(occurred_at)s, %(recorded_at)s, %(valid_from)s, %(valid_to)s, %(expires_at)s, %(place)s, %(session)s,
+    %(speaker)s, %(role)s, %(slot)s, %(replaced_by)s, %(hash)s, %(subject)s, %(relation)s, %(object)s, %(metadata)s,
+    %(filters)s, %(text)s
+  ) returning scope, n
+)
+insert into source (scope, item, number, kind, name) select scope, n, 0, %(source_kind)s, %(source_name)s from new;
 
 -- add_source --
 insert into source (scope, item, number, kind, name)
@@ -286,3 +290,7 @@ select n, dimension from model where key = %s;
 
 -- add_model --
 insert into model (key, dimension) values (%s, %s) on conflict (key) do nothing;
+
+-- known_size --
+-- What the server believes to be in the table; less than nothing before it has looked.
+select reltuples from pg_class where oid = 'item'::regclass;

@@ -59,7 +59,9 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
     def apply(self, plan: Plan) -> Applied:
         self._know_models(models_of(plan.steps))
         with self._touches.leaving(plan.scope) as uses:
-            return self._writing(plan.scope, lambda db: self._apply(db, plan, uses))
+            applied = self._writing(plan.scope, lambda db: self._apply(db, plan, uses))
+        self._youth.wrote(len(plan.steps))
+        return applied
 
     def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied:
         seq, micros = self._begin_write(db, plan.scope)
@@ -271,10 +273,11 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
         "expires_at": micros_of(draft.expires_at), "slot": draft.slot,
         "subject": relation.subject if relation else None, "relation": relation.relation if relation else None,
         "object": relation.object if relation else None, "metadata": metadata_text(draft.metadata),
-        "filters": filters_text(draft.metadata), "text": draft.text, **values,
+        "filters": filters_text(draft.metadata), "text": draft.text, "source_kind": draft.source.kind,
+        "source_name": draft.source.name, **values,
     }  # fmt: skip
     work.change(_SQL["add_item"], row)
-    _add_source(work, new, 0, draft.source)
+    _add_cites(work, new, 0, draft.source)
     if relation:
         for name in (relation.subject, relation.object):
             work.db.run(_SQL["add_entity"], {"scope": work.owner, "name": name.casefold(), "id": new})
@@ -284,6 +287,11 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
 def _add_source(work: Work, id_: str, number: int, source: Source) -> None:
     where = {"scope": work.owner, "id": id_, "number": number}
     work.db.run(_SQL["add_source"], {**where, "kind": source.kind, "name": source.name})
+    _add_cites(work, id_, number, source)
+
+
+def _add_cites(work: Work, id_: str, number: int, source: Source) -> None:
+    where = {"scope": work.owner, "id": id_, "number": number}
     for cite in source.cites:
         work.db.run(_SQL["add_cite"], {**where, "cited": cite.item, "from": cite.start, "to": cite.end})
 
