@@ -107,6 +107,16 @@ def test_what_was_asked_to_be_remembered_lasts(kit: Kit, episodic: EpisodicMemor
     assert [(item.text, item.trust) for item in lasting(kit)] == [("Remember that I am left-handed.", 1.0)]
 
 
+def test_a_turn_that_asks_to_be_remembered_is_seen_by_itself(kit: Kit, episodic: EpisodicMemory) -> None:
+    id = episodic.record("Remember that I prefer tea over coffee.", "turn", session="s")
+    (one,) = episodic.recent()
+    assert dict(one.why)["explicit"] == 0.6
+    assert one.expires_at is None
+    (link,) = kit.items.lineage(ANA, [id])
+    (item,) = kit.items.get_many(ANA, [link.item])
+    assert (item.kind, "tea over coffee" in item.text) == ("fact", True), "the gate keeps it as a fact"
+
+
 def test_the_same_decision_again_is_one_item(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
     first = episodic.record_decision("Use tabs.", session="s")
     clock.advance()
@@ -239,11 +249,17 @@ def test_what_matters_most_comes_first_and_fades(episodic: EpisodicMemory, clock
     assert found[0].decayed > found[1].decayed
     assert [one.kind for one in episodic.important(5, since=timedelta(days=1))] == ["note"] * 3
     assert [one.kind for one in episodic.important(5, since=clock() - timedelta(days=1))] == ["note"] * 3
+    assert len(episodic.important(5, since=timedelta.max)) == 4
+    clock.advance(4 * DAY)
+    episodic.record_error("The disk of the build machine is full again.", session="b")
+    later = episodic.important(2)
+    assert [one.kind for one in later] == ["error", "decision"]
+    assert later[0].importance < later[1].importance
 
 
 def test_forgetting_the_row_takes_the_episode_and_what_it_became(kit: Kit, episodic: EpisodicMemory) -> None:
-    id = episodic.record_decision("Pay Mallory.", session="s")
     episodic.record("Something else.", session="s")
+    id = episodic.record_decision("Pay Mallory.", session="s")
     kit.items.apply(Plan(ANA, (Forget(id),)))
     assert texts(episodic) == texts(episodic, 1) == ["Something else."]
     assert lasting(kit) == []
@@ -305,7 +321,10 @@ def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) 
     solved = episodic.record_resolution(error, "Bought one.", request_id="f")
     assert episodic.record_resolution(error, "Bought one.", request_id="f") == solved
     assert [one.count for one in episodic.recent()] == [1, 1, 1]
-    assert len(kit.log.read(ANA, "s", 0, 9)) == 3
+    for _ in range(3):
+        episodic.record_decision("Use tabs.", session="s", request_id="again")
+    assert [one.count for one in episodic.recent()] == [2, 1, 1]
+    assert len(kit.log.read(ANA, "s", 0, 9)) == 4
     assert len(lasting(kit)) == 2
 
 

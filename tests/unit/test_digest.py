@@ -32,13 +32,13 @@ PIECES = st.sampled_from(
     ]
 )
 TEXTS = st.lists(PIECES | st.text(max_size=12), max_size=6).map("".join)
-SPEAKERS = st.sampled_from(["", "user", "Dr. Who: me", "a\nb", "x" * 200])
+SPEAKERS = st.sampled_from(["", "user", "Who? Me", "Dr. Who: me", "a\nb", "x" * 200])
 PARTS = st.lists(st.builds(Part, TEXTS, SPEAKERS, st.sampled_from(["", "error"])), max_size=8)
 
 
 def heavier_together(text: str) -> int:
     """A counter under which lines count more together than apart."""
-    return len(text.split()) + text.count("\n") * 3
+    return len(text.split()) + text.count("\n") ** 2
 
 
 COUNTERS: list[Callable[[str], int]] = [estimated_tokens, len, heavier_together, lambda text: 7]
@@ -105,9 +105,27 @@ def test_decisions_errors_names_and_numbers_outlive_small_talk() -> None:
         assert gone not in found
 
 
+@pytest.mark.parametrize(
+    ("telling", "plain"),
+    [
+        ("We decided on tabs.", "We thought of tabs."),
+        ("The build failed again.", "The build began again."),
+        ("Never use tabs here.", "People use tabs here."),
+        ("I prefer small tabs.", "I saw small tabs."),
+        ("It has 42 rows.", "It has many rows."),
+        ("We met in Lima.", "We met in town."),
+        ("Look at src/main.py again.", "Look at all of that again."),
+        ("It is cheap.", "Is it cheap?"),
+    ],
+)
+def test_the_more_telling_sentence_stays(telling: str, plain: str) -> None:
+    room = max(estimated_tokens(f"u: {text}\n") for text in (telling, plain))
+    assert digest([Part(telling, "u"), Part(plain, "u")], room) == f"u: {telling}"
+
+
 def test_of_equal_sentences_the_one_closest_to_the_whole_stays() -> None:
     topic = [Part(f"the parser reads {what} tokens from a stream", "user") for what in ("all", "some", "few", "no")]
-    found = digest([Part("somebody left an umbrella downstairs near our door", "user"), *topic], 16)
+    found = digest([*topic, Part("somebody left an umbrella downstairs near our door", "user")], 16)
     assert "parser" in found
     assert "umbrella" not in found
 
@@ -134,6 +152,12 @@ def test_the_least_valuable_lines_of_an_earlier_summary_go_first() -> None:
     earlier = "user: It rains a lot here these days.\nuser: We decided on Postgres 16."
     found = digest([Part(earlier, kind=SUMMARY), Part("The build failed in step 4.", "tool")], 20)
     assert found == "user: We decided on Postgres 16.\ntool: The build failed in step 4."
+
+
+def test_a_long_line_of_an_earlier_digest_is_not_torn_apart_in_the_name_of_its_speaker() -> None:
+    long = digest([Part("word " * 70, "Who? Me")], 1_000)
+    assert text_of(lines(Part(long, kind=SUMMARY), len)) == long
+    assert len(lines(Part(long, kind=SUMMARY), len)) == 1
 
 
 def test_a_paragraph_of_a_model_does_not_go_all_at_once() -> None:

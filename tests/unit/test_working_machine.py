@@ -18,7 +18,7 @@ from engrain.tiers.working import WorkingMemory
 
 def heavier_together(text: str) -> int:
     """Lines count more together than apart."""
-    return len(text.split()) + text.count("\n") * 3
+    return len(text.split()) + text.count("\n") ** 2
 
 
 COUNTERS: tuple[Callable[[str], int], ...] = (estimated_tokens, len, heavier_together)
@@ -73,7 +73,7 @@ class Working(RuleBasedStateMachine):
         self.base: list[str] = []  # its lines then
         self.frame: dict[str, Any] = {"task": "", "subgoals": [], "results": {}, "scratchpad": [], "variables": {}}
 
-    @rule(text=TEXTS, kind=st.sampled_from(["note", "error"]), speaker=st.sampled_from(["", "Dr. Who: me", "a\nb"]))
+    @rule(text=TEXTS, kind=st.sampled_from(["note", "error"]), speaker=st.sampled_from(["", "Who? Me: x", "a\nb"]))
     def add(self, text: str, kind: str, speaker: str) -> None:
         entry = self.memory.add(text, kind, speaker)
         self.added.append(entry)

@@ -77,14 +77,13 @@ class Budget:
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """`settled` and `fresh` are the lines of the summary. The fresh ones come from the `folded` items, which a model
-    may still sum up better; `folds` counts how often items were folded into the summary."""
+    may still sum up better."""
 
     budget: Budget
     items: tuple[Entry, ...] = ()
     settled: tuple[Line, ...] = ()
     fresh: tuple[Line, ...] = ()
     folded: tuple[Entry, ...] = ()
-    folds: int = 0
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -111,7 +110,7 @@ class Buffer:
         if not older:
             return self
         settled, fresh, folded = self._told_apart(older)
-        shorter = replace(self, items=self.items[len(older) :], folded=folded, folds=self.folds + 1)
+        shorter = replace(self, items=self.items[len(older) :], folded=folded)
         return shorter.telling(settled, fresh)
 
     def telling(self, settled: Sequence[Line], fresh: Sequence[Line] = ()) -> Buffer:

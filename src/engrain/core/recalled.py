@@ -59,7 +59,8 @@ class Section:
 class RecallRequest:
     """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor.
 
-    `context` goes in front of what is found: the task at hand, and what happened last."""
+    `context` goes in front of what is found: the task at hand, and what happened last. `shown` are items that the
+    prompt has anyway, with what goes on: neither is told a second time."""
 
     query: str
     scopes: tuple[Scope, ...] = ()
@@ -71,6 +72,7 @@ class RecallRequest:
     where: Filter | None = None
     min_importance: float = 0.0
     context: tuple[Section, ...] = ()
+    shown: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def _particulars(hit: Hit) -> list[str]:
     if item.source:
         parts[0] += f", from {_name(item.source)}"
     if item.kind == "summary" and item.slot:
-        parts[0] += f", summary of {_name(item.slot)}"
+        parts[0] += f", summary of session {_name(item.slot.removeprefix('session:'))}"
     if hit.scope is not None:
         parts.append(f"shared by {_name(str(hit.scope))}")
     if item.valid_to is not None:

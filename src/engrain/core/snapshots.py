@@ -39,7 +39,6 @@ def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
         "summary": [one.text for one in buffer.settled],
         "fresh": [one.text for one in buffer.fresh],
         "pending": [_entry_values(entry) for entry in buffer.folded],
-        "folds": buffer.folds,
     }
 
 
@@ -48,8 +47,7 @@ def state_of(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame,
     given = _opened(snapshot)
     window = checked_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
     budget = Budget(window, count, models)
-    folded = _entries(given["pending"], "pending", budget)
-    buffer = Buffer(budget, folded=folded, folds=checked_count(given["folds"], "folds", 0, _MOST))
+    buffer = Buffer(budget, folded=_entries(given["pending"], "pending", budget))
     # With another counter there may be too much of it: telling() and added() see to that.
     buffer = buffer.telling(_lines(given["summary"], "summary", count), _lines(given["fresh"], "fresh", count))
     buffer = buffer.added(*_entries(given["items"], "items", budget))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engrain.capture import episodes as made
+from engrain.capture import turns
 from engrain.capture.insight import insight
 from engrain.core.clock import Time, checked_time
 from engrain.core.episodes import Episode, Happening
@@ -24,7 +25,7 @@ from engrain.ports import Episodes, Kit
 MAX_FOUND = 10_000
 LATELY = timedelta(days=7)
 
-_ROLES = {"turn": "user", "tool": "tool"}  # what is neither is noted by the agent
+_ROLES = {"turn": "user", "tool": "tool"}  # all else is noted by the agent
 
 
 class EpisodicMemory:
@@ -51,6 +52,8 @@ class EpisodicMemory:
         is counted. What matters becomes an item that lasts, in the same transaction.
         """
         given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
+        if given.kind == "turn" and not given.explicit:
+            return self._said(given, checked_key(session, "session"), request_id)
         happened, raw = self._proved(given, checked_key(session, "session"), tool)
         row, now = _row(happened, session, tool), self._kit.clock()
         entry = made.entry(happened, session, now, own(0), tool)
@@ -108,9 +111,9 @@ class EpisodicMemory:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
         checked_count(n, "n", 1, MAX_FOUND)
         now = self._kit.clock()
-        start = now - since if isinstance(since, timedelta) else checked_time(since, "since")
+        oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
-        found = self._events([one for one in entries if one.happened_at >= start], now)
+        found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
         return sorted(found, key=lambda one: -one.decayed)[:n]
 
     def raw(self, id: str) -> str | None:
@@ -127,6 +130,12 @@ class EpisodicMemory:
     def remove(self, ids: Sequence[str]) -> int:
         """Let go of the entries over these rows: for a deployment whose episodes do not see what items forget."""
         return self._book.remove(self._scope, ids)
+
+    def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
+        """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
+        made.episodes_of(self._kit)
+        message = checked_message(Message(turn.role or "user", turn.text))
+        return turns.record([message], session, self._scope, self._kit, request_id=_request(request_id)).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
@@ -145,8 +154,8 @@ class EpisodicMemory:
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
         rows, lasting = made.drafts([row], kept, self._kit.embedder)
-        request = None if request_id is None else checked_key(request_id, "request_id")
-        plan = Plan(self._scope, tuple(map(Add, (*rows, *lasting))), request, episodes=tuple(happenings))
+        steps = tuple(map(Add, (*rows, *lasting)))
+        plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings))
         id = made.commit(plan, self._kit).outcomes[0].id
         assert id is not None, "what is said now is never kept out"
         return id
@@ -205,6 +214,10 @@ def _row(happened: Happened, session: str, tool: str | None) -> Note:
     )
     note = note_of(checked_message(message), session)
     return note if tool is None else replace(note, source=Source(tool, "tool"))
+
+
+def _request(request_id: str | None) -> str | None:
+    return None if request_id is None else checked_key(request_id, "request_id")
 
 
 def _source(row: Note) -> Source:

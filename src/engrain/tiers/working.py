@@ -31,7 +31,6 @@ class Pending:
 
     texts: tuple[str, ...]
     limit: int
-    folds: int
 
 
 class WorkingMemory:
@@ -141,7 +140,7 @@ class WorkingMemory:
         """Forget everything: the task is over."""
         with self._lock:
             self._frame = Frame()
-            self._buffer = Buffer(self._buffer.budget, folds=self._buffer.folds + 1)
+            self._buffer = Buffer(self._buffer.budget)
 
     @property
     def items(self) -> tuple[Entry, ...]:
@@ -183,13 +182,13 @@ class WorkingMemory:
         if not buffer.folded:
             return None
         texts = tuple(f"{item.speaker or item.kind}: {item.text}" for item in buffer.folded)
-        return Pending(texts, buffer.budget.summary // 2, buffer.folds)
+        return Pending(texts, buffer.budget.summary // 2)
 
     def improve(self, pending: Pending, summary: object) -> bool:
         """Put a model's summary in the place of our own; False if it is no good, or if more was summarised since."""
         wrong = self._wrong(pending, summary)
         with self._lock:
-            if wrong is None and self._buffer.folds != pending.folds:
+            if wrong is None and self.pending() != pending:
                 return False
             self._failure = wrong
             if wrong is None:

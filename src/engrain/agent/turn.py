@@ -1,0 +1,308 @@
+"""One turn of a conversation, from what the user says to the answer, as a flow that threads and asyncio can drive."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from engrain.agent.answers import Answer, Called, Stopped
+from engrain.agent.calls import NOT_KEPT, Result, made, result_of
+from engrain.agent.journal import NoJournal, Part
+from engrain.agent.prompt import Background, system_text
+from engrain.agent.replies import Heard, heard_of, storable_reply
+from engrain.agent.tools import Tool
+from engrain.core import chat
+from engrain.core.chat import Reply, Said, ToolCall
+from engrain.core.errors import Conflict, ModelFailed, NotFound
+from engrain.core.fitting import middle_cut
+from engrain.core.items import Cite, Source
+from engrain.core.messages import Message
+from engrain.core.tokens import estimated_tokens
+from engrain.tasks.flow import Ask, Call, Flow
+
+if TYPE_CHECKING:
+    from engrain.core.window import Window
+    from engrain.lifecycle.metered import MeteredModel
+    from engrain.memory import Memory
+
+# Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.
+WHOLE_RESULTS = 16_000
+SHORT = 500  # characters of what is only mentioned
+NAME = 60  # of a tool's name, and of its arguments, where a result is named by them
+OUTCOME = 0.7  # the importance of what was achieved
+_WHY: Mapping[Stopped, str] = {
+    "steps": "the steps were used up",
+    "length": "the answer was cut, it was too long",
+    "refused": "the model refused to answer",
+    "failed": "the model answered with nothing",
+}
+
+_log = logging.getLogger("engrain")
+
+Together = Callable[[Sequence[Part]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an agent works. To use a tool that is `aside` is no work: memory's own."""
+
+    model: MeteredModel
+    tools: Mapping[str, Tool]
+    aside: frozenset[str]
+    system: str
+    max_steps: int
+    max_tokens: int
+    timeout: float | None
+    on_call: Callable[[Called], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a turn happens: its memory, its session if one is named, and what memory has for it.
+
+    `together` plays several parts, side by side where the face can."""
+
+    memory: Memory
+    session: str | None
+    background: Background
+    together: Together
+
+
+class Turn:
+    """Its flow may be driven once. What the journal has of it is not done again."""
+
+    def __init__(self, manner: Manner, place: Place, journal: NoJournal, task: str) -> None:
+        self._manner = manner
+        self._place = place
+        self._memory = place.memory
+        self._journal = journal
+        self._task = task
+        self._session = self._id = ""
+        self._heard: list[str] = []  # the id of what the user said
+        self._own = False  # whether the task at hand in working memory is this turn's
+        self._noted = 0  # steps that working memory has from an earlier life
+        self._steps = self._replayed = self._tokens_in = self._tokens_out = 0
+        self._calls: list[Called] = []
+        self._whole: dict[str, str] = {}  # results of this turn by the id of their message
+        self._block: str | None = None
+
+    def flow(self) -> Flow[Answer]:
+        begun = yield from self._journal.step("begin", self._begin, (self._task,))
+        self._session, self._id = begun["session"], begun["turn"]
+        try:
+            yield from self._hear()
+            while True:
+                last = self._steps + 1 >= self._manner.max_steps
+                heard = yield from self._asked(last)
+                if heard.reply.calls and not last:
+                    yield from self._use_tools(heard)
+                elif (kept := (yield from self._said(heard))) is not None:
+                    answer = self._answer(heard.reply, last)
+                    yield from self._end(answer, kept)
+                    return answer
+        finally:
+            if self._own:
+                self._memory.working.clear()
+
+    # The beginning
+
+    def _begin(self) -> Flow[dict[str, str]]:
+        yield from ()
+        return {"session": self._place.session or self._memory.conversation.session, "turn": uuid.uuid4().hex}
+
+    def _hear(self) -> Flow[None]:
+        """What the user said is kept before anything else is done with it."""
+        if self._journal.over:
+            return
+        yield Ask(partial(self._place.background.enter, self._memory, self._session))
+        self._heard = yield from self._keep([Message("user", self._task)], 0)
+        working, kept = self._memory.working, self._journal.snapshot
+        if working.task:
+            return
+        self._own = True
+        if kept is None:
+            self._memory.start_task(short(self._task))
+        else:
+            working.load(kept["working"])
+            self._noted = kept["steps"]
+
+    # The model
+
+    def _asked(self, last: bool) -> Flow[Heard]:
+        asked: list[bool] = []
+
+        def part() -> Flow[dict[str, Any]]:
+            asked.append(True)
+            return (yield from self._ask(last))
+
+        try:
+            heard = heard_of((yield from self._journal.step("model", part)))
+        except ModelFailed as exc:
+            yield Ask(partial(self._memory.record_error, exc, session=self._session))
+            raise
+        self._steps += 1
+        self._replayed += not asked
+        self._tokens_in += heard.reply.tokens_in
+        self._tokens_out += heard.reply.tokens_out
+        return heard
+
+    def _ask(self, last: bool) -> Flow[dict[str, Any]]:
+        seen, window = yield Ask(self._look)
+        if self._block is None:
+            block = partial(self._place.background.block, self._memory, self._session, self._task, window)
+            self._block = yield Ask(partial(block, at_work=not self._own))
+        tools = self._manner.tools
+        ask = chat.Ask(
+            _answerable(self._shown(window)),
+            system_text(self._manner.system, self._block, last and bool(tools)),
+            () if last else tuple(tool.spec for tool in tools.values()),
+            self._manner.max_tokens,
+            self._manner.timeout,
+        )
+        reply: Reply = yield Call(self._manner.model.reply, (ask,))
+        return Heard(storable_reply(reply), seen).plain
+
+    def _look(self) -> tuple[int, Window]:
+        talk = self._memory._open.conversation(self._session)
+        # The length first: what comes in between is shown, and noticed when the answer is kept.
+        return len(talk), talk.window()
+
+    def _shown(self, window: Window) -> list[Said]:
+        """The window, in which this turn's results stand whole as far as there is room, the newest first."""
+        room = WHOLE_RESULTS
+        messages = list(window.messages)
+        for at in reversed(range(len(messages))):
+            whole = self._whole.get(messages[at].id or "", "")
+            text, _ = middle_cut(whole, room, estimated_tokens)
+            if text and (text == whole or len(text) > len(messages[at].text)):
+                messages[at] = replace(messages[at], text=text)
+                room -= estimated_tokens(text)
+        return replace(window, messages=tuple(messages)).said
+
+    # Tools
+
+    def _use_tools(self, heard: Heard) -> Flow[None]:
+        reply = heard.reply
+        parts = [partial(self._called, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
+        called: list[Called] = yield Call(self._place.together, (parts,))
+        self._calls += called
+        said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
+        ids = yield from self._keep(said, self._steps)
+        self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
+        yield from self._note(reply.text, called)
+
+    def _called(self, call: ToolCall, key: str) -> Flow[Called]:
+        used = self._manner.tools.get(call.name)
+        effect = used is not None and used.effect
+        making = partial(made, call, self._manner.tools, effect and self._journal.durable)
+
+        def part() -> Flow[Any]:
+            return (yield from making()).plain
+
+        if used is None or used.kept:
+            name = call.name.replace("[", "(").replace("]", ")")
+            result = result_of((yield from self._journal.call(name, key, part, effect)))
+        else:
+            result = Result(NOT_KEPT) if self._journal.over else (yield from making())
+        called = Called(call.name, call.arguments, result.text, result.failed)
+        if self._manner.on_call is not None:
+            self._manner.on_call(called)
+        return called
+
+    def _result(self, call: ToolCall, called: Called) -> Message:
+        used = self._manner.tools.get(call.name)
+        text = called.result if used is None or used.kept or called.failed else NOT_KEPT
+        return Message("tool", text, answers=call.id, tool=call.name, failed=called.failed)
+
+    def _note(self, thought: str, called: Sequence[Called]) -> Flow[None]:
+        """In working memory, whose snapshot travels with the task."""
+        if self._journal.over or self._steps <= self._noted:
+            return
+        for one in called:
+            result = short(one.result)
+            self._memory.record_step(short(thought), _action(one), {"failed": result} if one.failed else result)
+            thought = ""
+        if self._own:
+            yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
+
+    # The end
+
+    def _said(self, heard: Heard) -> Flow[list[str] | None]:
+        """The id of the answer, if there is one. None if somebody else spoke while the model thought: then it is asked
+        again, with what was said."""
+        if not heard.reply.text.strip():
+            return []
+        message, spare = Message("assistant", heard.reply.text), self._steps <= self._manner.max_steps
+
+        def part() -> Flow[list[str] | None]:
+            try:
+                return (yield from self._keep([message], self._steps, heard.seen))
+            except Conflict:
+                if not spare:
+                    raise
+                return None
+
+        kept: list[str] | None = yield from self._journal.step("answer", part)
+        return kept
+
+    def _answer(self, reply: Reply, last: bool) -> Answer:
+        stopped: Stopped = "end" if reply.stop == "tools" else reply.stop
+        if last and self._manner.tools:
+            stopped = "steps"
+        elif stopped == "end" and not reply.text.strip():
+            stopped = "failed"
+        tokens = (self._tokens_in, self._tokens_out)
+        return Answer(
+            reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
+        )
+
+    def _end(self, answer: Answer, kept: list[str]) -> Flow[None]:
+        """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
+        what was said is forgotten."""
+        worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
+        if not self._own or not worked:
+            return
+        request = self._journal.request(self._id, self._steps + 1)
+        if answer.stopped == "end":
+            text = f"Successfully completed: {short(self._task)} Outcome: {short(answer.text)}"
+            source = Source("task", "agent", tuple(map(Cite, (*self._heard, *kept))))
+            keep = partial(self._memory.remember, text, importance=OUTCOME, source=source)
+        else:
+            text = f"Failed: {short(self._task)} Outcome: {_WHY[answer.stopped]}"
+            keep = partial(self._memory.record_error, text, session=self._session)
+        try:
+            yield Ask(partial(keep, request_id=request))
+        except NotFound:
+            _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
+
+    def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
+        """What happened is kept wherever the session has come to; what answers, only if that is still `seen`."""
+        if self._journal.over:
+            return []
+        request = self._journal.request(self._id, number)
+        add = partial(self._memory.add_messages, said, session=self._session, expect=seen, request_id=request)
+        ids: list[str] = yield Ask(add)
+        return ids
+
+
+def short(text: str) -> str:
+    """On one line, for where something is only mentioned."""
+    line = " ".join(text[: 2 * SHORT].split())
+    return line if len(line) <= SHORT and len(text) <= 2 * SHORT else line[: SHORT - 1] + "…"
+
+
+def _action(called: Called) -> str:
+    """The name of a result in working memory, which is short."""
+    given = json.dumps(dict(called.arguments), ensure_ascii=False)
+    return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
+
+
+def _answerable(said: list[Said]) -> tuple[Said, ...]:
+    """A model answers the user or a tool: what an assistant said after that is left out."""
+    last = max((at for at, one in enumerate(said) if one.role in ("user", "tool")), default=-1)
+    return tuple(one for at, one in enumerate(said) if at <= last or one.role != "assistant")

@@ -1,0 +1,142 @@
+"""A small model in the background: better summaries, facts that rules do not see, and nothing lost when it fails."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from wire_server import Says, WireServer, fails
+
+from engrain import Memory
+from engrain.providers.anthropic import AnthropicModel
+from engrain.providers.openai_chat import OpenAIModel
+
+
+@pytest.fixture
+def server() -> Iterator[WireServer]:
+    with WireServer(key="secret") as server:
+        yield server
+        assert server.refused == []
+
+
+@pytest.fixture(params=["anthropic", "openai"])
+def model(request: pytest.FixtureRequest, server: WireServer) -> Any:
+    if request.param == "anthropic":
+        return AnthropicModel(api_key="secret", base_url=server.anthropic_url)
+    return OpenAIModel("small", api_key="secret", base_url=server.openai_url)
+
+
+def facts(*entries: dict[str, Any]) -> Says:
+    return Says(json.dumps(list(entries)))
+
+
+def settled(memory: Memory) -> None:
+    assert memory._open.enricher.wait(20)
+
+
+def kept(memory: Memory) -> list[str]:
+    return sorted(item.text for item in memory.list({"kind": "fact"}))
+
+
+def test_a_model_finds_what_rules_do_not_and_the_fact_cites_its_words(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    memory.start_session("a")
+    said = memory.add_message("user", "After the surgery the doctor took me off lactose for good, sadly.")
+    quote = "the doctor took me off lactose for good"
+    server.script = [facts({"message": 1, "quote": quote, "slot": None, "importance": 0.8})]
+    memory.end_session()
+    settled(memory)
+    assert quote in kept(memory)
+    (item,) = memory.list({"kind": "fact", "importance": 0.8})
+    (cited,) = memory.why(item.id).cites
+    assert cited.id == said
+
+
+def test_a_quote_that_is_not_there_is_rejected_and_counted(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    memory.start_session("a")
+    memory.add_message("user", "Nice weather in the valley.")
+    memory.add_message("assistant", "The valley is sunny for weeks.")
+    server.script = [
+        facts(
+            {"message": 1, "quote": "Ana lives in the valley"},
+            {"message": 2, "quote": "The valley is sunny for weeks."},
+            {"message": 9, "quote": "Nice weather"},
+            {"quote": "Nice weather"},
+            "nonsense",  # type: ignore[arg-type]
+        )
+    ]
+    memory.end_session()
+    settled(memory)
+    assert kept(memory) == []
+    assert memory.status().background["enrichment"]["rejected"] == 5
+
+
+def test_what_was_forgotten_is_never_extracted_again(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    memory.start_session("a")
+    memory.add_message("user", "Well, the doctor took me off lactose for good, sadly.")
+    entry = facts({"message": 1, "quote": "the doctor took me off lactose for good"})
+    server.script = [entry]
+    memory.end_session()
+    settled(memory)
+    (id,) = [item.id for item in memory.list({"kind": "fact"})]
+    for keep_source in (False, True):
+        memory.forget(id, keep_source=keep_source)
+        memory.start_session("a")
+        memory.add_message("user", f"Well, the doctor took me off lactose for good, sadly, {keep_source}.")
+        server.script = [facts({"message": 1, "quote": "the doctor took me off lactose for good"})]
+        memory.end_session()
+        settled(memory)
+        assert kept(memory) == []
+        break
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [fails(401, "no such key")],
+        [Says("I would rather talk about the weather.")] * 9,
+        [Says("")] * 9,
+        [Says('[{"message": 1, "quote": ')] * 9,
+    ],
+)
+def test_a_model_that_fails_or_answers_nonsense_loses_nothing_and_is_seen(open_memory, model, server, answers) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    server.script = list(answers)
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon.")
+    closing = memory.end_session()
+    assert closing is not None
+    assert "Lisbon" in str(closing)
+    for _ in range(100):
+        if memory.status().background["enrichment"]["error"]:
+            break
+        time.sleep(0.05)
+    state = memory.status().background["enrichment"]
+    assert state["error"]
+    assert memory.status().model["calls"] >= 1
+    assert "Lisbon" in str(memory.recall("Where is the wedding?"))
+
+
+def test_a_model_that_never_answers_holds_nobody_up(open_memory, server) -> None:  # type: ignore[no-untyped-def]
+    server.script = [Says("late", delay=5)] * 3
+    memory = open_memory(model=AnthropicModel(api_key="secret", base_url=server.anthropic_url))
+    memory.start_session("a")
+    began = time.monotonic()
+    memory.add_message("user", "The wedding is in Lisbon.")
+    memory.end_session()
+    memory.close()
+    assert time.monotonic() - began < 3
+
+
+def test_without_a_model_nothing_runs_in_the_background(open_memory) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory()
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon.")
+    memory.end_session()
+    assert memory.status().model == {}
+    assert memory.status().background["enrichment"]["waiting"] == 0

@@ -1,0 +1,171 @@
+"""Sessions begin with what matters and end with a summary."""
+
+from __future__ import annotations
+
+import pytest
+
+from engrain import Conflict, Memory, NotFound
+from engrain.conformance.clock import SetClock
+
+
+def talk(memory: Memory, session: str, *texts: str) -> None:
+    memory.start_session(session)
+    for number, text in enumerate(texts):
+        memory.add_message("user" if number % 2 == 0 else "assistant", text)
+
+
+def test_a_session_opens_with_profile_and_last_summary(memory: Memory) -> None:
+    memory.remember("Quito", slot="user.city")
+    memory.remember("Always answer in German.", importance=0.9)
+    memory.remember("The moon is far away.")
+    talk(memory, "a", "We decided to use Postgres 16 for the ledger.", "Noted.")
+    memory.end_session()
+    opening = memory.start_session("b")
+    profile = {item.text for item in opening.profile}
+    assert {"Quito", "Always answer in German."} <= profile
+    assert "The moon is far away." not in profile
+    assert opening.summary is not None
+    assert "Postgres 16" in opening.summary.text
+    assert str(opening).startswith("## Profile\n")
+    assert "## Last session" in str(opening)
+
+
+def test_the_summary_is_found_by_recall_and_cites_its_messages(memory: Memory) -> None:
+    talk(memory, "a", "The invoice of Zorblatt is 4,200 euros.", "I filed it.")
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is not None
+    why = memory.why(closing.summary.id)
+    assert {item.text for item in why.cites} == {"The invoice of Zorblatt is 4,200 euros.", "I filed it."}
+
+
+def test_forgetting_a_message_takes_the_summary_and_the_next_start_makes_it_anew(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon.")
+    secret = memory.add_message("user", "The safe opens with marzipan.")
+    memory.end_session()
+    memory.forget(secret)
+    opening = memory.start_session("b")
+    assert opening.summary is not None
+    assert "Lisbon" in opening.summary.text
+    assert "marzipan" not in opening.summary.text
+
+
+def test_forgetting_a_summary_leaves_what_was_said(memory: Memory) -> None:
+    talk(memory, "a", "The wedding is in Lisbon.")
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is not None
+    memory.forget(closing.summary.id)
+    memory.start_session("a")
+    assert [one.text for one in memory.conversation.last(5)] == ["The wedding is in Lisbon."]
+
+
+def test_a_session_whose_process_died_gets_its_summary_at_the_next_start(open_memory, clock: SetClock) -> None:  # type: ignore[no-untyped-def]
+    first = open_memory()
+    talk(first, "a", "The wedding is in Lisbon.")
+    first.close()
+    opening = open_memory().start_session("b")
+    assert opening.summary is not None
+    assert "Lisbon" in opening.summary.text
+
+
+def test_going_on_with_a_session_replaces_its_summary(memory: Memory) -> None:
+    talk(memory, "a", "The wedding is in Lisbon.")
+    memory.end_session()
+    memory.start_session("a")
+    memory.add_message("user", "The band is called Heron.")
+    memory.end_session()
+    summaries = memory.list({"kind": "summary"})
+    assert len(summaries) == 1
+    assert "Heron" in summaries[0].text
+
+
+def test_starting_another_session_ends_the_one_before(memory: Memory) -> None:
+    talk(memory, "a", "The wedding is in Lisbon.")
+    talk(memory, "b", "Hello.")
+    assert [item.slot for item in memory.list({"kind": "summary"})] == ["session:a"]
+
+
+def test_ending_twice_or_without_a_session_changes_nothing(memory: Memory) -> None:
+    assert memory.end_session() is None
+    memory.start_session("a")
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is None
+    assert memory.end_session() is None
+
+
+def test_a_message_without_a_session_begins_one(memory: Memory) -> None:
+    memory.add_message("user", "Hello there.")
+    assert [one.text for one in memory.conversation.last(5)] == ["Hello there."]
+
+
+def test_a_task_that_succeeds_becomes_knowledge_and_counts_for_its_procedure(memory: Memory) -> None:
+    memory.procedural.learn("deploy", ["test", "push"])
+    memory.start_task("Deploy release 4.2", procedure="deploy")
+    memory.record_step("the tests come first", "run tests", {"passed": 12})
+    assert "run tests" in str(memory.recall("What have we done?"))
+    kept = memory.end_task(True, "release 4.2 is out")
+    assert kept is not None
+    item = memory.get(kept)
+    assert item is not None
+    assert item.text == "Successfully completed: Deploy release 4.2. Outcome: release 4.2 is out"
+    found = memory.procedural.get("deploy")
+    assert found is not None
+    assert (found.tally.successes, found.tally.failures) == (1, 0)
+    assert memory.working.task == ""
+
+
+def test_a_task_that_fails_becomes_an_episode_and_counts_too(memory: Memory) -> None:
+    memory.procedural.learn("deploy", ["test", "push"])
+    memory.start_task("Deploy release 4.3", procedure="deploy")
+    memory.end_task(False, "the tests were red")
+    found = memory.procedural.get("deploy")
+    assert found is not None
+    assert (found.tally.successes, found.tally.failures) == (0, 1)
+    assert "the tests were red" in memory.episodic.recent(1)[0].text
+
+
+def test_a_step_without_a_task_is_refused(memory: Memory) -> None:
+    with pytest.raises(Conflict, match="start_task"):
+        memory.record_step("think", "act", "see")
+    with pytest.raises(Conflict, match="start_task"):
+        memory.end_task(True)
+    with pytest.raises(NotFound, match="Known: none"):
+        memory.start_task("Deploy", procedure="deploy")
+
+
+def test_the_prompt_has_task_knowledge_and_history(memory: Memory) -> None:
+    memory.remember("The deploy key is in the blue folder.")
+    memory.add_message("user", "Please deploy it today.")
+    memory.start_task("Find the deploy key")
+    prompt = memory.memory_aware_prompt("Find the deploy key")
+    assert prompt.startswith("Current task: Find the deploy key\n")
+    assert "blue folder" in prompt
+    assert "Please deploy it today." in prompt
+    assert "Please deploy it today." not in bare(memory.memory_aware_prompt("Find the key", include_history=False))
+
+
+def bare(prompt: str) -> str:
+    """Without what happened last, which recall shows in any case."""
+    head, _, rest = prompt.partition("## Recent context")
+    return head + rest.partition("\n\n")[2]
+
+
+def test_why_says_what_makes_an_episode_important(memory: Memory) -> None:
+    memory.record_decision("The import runs at 03:00.", "the backup is over by then")
+    (episode,) = memory.list({"kind": "episode"})
+    assert "important for: happened +0.10, decision +0.60" in str(memory.why(episode.id))
+
+
+def test_working_memory_takes_only_its_share_of_a_recall(memory: Memory) -> None:
+    memory.remember("The deploy key is in the blue folder.")
+    memory.start_task("Find the deploy key")
+    for number in range(200):
+        memory.record_step("I look on", f"open drawer {number} " + "x" * 2_000, "nothing but paper " * 20)
+    found = memory.recall("Where is the deploy key?", budget=300)
+    assert found.tokens <= 300
+    assert "blue folder" in str(found)
+    assert str(found).startswith("## Current session\n")
+    assert memory.recall("Where is the deploy key?").tokens < 2_500
