@@ -14,7 +14,7 @@ import pytest
 from proxy import Direction, Fate, Judge, Proxy
 from servers import Postgres, free_port, postgres, start_postgres
 
-from engrain.conformance.drafts import ANA, BEN, fact, page, texts, vector_query, word_query
+from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.plans import Add, Plan
 from engrain.stores.postgres import PostgresStore
@@ -75,6 +75,7 @@ def at_commit(fate: Fate, direction: Direction) -> Judge:
 def test_a_lost_commit_is_told_and_repeating_it_is_safe(
     store: PostgresStore, beside: PostgresStore, proxy: Proxy, fate: Fate, direction: Direction
 ) -> None:
+    add(store, fact("The model is known."), scope=BEN)
     plan = Plan(ANA, (Add(fact("Once.", occurred_at=DATED)),), request_id="r")
     proxy.judge = at_commit(fate, direction)
     began = time.monotonic()
@@ -85,6 +86,12 @@ def test_a_lost_commit_is_told_and_repeating_it_is_safe(
     assert kept == ([] if direction == "to server" else ["Once."])
     assert store.apply(plan).repeated is bool(kept)
     assert texts(page(beside)) == ["Once."]
+
+
+def test_what_may_be_done_twice_is_done_again(store: PostgresStore, beside: PostgresStore, proxy: Proxy) -> None:
+    proxy.judge = at_commit("cut", "to client")
+    store.settle("index", 7)
+    assert beside._reading(None, lambda db: db.rows("select seq from target")) == [(7,)]
 
 
 def test_a_connection_cut_before_the_commit_is_tried_again(

@@ -51,11 +51,11 @@ class Handle:
     def _reading(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
 
-    def _writing(self, scope: Scope | None, do: Callable[[Db], Answer]) -> Answer:
+    def _writing(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
         if self._read_only:
             self._link.opened()  # a closed store says that first
             raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only. Open it without read_only to write.")
-        return self._link.write(scope, do)
+        return self._link.write(scope, do, mode)
 
     def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
         """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""
@@ -78,7 +78,7 @@ class Handle:
         for key, dimension in found.items():
             if key not in self._models:
                 row = (key, dimension)
-                self._writing(None, lambda db: db.run(_SQL["add_model"], row))  # noqa: B023
+                self._writing(None, lambda db: db.run(_SQL["add_model"], row), "repeat")  # noqa: B023
                 ((number, known),) = self._reading(None, lambda db: db.rows(_SQL["model"], row[:1]))  # noqa: B023
                 self._models[key] = number, known
 

@@ -120,7 +120,12 @@ class PostgresJournal:
         def do(db: Db) -> StepRecord:
             held = db.ask(_SQL["held"], (scope.id, task))
             now, clock = self._times(db)
-            return Page(db, scope.id, _known(held.fetchall(), task)[0], now, clock).settle(end)
+            page = Page(db, scope.id, _known(held.fetchall(), task)[_N], now, clock)
+            row = db.rows(_SQL["task"], (scope.id, task))[0]
+            if page.status(end) == "intent" and row[_UNTIL] is not None and not _over(row, now, clock):
+                found = task_of(row)
+                raise TaskClaimed(f"{end.name!r} is under way, run by {found.worker}, until {found.until} at least.")
+            return page.settle(end)
 
         return self._store._writing(scope, do)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
-from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepWrite, TaskRecord
+from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.rows import moment
@@ -94,6 +93,9 @@ class Page:
         same = (there.status, there.result, there.error) == (end.status, end.result, end.error)
         return there if there.status not in UNSETTLED and same else self._settled(there, n, end)
 
+    def status(self, of: StepEnd) -> StepStatus:
+        return self._step(of.name, of.occurrence)[0].status
+
     def settle(self, end: StepEnd) -> StepRecord:
         return self._settled(*self._step(end.name, end.occurrence), end)
 
@@ -117,7 +119,7 @@ class Page:
         self.settle(replace(write.end, result=json.dumps(ids)))
 
     def _ago(self, seconds: float) -> int:
-        return self.now - timedelta(seconds=seconds) // timedelta(microseconds=1)
+        return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
         rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))

@@ -35,6 +35,7 @@ _BEGIN = {
     # For what must see a newer moment with each statement.
     "look": b"begin isolation level read committed read only",
     "write": b"begin isolation level read committed",
+    "repeat": b"begin isolation level read committed",
 }
 _SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.scope', %s, true),
   set_config('engrain.upkeep', %s, true), set_config('statement_timeout', %s, true),
@@ -97,9 +98,11 @@ class Link:
         """All in one snapshot; with no scope, across all of them."""
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
-    def write(self, scope: Scope | None, do: Callable[[Db], Answer]) -> Answer:
-        """One transaction. What others made fail is done again, from the start; nothing is done twice."""
-        return self._persist(lambda connection: self._transact(connection, scope, do, "write"))
+    def write(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
+        """One transaction. What others made fail is done again, from the start; nothing is done twice.
+
+        With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
+        return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
     def alone(self, do: Callable[[Timed], Answer]) -> Answer:
         """For statements that allow no transaction around them."""
@@ -117,9 +120,9 @@ class Link:
         try:
             connection.execute(b"commit")
         except psycopg.Error as exc:
-            if mode != "write":
+            if mode in ("read", "look"):
                 return answer
-            if lost(exc):
+            if mode == "write" and lost(exc):
                 raise OutcomeUnknown(
                     f"the connection to {self.address.shown} was lost during the commit, so the write may or may not "
                     "be durable. Repeat it with the same request_id."

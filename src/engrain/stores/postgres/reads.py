@@ -158,11 +158,11 @@ class Reads(Handle):
         # Not one snapshot: the rows must be read after the number up to which they are complete.
         rows, known = self._reading(None, do, mode="look")
         if not known:
-            self._writing(None, lambda db: db.run(_SQL["add_target"], (target,)))
+            self._writing(None, lambda db: db.run(_SQL["add_target"], (target,)), "repeat")
         return [OutboxEntry(seq, Scope(*owner), item, gone) for seq, item, gone, *owner in rows]
 
     def settle(self, target: str, seq: int) -> None:
-        self._writing(None, lambda db: db.run(_SQL["settle"], {"name": target, "seq": seq}))
+        self._writing(None, lambda db: db.run(_SQL["settle"], {"name": target, "seq": seq}), "repeat")
 
     def _items_at(self, scope: Scope, name: str, values: Mapping[str, Any], at: datetime | None) -> list[Item]:
         def do(db: Db) -> list[Row]:

@@ -66,7 +66,7 @@ class Sessions(Handle):
         return int(rows[0][0]) if rows else 0
 
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
-        self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)))
+        self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)), "repeat")
 
     def behind(self, work: str, limit: int) -> list[Behind]:
         rows = self._reading(None, lambda db: db.rows(_SQL["behind"], (work, limit)))
