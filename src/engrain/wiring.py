@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import ConfigError
+from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, Kit, Model
@@ -17,7 +17,7 @@ from engrain.ports.files import Folder
 
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("postgresql", "postgres", "redis", "rediss", "qdrant", "chroma")
+PLANNED = ("redis", "rediss", "qdrant", "chroma")
 
 
 def open_kit(
@@ -89,9 +89,22 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         from engrain.stores.reference import ReferenceStore
 
         return ReferenceStore(clock=clock)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(chosen.store, clock, read_only)
     if scheme in PLANNED:
         raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
-    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or sqlite:///path/agent.db.")
+    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
+
+
+def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Postgres backend", "postgres") from exc
+    from engrain.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, read_only=read_only)
 
 
 def _local(_: str, __: str | None) -> Embedder:
