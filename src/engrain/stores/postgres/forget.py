@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from engrain.core.cutting import Span, cut, moved
+from engrain.core.cutting import Span, cut, moved, overlaps
 from engrain.core.passages import index_words
 from engrain.core.plans import Forget, Outcome
 from engrain.core.traits import traits
@@ -17,35 +17,53 @@ _SQL = load("forget.sql")
 
 
 def forget(work: Work, step: Forget) -> Outcome:
-    closure = work.db.rows(_SQL["closure"], {"scope": work.owner, "id": step.id})
-    if not closure:
+    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.owner, "id": step.id})]
+    if not asked:
         return Outcome(step.id, "missing")
-    numbers = [row[0] for row in closure]
-    spans = {} if step.keep_source else _cited_spans(work, numbers, numbers[0])
-    _remove(work, numbers, closure)
-    marked = [_cut(work, number, cuts) for number, cuts in spans.items()]
+    closure = _closure(work, asked)
+    gone = [row[0] for row in closure]
+    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
+    resting = _resting(work, spans) - set(gone)
+    if resting:
+        closure = _closure(work, [*gone, *resting])
+        gone = [row[0] for row in closure]
+    _remove(work, closure, asked)
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
     work.db.run(_SQL["sweep_later"])
-    return Outcome(step.id, "forgotten", tuple(row[1] for row in closure[1:]), tuple(marked))
+    return Outcome(step.id, "forgotten", tuple(row[1] for row in closure if row[1] != step.id), tuple(marked))
 
 
-def _cited_spans(work: Work, gone: list[int], asked: int) -> dict[int, list[Span]]:
-    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own, and what a summary
-    cites does not count: else forgetting one message would take every other message of the session along."""
+def _closure(work: Work, numbers: Sequence[int]) -> list[Row]:
+    return list(work.db.rows(_SQL["closure"], {"scope": work.owner, "start": list(numbers)}))
+
+
+def _cited_spans(work: Work, gone: Sequence[int], asked: Sequence[int]) -> dict[int, list[Span]]:
+    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
+    message would take what rests on several with it, and that would take the others."""
     spans: dict[int, list[Span]] = {}
-    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": gone}):
-        if item == asked or start is not None or end is not None:
+    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": list(gone)}):
+        if item in asked or start is not None or end is not None:
             spans.setdefault(cited, []).append((start or 0, length if end is None else end))
     return spans
 
 
-def _remove(work: Work, numbers: list[int], closure: Sequence[Row]) -> None:
-    for _, id_, text, session, place in closure:
-        _entomb(work, text)
+def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
+    """What cites words that are cut."""
+    rows = work.db.rows(_SQL["cites_of"], (list(spans),)) if spans else []
+    return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+
+
+def _remove(work: Work, closure: Sequence[Row], asked: Sequence[int]) -> None:
+    for number, id_, kind, text, session, place in closure:
+        # What is left may be summed up in the same words.
+        if kind != "summary" or number in asked:
+            _entomb(work, text)
         _uncover(work, session, place)
         work.change(_SQL["add_gone"], (work.owner, id_))
     ids = [row[1] for row in closure]
     for statement in ("remove_episodes", "remove_trials"):
         work.db.run(_SQL[statement], (work.owner, ids))
+    numbers = [row[0] for row in closure]
     for statement in ("remove_words", "remove_vectors", "remove"):
         work.db.run(_SQL[statement], (numbers,))
 
@@ -68,7 +86,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
         work.db.run(_SQL[statement], ([number],))
     write_words(work.db, work.owner, [(number, words)])
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
-        where = (moved(start, spans, left=True), moved(end, spans, left=False), row)
+        where = (moved(start, spans), moved(end, spans), row)
         work.db.run(_SQL["move_cite"], where)
         work.change(_SQL["mark"], (citing,))
     return str(id_)

@@ -1,7 +1,17 @@
--- closure --
--- The item, what it corrected, what cites these, and so on; the item itself first.
-with recursive removed as (
+-- asked --
+-- The item, and the versions that corrections took away on the way to it.
+with recursive asked as (
   select n, id from item where scope = %(scope)s and id = %(id)s
+  union
+  select old.n, old.id from asked join item as old
+  on old.scope = %(scope)s and old.replaced_by = asked.id and old.retracted_at is not null
+)
+select n from asked;
+
+-- closure --
+-- These items, what they corrected, what cites any of it, and so on.
+with recursive removed as (
+  select n, id from item where n = any(%(start)s)
   union
   select near.n, near.id from removed cross join lateral (
     select item.n, item.id from cite join item on item.n = cite.item where cite.cited = removed.n
@@ -10,14 +20,18 @@ with recursive removed as (
     where old.scope = %(scope)s and old.replaced_by = removed.id and old.retracted_at is not null
   ) as near
 )
-select item.n, item.id, item.text, item.session, item.place from removed join item on item.n = removed.n
-order by item.id <> %(id)s, item.n;
+select item.n, item.id, item.kind, item.text, item.session, item.place from removed join item on item.n = removed.n
+order by item.n;
 
 -- cited_spans --
 -- What the removed items cite in items that stay.
 select cite.item, cite.cited, cite."from", cite."to", char_length(cited.text)
 from cite join item as cited on cited.n = cite.cited join item on item.n = cite.item
 where cite.item = any(%(gone)s) and not cite.cited = any(%(gone)s) and item.kind <> 'summary' order by cite.n;
+
+-- cites_of --
+-- Who cites these items, and which part of them.
+select item, cited, "from", "to" from cite where cited = any(%s);
 
 -- add_tombstone --
 insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
