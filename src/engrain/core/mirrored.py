@@ -48,7 +48,7 @@ class Line:
 class Base:
     """What both sides agreed on last: the common ancestor of the next merge. It holds no text.
 
-    `ours` are keys of lines that once stood in the files: a text among them that comes back was not newly typed.
+    `ours` are keys of lines that the memory took out of the files: one that comes back was not newly typed.
     """
 
     folder: str
@@ -57,8 +57,11 @@ class Base:
     lines: tuple[Line, ...] = ()
     ours: tuple[str, ...] = ()
 
-    def of(self, *files: str) -> list[Line]:
-        return [line for line in self.lines if line.file in files]
+    def by_file(self) -> dict[str, list[Line]]:
+        found: dict[str, list[Line]] = {}
+        for line in self.lines:
+            found.setdefault(line.file, []).append(line)
+        return found
 
     def unsure(self, after: Base) -> Base:
         """What to keep while the files are written, so that no line that is being removed looks deleted by hand."""
@@ -68,12 +71,12 @@ class Base:
         going = [replace(one, state="going") for one in self.lines if (one.id, one.key, one.file) not in there]
         return replace(after, lines=(*going, *coming))
 
-    def then(self, lines: Iterable[Line]) -> Base:
-        """After a sync that left these lines."""
+    def then(self, lines: Iterable[Line], by_hand: Iterable[Line] = ()) -> Base:
+        """After a sync that left these lines, where others were taken out by hand."""
         now = tuple(dict.fromkeys(lines))
-        keys = {line.key for line in now}
+        changed = {line.key for line in (*now, *by_hand)}
         past = dict.fromkeys((*self.ours, *(line.key for line in self.lines)))
-        ours = [key for key in past if key not in keys]
+        ours = [key for key in past if key not in changed]
         return replace(self, round=self.round + 1, lines=now, ours=tuple(ours[-REMEMBERED:]))
 
 
