@@ -28,6 +28,7 @@ _SILENT_TRIES = 3
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 # What a server says that cannot do it yet, without having done it.
 _NOT_YET = ("LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
+_ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _FULL = ("OOM", "MISCONF", "NOREPLICAS")
 
 
@@ -88,7 +89,7 @@ class Link:
                 return ask(self._client)
             except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as exc:
                 raise ConfigError(f"Redis at {self.address.shown} does not let us in: {exc}.") from exc
-            except redis.RedisError as exc:
+            except _ERRORS as exc:
                 if not _may_pass(exc):
                     raise self._refused(exc) from exc
                 unsure = unsure or (writes and not _never_done(exc))
@@ -97,13 +98,13 @@ class Link:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _refused(self, exc: redis.RedisError) -> EngrainError:
+    def _refused(self, exc: Exception) -> EngrainError:
         where = self.address.shown
         if any(word in str(exc) for word in _FULL):
             return StoreError(f"Redis at {where} takes no writes; nothing was kept of this one: {exc}.")
         return StoreError(f"Redis at {where} could not do this: {exc}.")
 
-    def _given_up(self, exc: redis.RedisError, tries: int, seconds: float, unsure: bool) -> EngrainError:
+    def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
         told = f"Redis at {self.address.shown} did not answer in {tries} tries within {seconds:.1f} s: {exc}."
         if unsure:
             return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
@@ -131,7 +132,7 @@ def _client(address: Address) -> Any:
             address.url, retry=Retry(NoBackoff(), 0), max_connections=address.pool, timeout=share, **options
         )
         return redis.Redis(connection_pool=pool)
-    except redis.RedisError as exc:
+    except _ERRORS as exc:
         raise StoreUnavailable(f"no server of the Redis cluster at {address.shown} answers: {exc}.") from exc
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
@@ -144,14 +145,14 @@ def _evaluated(client: Any, script: Script, key: str, args: Sequence[str | int])
         return client.eval(script.text, 1, key, *args)
 
 
-def _may_pass(exc: redis.RedisError) -> bool:
+def _may_pass(exc: Exception) -> bool:
     """Whether a later try may go better."""
     if isinstance(exc, redis.ResponseError):
         return any(word in str(exc) for word in _NOT_YET)
     return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException))
 
 
-def _never_done(exc: redis.RedisError) -> bool:
+def _never_done(exc: Exception) -> bool:
     """Whether the command certainly did not reach a server that does it."""
     if isinstance(exc, (redis.ResponseError, redis.BusyLoadingError)):
         return True

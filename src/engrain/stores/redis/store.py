@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import ConfigError, StoreClosed, StoreError
 from engrain.core.queries import Finding
 from engrain.stores.redis.address import read_url
 from engrain.stores.redis.durability import findings, promised, proved
@@ -39,7 +40,13 @@ class RedisStore:
         return RedisJournal(self._link, self._clock)
 
     def check(self) -> list[Finding]:
-        return findings(self._link, promised(self._link), "journal" in self.__dict__)
+        try:
+            promise = promised(self._link)
+        except StoreClosed:
+            raise
+        except (ConfigError, StoreError) as exc:
+            return [Finding("redis", "fail", str(exc))]
+        return findings(self._link, promise, "journal" in self.__dict__)
 
     def close(self) -> None:
         self._link.close()
