@@ -67,6 +67,8 @@ class Server:
                 with closing(self.client) as client:
                     client.ping()
                     return
+            except redis.AuthenticationError:
+                return
             except redis.ConnectionError as exc:
                 if (self._process and self._process.poll() is not None) or time.monotonic() > deadline:
                     raise RuntimeError(f"Redis did not start:\n{(self.folder / 'log').read_text()}") from exc

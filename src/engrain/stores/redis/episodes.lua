@@ -4,7 +4,8 @@
 --   due         [id, session, key] by expiry  raws        ids by the raw text's expiry
 --   same:…      ids of one session and key    call:NUMBER what a call was answered
 -- The engine's TTL ends a grace after `expires`, which decides what is shown. An id whose episode the engine took stays
--- in the indexes until the next write or `expire`; indexes live as long as the last episode in them.
+-- in the indexes until the next write or `expire`; indexes live as long as the last episode in them, and those of what
+-- is due as long as the scope has any.
 
 -- shared --
 local base, call, grace = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -99,6 +100,15 @@ local function index(command, name, expires, ...)
   end
 end
 
+local function live_with_all(name)
+  local left = redis.call('PTTL', base .. 'all')
+  if left < 0 then
+    redis.call('PERSIST', base .. name)
+  else
+    redis.call('PEXPIRE', base .. name, left)
+  end
+end
+
 -- add --
 local id, most, raw, raw_expires = unpack(ARGV, 3, 6)
 local kept = before()
@@ -109,6 +119,8 @@ local new, fields = {}, {}
 for i = 7, #ARGV, 2 do
   new[ARGV[i]] = ARGV[i + 1]
 end
+-- Changes nothing, and is refused if the server is full: later on, after a removal, nothing would be.
+redis.call('SETRANGE', base .. 'call:' .. call, 0, '')
 clean(100)
 drop(id)
 local same = new.key and same_key(new.session, new.key)
@@ -139,14 +151,16 @@ if same then
 end
 if new.expires then
   redis.call('PEXPIREAT', base .. 'episode:' .. id, engine_time(new.expires))
-  index('ZADD', base .. 'due', new.expires, new.expires, due_name(id, new.session, new.key))
+  redis.call('ZADD', base .. 'due', new.expires, due_name(id, new.session, new.key))
 end
 if raw ~= '' then
   local ends = new.expires and tonumber(new.expires) < tonumber(raw_expires) and new.expires or raw_expires
   redis.call('HSET', base .. 'raw:' .. id, 'text', string.sub(raw, 2), 'expires', raw_expires)
   redis.call('PEXPIREAT', base .. 'raw:' .. id, engine_time(ends))
-  index('ZADD', base .. 'raws', raw_expires, raw_expires, id)
+  redis.call('ZADD', base .. 'raws', raw_expires, id)
 end
+live_with_all('due')
+live_with_all('raws')
 trim(new.session, tonumber(most))
 return answered({new.count, new.importance, new.expires or ''})
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
+from redis import exceptions as errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -26,9 +27,11 @@ from engrain.stores.redis.scripts import Script
 # A call may take this many silent tries; a server that refuses at once is tried more often.
 _SILENT_TRIES = 3
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
-# What a server says that cannot do it yet, without having done it.
+# What a server says that cannot do it yet, or is full, without having done it: as an error of the client, or, from
+# within a script, as a word.
 _NOT_YET = ("LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
-_ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
+_NOT_YET_ERRORS = (errors.ReadOnlyError, errors.ClusterDownError, errors.TryAgainError, errors.MasterDownError)
+_ERRORS = (redis.RedisError, errors.RedisClusterException)
 _FULL = ("OOM", "MISCONF", "NOREPLICAS")
 
 
@@ -87,7 +90,7 @@ class Link:
             tries += 1
             try:
                 return ask(self._client)
-            except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as exc:
+            except (redis.AuthenticationError, errors.NoPermissionError) as exc:
                 raise ConfigError(f"Redis at {self.address.shown} does not let us in: {exc}.") from exc
             except _ERRORS as exc:
                 if not _may_pass(exc):
@@ -100,9 +103,9 @@ class Link:
 
     def _refused(self, exc: Exception) -> EngrainError:
         where = self.address.shown
-        if any(word in str(exc) for word in _FULL):
-            return StoreError(f"Redis at {where} takes no writes; nothing was kept of this one: {exc}.")
-        return StoreError(f"Redis at {where} could not do this: {exc}.")
+        if isinstance(exc, errors.OutOfMemoryError) or any(word in str(exc) for word in _FULL):
+            return StoreError(f"Redis at {where} takes no writes; nothing was kept of this one: {exc}")
+        return StoreError(f"Redis at {where} could not do this: {exc}")
 
     def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
         told = f"Redis at {self.address.shown} did not answer in {tries} tries within {seconds:.1f} s: {exc}."
@@ -141,15 +144,15 @@ def _client(address: Address) -> Any:
 def _evaluated(client: Any, script: Script, key: str, args: Sequence[str | int]) -> Any:
     try:
         return client.evalsha(script.sha, 1, key, *args)
-    except redis.exceptions.NoScriptError:
+    except errors.NoScriptError:
         return client.eval(script.text, 1, key, *args)
 
 
 def _may_pass(exc: Exception) -> bool:
     """Whether a later try may go better."""
     if isinstance(exc, redis.ResponseError):
-        return any(word in str(exc) for word in _NOT_YET)
-    return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException))
+        return isinstance(exc, _NOT_YET_ERRORS) or any(word in str(exc) for word in _NOT_YET)
+    return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, errors.RedisClusterException))
 
 
 def _never_done(exc: Exception) -> bool:
