@@ -165,22 +165,21 @@ trim(new.session, tonumber(most))
 return answered({new.count, new.importance, new.expires or ''})
 
 -- recent --
--- At most n that are not over, from a time on downwards, of which the first ones were seen; and where to go on.
+-- At most n that are not over, from a time on downwards, of which the first ones were seen; and where to go on. Each as
+-- one JSON text: the client reads that much faster than twenty small ones.
 local name, now, n, top, seen = unpack(ARGV, 3, 7)
 local found, walked, skip, most = {}, 0, tonumber(seen), tonumber(n)
 while #found < most and walked < 2000 do
-  local page = redis.call('ZREVRANGEBYSCORE', base .. name, top, '-inf', 'WITHSCORES', 'LIMIT', skip, 100)
+  local few = math.min(100, most - #found)
+  local page = redis.call('ZREVRANGEBYSCORE', base .. name, top, '-inf', 'WITHSCORES', 'LIMIT', skip, few)
   if #page == 0 then
     return {found, '', '0'}
   end
   for i = 1, #page, 2 do
-    if #found == most then
-      break
-    end
     local fields = redis.call('HGETALL', base .. 'episode:' .. page[i])
     local expires = redis.call('HGET', base .. 'episode:' .. page[i], 'expires')
     if #fields > 0 and (not expires or tonumber(expires) > tonumber(now)) then
-      found[#found + 1] = {page[i], fields}
+      found[#found + 1] = cjson.encode({page[i], fields})
     end
     walked = walked + 1
     skip = page[i + 1] == top and skip + 1 or 1

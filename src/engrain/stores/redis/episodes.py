@@ -46,7 +46,7 @@ class RedisEpisodes:
             most = min(n - len(found), _PAGE)
             page, top, seen = self._ask("recent", scope, index, to_micros(now), most, top, seen)
             # The first of a page may have been on the one before, if somebody wrote in between.
-            for id, flat in page:
+            for id, flat in map(json.loads, page):
                 found.setdefault(id, _episode(id, _paired(flat)))
         return list(found.values())[:n]
 
