@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
     from engrain.core.answers import Forgotten, Status, Why
+    from engrain.core.chat import ToolCall
     from engrain.core.errors import (
         BackendMissing,
         BadText,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ReadOnlyStore,
         StepAmbiguous,
         StepConcurrent,
+        StepNested,
         StoreBusy,
         StoreClosed,
         StoreCorrupt,
@@ -51,15 +53,21 @@ if TYPE_CHECKING:
         UnknownKey,
         VersionChanged,
     )
+    from engrain.core.events import Event
     from engrain.core.items import Cite, Item, Place, Relation, Source
+    from engrain.core.messages import Message
     from engrain.core.notes import Note
-    from engrain.core.recalled import Hit, LeftOut, Recall
+    from engrain.core.procedures import Procedure
+    from engrain.core.recalled import Hit, LeftOut, Recall, Section
     from engrain.core.scope import Scope
+    from engrain.core.sessions import Closing, Opening
+    from engrain.core.tiers import TIERS
     from engrain.memory import Memory
     from engrain.tasks.effects import Compensate
     from engrain.tasks.resumable import Effect, ResumableAgent
     from engrain.tasks.retry import Retry
     from engrain.tasks.run import AsyncRun, Run
+    from engrain.tiers.working import WorkingMemory
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
@@ -72,11 +80,18 @@ _HOMES = {
     "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey "
     # of durable tasks
-    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent TaskClaimed TaskEnded TaskError TaskWaiting "
-    "VersionChanged",
+    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
+    "TaskWaiting VersionChanged",
     "core.items": "Cite Item Place Relation Source",
+    "core.events": "Event",
+    "core.messages": "Message",
+    "core.procedures": "Procedure",
+    "core.sessions": "Opening Closing",
+    "core.tiers": "TIERS",
+    "tiers.working": "WorkingMemory",
+    "core.chat": "ToolCall",
     "core.notes": "Note",
-    "core.recalled": "Hit LeftOut Recall",
+    "core.recalled": "Hit LeftOut Recall Section",
     "core.scope": "Scope",
     "memory": "Memory",
     "tasks.effects": "Compensate",
@@ -87,6 +102,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
+    "TIERS",
     "AgentWithMemory",
     "Answer",
     "AsyncAgentWithMemory",
@@ -95,6 +111,7 @@ __all__ = [
     "BackendMissing",
     "BadText",
     "Cite",
+    "Closing",
     "Compensate",
     "ConfigError",
     "Conflict",
@@ -103,6 +120,7 @@ __all__ = [
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
+    "Event",
     "Forgotten",
     "Hit",
     "InputChanged",
@@ -111,13 +129,16 @@ __all__ = [
     "LeaseLost",
     "LeftOut",
     "Memory",
+    "Message",
     "NewerStore",
     "NotADatabase",
     "NotDone",
     "NotFound",
     "Note",
+    "Opening",
     "OutcomeUnknown",
     "Place",
+    "Procedure",
     "ReadOnlyStore",
     "Recall",
     "Relation",
@@ -125,10 +146,12 @@ __all__ = [
     "Retry",
     "Run",
     "Scope",
+    "Section",
     "Source",
     "Status",
     "StepAmbiguous",
     "StepConcurrent",
+    "StepNested",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -140,9 +163,11 @@ __all__ = [
     "TaskWaiting",
     "TooLarge",
     "Tool",
+    "ToolCall",
     "UnknownKey",
     "VersionChanged",
     "Why",
+    "WorkingMemory",
     "__version__",
     "tool",
 ]

@@ -15,11 +15,12 @@ from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, Kit, Model
+from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
     from engrain.stores.redis import RedisStore
 
-__all__ = ["Engine", "open_kit"]
+__all__ = ["Engine", "open_folder", "open_kit"]
 
 PLANNED = ("postgresql", "postgres", "qdrant", "chroma")
 REDIS = ("redis", "rediss")
@@ -60,6 +61,12 @@ def open_kit(
         )
         opened.pop_all()
     return kit
+
+
+def open_folder(path: str | os.PathLike[str]) -> Folder:
+    from engrain.stores.files import FolderFiles
+
+    return FolderFiles(path)
 
 
 def open_embedder(chosen: Settings) -> Embedder:

@@ -153,6 +153,11 @@ def test_hundreds_of_signals_at_random_moments(tmp_path: Path, others: int, seed
 def _interrupted(path: Path, notes: Path, others: int, seed: int) -> None:
     store, chance, stop = SqliteStore(path), random.Random(seed), threading.Event()
     add(store, "warm")
+    began = time.monotonic()
+    for number in range(20):
+        add(store, f"timed {number}")
+    # Long enough for a few writes, however busy the machine is.
+    longest = (time.monotonic() - began) / 20 * 5
     acknowledged: list[str] = []
 
     def write() -> None:
@@ -171,7 +176,7 @@ def _interrupted(path: Path, notes: Path, others: int, seed: int) -> None:
         thread.start()
     for number in range(400):
         try:
-            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, 0.004))
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0002, longest))
             for n in range(1000):
                 add(store, f"main {number} {n}")
                 acknowledged.append(f"main {number} {n}")

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from writing import assert_sound, kill, start, texts
+from writing import assert_sound, assert_whole, kill, start, texts
 
 from engrain.stores.sqlite import SqliteStore
 
@@ -40,6 +40,7 @@ def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, seconds: float
     store = SqliteStore(path)
     found = Counter(texts(store))
     assert_sound(store)
+    assert_whole(store)
     store.close()
     assert kills >= 3
     assert len(acknowledged) > 20

@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+from engrain.core.clock import system_clock
+from engrain.core.episodes import Episode, Happening
 from engrain.core.errors import EngrainError
 from engrain.core.items import Draft, Vectors
 from engrain.core.passages import index_words
-from engrain.core.plans import Add, Forget, Plan
+from engrain.core.plans import Add, Forget, Plan, own
 from engrain.core.scope import Scope
 from engrain.stores.sqlite import SqliteStore
 
@@ -24,8 +26,10 @@ def draft(text: str) -> Draft:
 
 
 def add(store: SqliteStore, text: str) -> str:
-    """Once, however often it is repeated: the text is the request's id."""
-    outcome = store.apply(Plan(SCOPE, (Add(draft(text)),), request_id=text)).outcomes[0]
+    """With an episode over it, and once, however often it is repeated: the text is the request's id."""
+    over = Episode("", text, "turn", "", 0.5, system_clock(), None, item=own(0), key="same")
+    plan = Plan(SCOPE, (Add(draft(text)),), request_id=text, episodes=(Happening(over),))
+    outcome = store.apply(plan).outcomes[0]
     assert outcome.id
     return outcome.id
 
@@ -38,6 +42,16 @@ def texts(store: SqliteStore) -> list[str]:
 
 def assert_sound(store: SqliteStore) -> None:
     assert [one for one in store.check() if one.state == "fail"] == []
+
+
+def assert_whole(store: SqliteStore) -> None:
+    """Every item has the one episode it came with."""
+    from engrain.ports import ListQuery
+
+    items = [item.id for item in store.page(ListQuery(SCOPE, limit=10_000_000))]
+    episodes = store.episodes.recent(SCOPE, None, 10_000_000, system_clock())
+    assert sorted(one.item or "" for one in episodes) == sorted(items)
+    assert {one.count for one in episodes} <= {1}
 
 
 def acknowledged(note: Path) -> tuple[set[str], set[str]]:
@@ -53,6 +67,7 @@ def assert_kept(path: Path, note: Path) -> None:
     store = SqliteStore(path)
     found = texts(store)
     assert_sound(store)
+    assert_whole(store)
     # And it still works.
     add(store, "afterwards")
     assert "afterwards" in texts(store)

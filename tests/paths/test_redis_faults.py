@@ -77,6 +77,7 @@ def calls(store: RedisStore) -> dict[str, Callable[[], Any]]:
     journal, episodes = store.journal, store.episodes
     held = journal.claim(Claim(ANA, "held", "me"))
     journal.begin(held, StepStart("unclear"))
+    journal.finish(held, StepEnd("unclear", 0, "ambiguous"))
     ended = journal.claim(Claim(ANA, "ended", "me", deadline=NOW - timedelta(hours=1)))
     journal.end(ended, TaskEnd("done"))
     journal.claim(Claim(ANA, "late", "me", deadline=NOW - timedelta(hours=1)))

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 import redis
 import redis_program
-from killing import kill
 from redis_program import DATED, NOTES
 from redis_server import Server, redis_server, start_redis
 
-from engrain import LeaseLost, Memory
+from engrain import LeaseLost, Memory, Run
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import BackendMissing, ConfigError, InputChanged, StoreUnavailable, UnknownKey
 from engrain.stores.redis.episodes import RedisEpisodes
@@ -170,10 +169,15 @@ def test_other_notes_after_such_a_kill_are_told_apart(settings: Path) -> None:
         run.remember_step("note", ["Another note."], occurred_at=DATED)
 
 
+def stop_beating(run: Run) -> None:
+    """It shows no signs of life any more, and does not know."""
+    run.course._tenure.stop()  # type: ignore[union-attr]
+
+
 def test_a_worker_that_lost_its_task_writes_no_items(settings: Path) -> None:
     with opened(settings) as memory, opened(settings) as other:
         with pytest.raises(LeaseLost), memory.task("order", lease=0.1) as run:  # noqa: PT012
-            kill(run)  # it shows no signs of life, and does not know
+            stop_beating(run)
             time.sleep(0.2)
             with other.task("order") as second:
                 second.remember_step("note", "In time.")
@@ -202,7 +206,7 @@ def test_a_write_that_came_through_twice_is_one_item(settings: Path, monkeypatch
             return record(ledger, *args)  # type: ignore[arg-type]
 
         with pytest.raises(LeaseLost), memory.task("order", lease=0.1) as run:  # noqa: PT012
-            kill(run)
+            stop_beating(run)
             monkeypatch.setattr(Ledger, "record", late)
             run.remember_step("note", "Once.", occurred_at=DATED)
         assert [item.text for item in memory.list()] == ["Once."]

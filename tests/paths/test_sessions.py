@@ -151,3 +151,21 @@ def bare(prompt: str) -> str:
     """Without what happened last, which recall shows in any case."""
     head, _, rest = prompt.partition("## Recent context")
     return head + rest.partition("\n\n")[2]
+
+
+def test_why_says_what_makes_an_episode_important(memory: Memory) -> None:
+    memory.record_decision("The import runs at 03:00.", "the backup is over by then")
+    (episode,) = memory.list({"kind": "episode"})
+    assert "important for: happened +0.10, decision +0.60" in str(memory.why(episode.id))
+
+
+def test_working_memory_takes_only_its_share_of_a_recall(memory: Memory) -> None:
+    memory.remember("The deploy key is in the blue folder.")
+    memory.start_task("Find the deploy key")
+    for number in range(200):
+        memory.record_step("I look on", f"open drawer {number} " + "x" * 2_000, "nothing but paper " * 20)
+    found = memory.recall("Where is the deploy key?", budget=300)
+    assert found.tokens <= 300
+    assert "blue folder" in str(found)
+    assert str(found).startswith("## Current session\n")
+    assert memory.recall("Where is the deploy key?").tokens < 2_500

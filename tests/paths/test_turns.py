@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from episodic_kit import ANA, opened
 
+from engrain import Memory
 from engrain.capture import gate, turns
 from engrain.capture.insight import SHOWN
 from engrain.capture.turns import Recorded, record
@@ -183,6 +185,23 @@ def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say) -> None:
     assert texts(kit) == [], "and is not brought back"
 
 
+def test_forgetting_by_a_message_reaches_the_summaries_of_sessions(memory: Memory, clock: SetClock) -> None:
+    memory.start_session("one")
+    memory.add_message("user", "Hi! I live in Lima. Can you help me with flights?")
+    memory.start_session("two")
+    assert "Lima" in str(memory.recall("Where does the user live?"))
+    clock.advance()
+    memory.add_message("user", "By the way, I live in Quito now.")
+    memory.start_session("three")
+    memory.add_message("user", "Please forget my city.")
+    memory.start_session("four")
+    left = str(memory.recall("Where does the user live? Lima or Quito?", n=20, min_relevance=0))
+    assert "Can you help me with flights?" in left
+    assert "Lima" not in left
+    assert "Quito" not in left
+    assert not [item for item in memory.list(history=True, limit=1_000) if "Lima" in item.text or "Quito" in item.text]
+
+
 def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> None:
     say("I live in Lima.")
     say("I live in Quito now.")
@@ -190,6 +209,15 @@ def test_a_slot_is_forgotten_with_all_that_it_ever_held(kit: Kit, say: Say) -> N
     assert texts(kit) == []
     assert "Lima" not in everything(kit)
     assert "Quito" not in everything(kit)
+
+
+def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say) -> None:
+    told = say("Well, I am allergic to nuts.")
+    assert texts(kit) == ["I am allergic to nuts"]
+    recorded = say("Please forget that I am allergic to nuts.")
+    assert recorded.forgotten == told.facts
+    assert recorded.facts == ()
+    assert "nuts" not in everything(kit)
 
 
 def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
@@ -229,6 +257,22 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrappe
     assert texts(kit) == []
     assert say(f"{block}\n\nMy name is Teo.").facts != ()
     assert texts(kit) == ["My name is Teo"]
+
+
+def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
+        return [Worth(*found.span()) for found in re.finditer(r"I live in \w+", text)]
+
+    monkeypatch.setattr(gate, "worth", greedy)
+    recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
+    padding = "x " * turns.GATED
+    say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")
+    assert texts(kit) == ["I live in Quito"]
+    (fact,) = items(kit)
+    cite = fact.sources[0].cites[0]
+    assert log(kit)[0][cite.start : cite.end] == "I live in Quito"
 
 
 # Requests and positions

@@ -79,6 +79,13 @@ def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
     assert "LIM" not in repr(left)
 
 
+def test_of_a_message_that_was_cut_no_call_is_guessed() -> None:
+    row = kept(Message("assistant", "Looking for Lima.", calls=(ToolCall("1", "look", malformed="{LIM"),)))
+    left = replace(row, text=cut(row.text, [(12, 16)]))
+    assert message_of(left).calls == ()
+    assert message_of(left).text == f"Looking for {FORGOTTEN}.\nlook {{LIM"
+
+
 @given(st.sampled_from(["user", "assistant", "system", "tool"]), WORDS, st.none() | WORDS.filter(lambda s: len(s) < 99))
 def test_every_other_message_is_kept_word_for_word(role: str, text: str, speaker: str | None) -> None:
     message = Message(role, text, speaker, metadata={"a": 1}, occurred_at=NOW)

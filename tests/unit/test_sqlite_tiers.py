@@ -7,23 +7,25 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from engrain.conformance.clock import START
-from engrain.conformance.drafts import ANA, BEN, add, derived, forget, message
+from engrain.conformance.clock import START, SetClock
+from engrain.conformance.drafts import ANA, BEN, add, derived, fact, forget, message
 from engrain.conformance.episodes import episode, raw
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.items import Cite
 from engrain.core.plans import Add, Change, Plan, own
-from engrain.ports import Episode, Happening, Summary
+from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.engine import Connection, connect, uri
 from engrain.stores.sqlite.sql import load
 
-SECOND = Path(__file__).parents[1] / "files" / "journal-v1.db"
+FILES = Path(__file__).parents[1] / "files"
+SECOND, THIRD = FILES / "journal-v1.db", FILES / "tiers-v1.db"
 HOUR = timedelta(hours=1)
 
 
@@ -171,4 +173,39 @@ def test_summaries_and_sessions_of_the_second_version_are_kept(tmp_path: Path, m
     assert (store.length(ANA, "s"), store.progress(ANA, "s", "w")) == (2, 0)
     forget(store, said[1])
     assert store.summary(ANA, "s") is None
+    store.close()
+
+
+def make_third(path: Path) -> None:
+    """How tests/files/tiers-v1.db was made, by the version that brought schema 3. Never run again."""
+    store = SqliteStore(path, clock=SetClock())
+    over = Episode("", "s", "turn", "", 0.5, START, START + 24 * HOUR, data={"ü": [1]}, item=own(0), key="said")
+    steps = (Add(message("I live in Lima.", "s")), Add(derived("Ana lives in Lima.", Cite(own(0), 2, 14), slot="city")))
+    store.apply(Plan(ANA, steps, episodes=(Happening(over, raw("At length.")), Happening(episode("alone", 1)))))
+    episodes = (Happening(replace(over, happened_at=START + HOUR), raw("More.")),)
+    store.apply(Plan(ANA, (Add(message("I live in Lima!", "s")),), episodes=episodes))
+    (way,) = add(store, fact("Bake, then wait.", kind="procedure"))
+    for task, success in (("a", True), ("b", False), ("c", True)):
+        store.outcomes.count(ANA, Trial(way, task, success, START, "a note"))
+    store.summarize(ANA, "s", Summary("In sum.", 1, 1, "digest"))
+    store.advance(ANA, "s", "extract", 1)
+    store.close()
+
+
+def test_a_store_of_the_third_version_opens(tmp_path: Path) -> None:
+    store = SqliteStore(shutil.copy(THIRD, tmp_path / "store.db"))
+    first, second = store.read(ANA, "s", 0, 9)
+    (way,) = (item.id for item in store.page(ListQuery(ANA)) if item.kind == "procedure")
+    again, alone = store.episodes.recent(ANA, "s", 9, START)
+    assert (alone.id, alone.text, alone.item) == ("alone", "What alone was.", None)
+    assert (again.id, again.item, again.count, again.key, again.data) == (second.id, second.id, 2, "said", {"ü": [1]})
+    assert (store.episodes.raw(ANA, second.id, START), store.episodes.raw(ANA, first.id, START)) == ("More.", None)
+    assert store.outcomes.tallies(ANA, [way]) == {way: Tally(2, 1, START)}
+    assert store.summary(ANA, "s") == Summary("In sum.", 1, 1, "digest")
+    assert store.behind("extract", 9) == [Behind(ANA, "s", 1, 2)]
+    forget(store, second.id)
+    forget(store, first.id)
+    assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (None, None)
+    assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["alone"]
+    assert [one.point for one in store.check() if one.state == "fail"] == []
     store.close()

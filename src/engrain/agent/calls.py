@@ -13,7 +13,7 @@ from engrain.core.errors import NotDone
 from engrain.tasks.flow import Call, Flow, Pause
 
 MAX_ERROR = 2_000
-NOT_KEPT = "(shown then, not kept here)"
+NOT_KEPT = "(shown when it was called, not kept)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,15 @@ class _Agent(Generic[M]):
         if not isinstance(system, str):
             raise InvalidInput(f"system must be a str, not {type(system).__name__}.")
         if not isinstance(memory, self._takes):
-            raise InvalidInput(f"{type(self).__name__} takes a {self._takes.__name__}, not {type(memory).__name__}.")
+            raise InvalidInput(
+                f"{type(self).__name__} works on {self._takes.__name__}, not on {type(memory).__name__}."
+            )
         self._memory = memory
         own = own_tools(self._opened) if memory_tools else []
         self._manner = Manner(
             MeteredModel(_model(model)),
             _by_name(self._proved([*own, *map(as_tool, tools)])),
+            frozenset(tool.name for tool in own),
             system,
             checked_count(max_steps, "max_steps", 1, MAX_STEPS),
             checked_count(max_tokens, "max_tokens", 1, 10_000_000),
@@ -121,7 +124,7 @@ class AgentWithMemory(_Agent[Memory]):
         with self._alone():
             if task_id is None:
                 return drive(self._turn(NoJournal(), _one_by_one, said))
-            with self._memory.task(task_id, goal=short(said), version=VERSION) as run:
+            with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
                 answer = drive(self._turn(TaskJournal(run, _played), _one_by_one, said))
                 run.outcome = short(answer.text)
                 return answer
@@ -162,7 +165,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
             await hop(self._opened)
             if task_id is None:
                 return await adrive(self._turn(NoJournal(), together, said), hop)
-            async with self._memory.task(task_id, goal=short(said), version=VERSION) as run:
+            async with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
                 answer = await adrive(self._turn(TaskJournal(run, played), together, said), hop)
                 run.outcome = short(answer.text)
                 return answer

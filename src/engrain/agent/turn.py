@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.
 WHOLE_RESULTS = 16_000
 SHORT = 500  # characters of what is only mentioned
-ACTION = 100  # and of the arguments by which a result is named
+NAME = 60  # of a tool's name, and of its arguments, where a result is named by them
 OUTCOME = 0.7  # the importance of what was achieved
 _WHY: Mapping[Stopped, str] = {
     "steps": "the steps were used up",
@@ -49,10 +49,11 @@ Together = Callable[[Sequence[Part]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How an agent works."""
+    """How an agent works. To use a tool that is `aside` is no work: memory's own."""
 
     model: MeteredModel
     tools: Mapping[str, Tool]
+    aside: frozenset[str]
     system: str
     max_steps: int
     max_tokens: int
@@ -119,7 +120,7 @@ class Turn:
         if self._journal.over:
             return
         yield Ask(partial(self._place.background.enter, self._memory, self._session))
-        self._heard = yield from self._keep([Message("user", self._task)], (yield Ask(self._length)), 0)
+        self._heard = yield from self._keep([Message("user", self._task)], 0)
         working, kept = self._memory.working, self._journal.snapshot
         if working.task:
             return
@@ -167,11 +168,9 @@ class Turn:
         return Heard(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
+        talk = self._memory._open.conversation(self._session)
         # The length first: what comes in between is shown, and noticed when the answer is kept.
-        return self._length(), self._memory._open.conversation(self._session).window()
-
-    def _length(self) -> int:
-        return len(self._memory._open.conversation(self._session))
+        return len(talk), talk.window()
 
     def _shown(self, window: Window) -> list[Said]:
         """The window, in which this turn's results stand whole as far as there is room, the newest first."""
@@ -180,7 +179,7 @@ class Turn:
         for at in reversed(range(len(messages))):
             whole = self._whole.get(messages[at].id or "", "")
             text, _ = middle_cut(whole, room, estimated_tokens)
-            if len(text) > len(messages[at].text):
+            if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
                 room -= estimated_tokens(text)
         return replace(window, messages=tuple(messages)).said
@@ -193,7 +192,7 @@ class Turn:
         called: list[Called] = yield Call(self._place.together, (parts,))
         self._calls += called
         said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
-        ids = yield from self._keep(said, heard.seen, self._steps)
+        ids = yield from self._keep(said, self._steps)
         self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
         yield from self._note(reply.text, called)
 
@@ -242,7 +241,7 @@ class Turn:
 
         def part() -> Flow[list[str] | None]:
             try:
-                return (yield from self._added([message], heard.seen, self._steps))
+                return (yield from self._keep([message], self._steps, heard.seen))
             except Conflict:
                 if not spare:
                     raise
@@ -265,7 +264,8 @@ class Turn:
     def _end(self, answer: Answer, kept: list[str]) -> Flow[None]:
         """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
         what was said is forgotten."""
-        if not self._own or not (answer.calls or self._journal.durable):
+        worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
+        if not self._own or not worked:
             return
         request = self._journal.request(self._id, self._steps + 1)
         if answer.stopped == "end":
@@ -280,16 +280,10 @@ class Turn:
         except NotFound:
             _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
 
-    def _keep(self, said: list[Message], seen: int, number: int) -> Flow[list[str]]:
-        """What has happened is kept even if somebody else spoke meanwhile: behind that, and not torn apart."""
+    def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
+        """What happened is kept wherever the session has come to; what answers, only if that is still `seen`."""
         if self._journal.over:
             return []
-        try:
-            return (yield from self._added(said, seen, number))
-        except Conflict:
-            return (yield from self._added(said, (yield Ask(self._length)), number))
-
-    def _added(self, said: list[Message], seen: int, number: int) -> Flow[list[str]]:
         request = self._journal.request(self._id, number)
         add = partial(self._memory.add_messages, said, session=self._session, expect=seen, request_id=request)
         ids: list[str] = yield Ask(add)
@@ -305,7 +299,7 @@ def short(text: str) -> str:
 def _action(called: Called) -> str:
     """The name of a result in working memory, which is short."""
     given = json.dumps(dict(called.arguments), ensure_ascii=False)
-    return f"{called.tool} {given if len(given) <= ACTION else given[: ACTION - 1] + '…'}"
+    return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
 
 
 def _answerable(said: list[Said]) -> tuple[Said, ...]:

@@ -46,21 +46,32 @@ def told(kit: Kit, scope: Scope, session: str) -> Told:
     return Told(stored.text, stored.upto, stored)
 
 
-def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = False) -> Told:
-    """Sum up the older messages if it is time, or `always`; what stands in front of the window then."""
+@dataclass(frozen=True, slots=True)
+class Open:
+    """The messages from a session's cut-off on: how many, their tokens, and the number that comes next."""
+
+    messages: int
+    tokens: int
+    following: int
+
+
+def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = False) -> Open:
+    """Sum up the older messages if it is time, or `always`; what is left word for word."""
     for _ in range(TRIES):
         before = told(kit, scope, session)
         rows = kit.log.read(scope, session, before.start, READ)
         messages = [message_of(row) for row in rows]
-        at = _cut(messages, limits, kit, always)
+        weights = [weighed(message, kit.count_tokens) for message in messages]
+        at = _cut(messages, limits, kit, always or due(len(messages), sum(weights), limits))
         if at == 0:
-            return before
+            break
         parts = [Part(before.text, kind=SUMMARY), *(_part(one) for one in messages[:at] if not opens(one))]
         text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
         summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
         if keep(kit, scope, session, summary, before, rows[:at]) and len(rows) < READ:
-            return Told(text, summary.upto, summary)
-    return told(kit, scope, session)
+            break
+    following = (messages[-1].number or 0) + 1 if messages else before.start
+    return Open(len(messages) - at, sum(weights[at:]), following)
 
 
 def keep(kit: Kit, scope: Scope, session: str, summary: Summary, before: Told, covers: Sequence[Item]) -> bool:
@@ -95,12 +106,11 @@ def opens(message: Message) -> bool:
     return message.number == 0 and message.role == "system"
 
 
-def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, always: bool) -> int:
+def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, now: bool) -> int:
     if len(messages) == READ:
         # Far behind, as after the summary was dropped: in parts.
         return borders(messages)[-1] or READ - 1
-    tokens = sum(weighed(message, kit.count_tokens) for message in messages)
-    return cut_at(messages, limits, kit.count_tokens) if always or due(len(messages), tokens, limits) else 0
+    return cut_at(messages, limits, kit.count_tokens) if now else 0
 
 
 def _part(message: Message) -> Part:

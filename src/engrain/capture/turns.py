@@ -21,7 +21,7 @@ from engrain.core.scoring import EpisodeKind, Happened, novelty, score
 from engrain.core.worth import Unsaid, Worth
 from engrain.ports import Kit
 
-# Characters of a message in which the gate looks for what lasts: what is longer was pasted.
+# Characters at either end of a message in which the gate looks for what lasts: what is between was pasted.
 GATED = 20_000
 
 _log = logging.getLogger("engrain")
@@ -96,7 +96,10 @@ def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]
     """Only the user's own words count: nobody else's, and not those that came from recall."""
     if message.role != "user":
         return []
-    return gate.worth(own_words(message.text[:GATED]), [(one.role, one.text) for one in earlier])
+    head, rest = message.text[:GATED], message.text[GATED:]
+    tail = rest[-GATED:]
+    own = own_words(head) + " " * (len(rest) - len(tail)) + own_words(tail)
+    return gate.worth(own, [(one.role, one.text) for one in earlier])
 
 
 def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:

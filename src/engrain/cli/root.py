@@ -34,6 +34,17 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "pin": ("engrain.cli.commands.keep:pin", "Keep an item from being consolidated away."),
         "forget": ("engrain.cli.commands.forget:forget", "Remove items, down to the bytes on disk."),
     },
+    "An agent": {
+        "chat": ("engrain.cli.commands.chat:chat", "Talk with an agent that has this memory."),
+    },
+    "What happened, and how to": {
+        "sessions": ("engrain.cli.commands.happened:sessions", "List sessions, or show what was said in one."),
+        "episodes": ("engrain.cli.commands.happened:episodes", "List what happened lately."),
+        "procedures": (
+            "engrain.cli.commands.happened:procedures",
+            "List ways of doing things, with their record.",
+        ),
+    },
     "Durable tasks": {
         "tasks": ("engrain.cli.commands.tasks:tasks", "List tasks; show, resume, resolve, park, cancel, prune."),
     },

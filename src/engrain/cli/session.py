@@ -34,10 +34,11 @@ class Session:
     tenant: str | None = None
     json: bool = False
 
-    def memory(self, *, makes: bool = False, embeds: str = "") -> Memory:
+    def memory(self, *, makes: bool = False, embeds: str = "", background: bool = False) -> Memory:
         """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error.
 
-        `embeds` is a text that will be embedded: the embedder loads while the store opens.
+        `embeds` is a text that will be embedded: the embedder loads while the store opens. A command that stays open
+        lets the `background` do its work.
         """
         if not makes:
             self._must_exist()
@@ -47,7 +48,7 @@ class Session:
 
         who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
         try:
-            return Memory(self.store, background=False, **who)  # type: ignore[arg-type]
+            return Memory(self.store, background=background, **who)  # type: ignore[arg-type]
         except ReadOnlyStore:
             if makes:
                 raise

@@ -14,11 +14,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, fact
-from engrain.conformance.views import ENTITIES, SESSIONS, SLOTS, TARGET, View, shown
+from engrain.conformance.happenings import HAPPENINGS, MARKS, OWN, PICKS, TRIALS, happening
+from engrain.conformance.views import ENTITIES, MOMENTS, NAMES, SESSIONS, SLOTS, TARGET, View, shown, shown_episode
+from engrain.core.episodes import Episode, Happening
 from engrain.core.errors import EngrainError
 from engrain.core.items import Cite, Draft, Item, Place, Relation, Source
+from engrain.core.outcomes import Trial
 from engrain.core.passages import index_words
-from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step
+from engrain.core.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, own
 from engrain.core.scope import Scope
 from engrain.ports import ListQuery, Summary
 from engrain.stores.reference import ReferenceStore
@@ -27,14 +30,13 @@ MakeStore = Callable[[SetClock], Any]
 
 TEXTS = ("Lima", "Quito", "Ana lives in Lima.", "I always drink tea, never coffee. " * 30, "茶が好きです。", "x")
 SCOPES = st.sampled_from([ANA, ANA, ANA, BEN])
-PICKS = st.tuples(st.integers(0, 7), st.integers(0, 15))  # which item; now and then one of any scope, or long gone
 SPANS = st.none() | st.tuples(st.integers(0, 4), st.integers(4, 9))  # ninths of the text; now and then an empty one
 
 PLACES = st.tuples(st.sampled_from(SESSIONS), st.sampled_from([None, None, None, 1, 6]), st.sampled_from(["Ana", None]))
 DRAFTS = st.fixed_dictionaries(
     {
         "text": st.sampled_from(TEXTS),
-        "kind": st.sampled_from(["fact", "fact", "relation", "message"]),
+        "kind": st.sampled_from(["fact", "fact", "relation", "message", "summary"]),
         "importance": st.sampled_from([0.0, 0.3, 0.5, 1.0]),
         "slot": st.sampled_from([None, None, *SLOTS]),
         "metadata": st.sampled_from([{}, {"k": 1}, {"k": "x", "l": [1, None]}]),
@@ -44,7 +46,7 @@ DRAFTS = st.fixed_dictionaries(
         "expires": st.sampled_from([None, None, None, 30, 7_200]),
         "derived": st.booleans(),
         "embedded": st.booleans(),
-        "cites": st.lists(st.tuples(PICKS, SPANS), max_size=2),
+        "cites": st.lists(st.tuples(PICKS | OWN, SPANS), max_size=2),
     }
 )
 PLAIN = {
@@ -55,7 +57,7 @@ SIMPLE = st.builds(
     lambda text, slot, cites, derived: {**PLAIN, "text": text, "slot": slot, "cites": cites, "derived": derived},
     st.sampled_from(TEXTS[:3]),
     st.sampled_from([None, *SLOTS]),
-    st.lists(st.tuples(PICKS, SPANS), max_size=1),
+    st.lists(st.tuples(PICKS | OWN, SPANS), max_size=1),
     st.booleans(),
 )
 ADDS = st.tuples(st.just("add"), SIMPLE | DRAFTS)
@@ -96,9 +98,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     # What happens
 
-    @rule(scope=SCOPES, specs=st.lists(ADDS, min_size=1, max_size=3), request=REQUESTS)
-    def add(self, scope: Scope, specs: list[Any], request: str | None) -> None:
-        self._apply(scope, specs, request)
+    @rule(
+        scope=SCOPES,
+        specs=st.lists(ADDS, min_size=1, max_size=3),
+        request=REQUESTS,
+        episodes=st.lists(HAPPENINGS, max_size=2),
+    )
+    def add(self, scope: Scope, specs: list[Any], request: str | None, episodes: list[Any]) -> None:
+        self._apply(scope, specs, request, episodes)
 
     @rule(scope=SCOPES, spec=CORRECTIONS)
     def correct(self, scope: Scope, spec: Any) -> None:
@@ -136,6 +143,31 @@ class StoreMachine(RuleBasedStateMachine):
         drafts = [fact(TEXTS[n], kind="message", place=Place(session, None, "Zoe", "user")) for n in range(count)]
         self._both(scope, lambda store, _: store.append(scope, session, drafts, expect))
 
+    @rule(scope=SCOPES, spec=HAPPENINGS)
+    def happen(self, scope: Scope, spec: Any) -> None:
+        pairs = self._happenings(scope, [spec])
+        self._both(scope, lambda store, side: store.episodes.add(scope, pairs[side][0].episode, pairs[side][0].raw))
+
+    @rule(scope=SCOPES, trial=TRIALS)
+    def count(self, scope: Scope, trial: Any) -> None:
+        pick, task, success, minutes = trial
+        pair, at = self._pick(scope, pick), START + timedelta(minutes=minutes)
+        self._both(scope, lambda store, side: store.outcomes.count(scope, Trial(pair[side], task, success, at)))
+
+    @rule(scope=SCOPES, mark=MARKS)
+    def advance(self, scope: Scope, mark: Any) -> None:
+        self._both(scope, lambda store, _: store.advance(scope, *mark))
+
+    @rule(what=st.sampled_from(["remove", "trim", "expire"]), scope=SCOPES, n=st.integers(0, 3))
+    def clear_away(self, what: str, scope: Scope, n: int) -> None:
+        calls: dict[str, Callable[[Any], int]] = {
+            "remove": lambda store: store.episodes.remove(scope, [NAMES[n % 2], "nothing"]),
+            "trim": lambda store: store.episodes.trim(scope, SESSIONS[n % 2], n),
+            "expire": lambda store: store.episodes.expire(MOMENTS[n % 3]),
+        }
+        self._both(scope, lambda store, _: calls[what](store))
+        self.written = {ANA, BEN}
+
     @rule(seconds=st.sampled_from([0.000_001, 1, 60, 3_600, -1, -3_600]))
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -144,11 +176,18 @@ class StoreMachine(RuleBasedStateMachine):
     def keep_house(self, what: str, scope: Scope, n: int) -> None:
         getattr(self, f"_{what}")(scope, n)
 
-    def _apply(self, scope: Scope, specs: list[Any], request: str | None = None) -> None:
+    def _apply(self, scope: Scope, specs: list[Any], request: str | None = None, episodes: Any = ()) -> None:
         cites = [self._cites(scope, spec[-1]["cites"]) if isinstance(spec[-1], dict) else () for spec in specs]
         pairs = list(zip(specs, cites, strict=True))
+        happenings = self._happenings(scope, episodes)
         plans = [
-            Plan(scope, tuple(self._step(scope, spec, each, side) for spec, each in pairs), request) for side in (0, 1)
+            Plan(
+                scope,
+                tuple(self._step(scope, spec, each, side) for spec, each in pairs),
+                request,
+                episodes=tuple(happenings[side]),
+            )
+            for side in (0, 1)
         ]
         self._both(scope, lambda store, side: store.apply(plans[side]))
 
@@ -215,6 +254,9 @@ class StoreMachine(RuleBasedStateMachine):
     def _both(self, scope: Scope, call: Callable[[Any, int], Any]) -> None:
         self.written = {scope}
         wanted, found = (_attempt(partial(call, store, side)) for side, store in enumerate(self.stores))
+        if isinstance(wanted, Episode) and isinstance(found, Episode):
+            assert shown_episode(found, self._label(1)) == shown_episode(wanted, self._label(0))
+            return
         if not isinstance(wanted, Applied) or not isinstance(found, Applied):
             assert found == wanted
             return
@@ -254,6 +296,10 @@ class StoreMachine(RuleBasedStateMachine):
         """Of both sides. Spans are drawn over the present text."""
         found = []
         for pick, edges in specs:
+            if isinstance(pick, int):
+                cite = Cite(own(pick), *((0, 1) if edges else (None, None)))
+                found.append((cite, cite))
+                continue
             pair = self._pick(scope, pick)
             item = next(iter(self.stores[0].get_many(scope, [pair[0]])), None)
             long = len(item.text) if item else 9
@@ -262,6 +308,16 @@ class StoreMachine(RuleBasedStateMachine):
                 self.texts += [item.text, cited]
             found.append((Cite(pair[0], *span), Cite(pair[1], *span)))
         return found
+
+    def _happenings(self, scope: Scope, specs: Any) -> tuple[list[Happening], list[Happening]]:
+        """For both sides."""
+        both: tuple[list[Happening], list[Happening]] = ([], [])
+        for spec in specs:
+            over = spec["over"]
+            pair = (own(over),) * 2 if isinstance(over, int) else self._pick(scope, over) if over else (None, None)
+            for side in (0, 1):
+                both[side].append(happening(spec, pair[side]))
+        return both
 
     def _step(self, scope: Scope, spec: Any, cites: Any, side: int) -> Step:
         if spec[0] == "add":

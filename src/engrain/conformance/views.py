@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from engrain.conformance.clock import START
 from engrain.conformance.drafts import EMBEDDER, MODEL
+from engrain.core.episodes import Episode
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item
+from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.core.words import terms
 from engrain.ports import ListQuery, Matches, SketchQuery, VectorQuery, WordQuery
@@ -21,6 +24,9 @@ SESSIONS = ("monday", "tuesday")
 ENTITIES = ("Ana", "tea")
 QUESTIONS = ("Ana lives in Lima", "tea or coffee")
 TARGET = "index"
+NAMES = ("~a", "~b")  # after every id that a store gives
+WORKS = ("extract", "summarise")
+MOMENTS = (START - timedelta(hours=2), START, START + timedelta(seconds=61))
 FACTS = parse_filter({"kind": "fact"})
 
 
@@ -32,6 +38,11 @@ def shown(item: Item, label: Label) -> Item:
     return replace(item, id=label(item.id) or "", replaced_by=label(item.replaced_by), sources=sources)
 
 
+def shown_episode(episode: Episode, label: Label) -> Episode:
+    id = episode.id if episode.id in NAMES else label(episode.id)
+    return replace(episode, id=id or "", item=label(episode.item))
+
+
 class View:
     """What one store shows of one scope at one moment."""
 
@@ -40,7 +51,7 @@ class View:
         self.ids = [item.id for item in store.page(ListQuery(scope, history=True, limit=10_000))]
 
     def everything(self) -> dict[str, Any]:
-        return {**self.items(), **self.edges(), **self.log(), **self.near(), **self.words()}
+        return {**self.items(), **self.edges(), **self.log(), **self.happened(), **self.near(), **self.words()}
 
     def items(self) -> dict[str, Any]:
         store, scope, at = self.store, self.scope, self.at
@@ -89,6 +100,22 @@ class View:
             "summaries": [store.summary(scope, session) for session in SESSIONS],
         }
 
+    def happened(self) -> dict[str, Any]:
+        store, scope, label = self.store, self.scope, self.label
+        everything = store.episodes.recent(scope, None, 99, MOMENTS[0])
+        recent = (store.episodes.recent(scope, session, 3, MOMENTS[2]) for session in (None, *SESSIONS))
+        raws = [[store.episodes.raw(scope, one.id, at) for at in MOMENTS] for one in everything]
+        tallies = store.outcomes.tallies(scope, [*self.ids, "nothing"])
+        return {
+            "episodes": [shown_episode(one, label) for one in everything],
+            "recent": [[shown_episode(one, label) for one in some] for some in recent],
+            "raw": raws,
+            "tallies": {label(id): tally for id, tally in tallies.items()},
+            "trials": {label(id): self._trials(id) for id in tallies},
+            "progress": [store.progress(scope, session, work) for session in SESSIONS for work in WORKS],
+            "behind": [store.behind(work, 3) for work in WORKS],
+        }
+
     def near(self) -> dict[str, Any]:
         """Cosines to four digits, in no order: which of two almost equal ones comes first is rounding."""
         found: dict[str, Any] = {}
@@ -123,6 +150,9 @@ class View:
 
     def _shown(self, items: list[Item]) -> list[Item]:
         return [shown(item, self.label) for item in items]
+
+    def _trials(self, id: str) -> list[Trial]:
+        return [replace(one, procedure="") for one in self.store.outcomes.trials(self.scope, id, 9)]
 
     def _lineage(self) -> list[Any]:
         found = self.store.lineage(self.scope, self.ids)

@@ -39,6 +39,7 @@ class Why:
         lines.append(f"  trust {item.trust:.1f}: {_trust(self)}")
         lines += [f'  gave rise to {child.id}: "{_short(child.text)}"' for child in self.cited_by]
         lines += [f'  {_span(one)}: "{_short(one.text)}"' for one in self.versions if one.id != item.id]
+        lines += [f"  important for: {reasons}"] if (reasons := _reasons(item)) else []
         lines.append(f"  importance {item.importance:.2f}, used {item.access_count} times{', pinned' * item.pinned}")
         return "\n".join(lines)
 
@@ -54,6 +55,13 @@ class Status:
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _reasons(item: Item) -> str:
+    """What the importance of an episode is made of, as it was kept with it."""
+    own = item.metadata.get("engrain")
+    why = own.get("why", ()) if isinstance(own, Mapping) else ()
+    return ", ".join(f"{name} {part:+.2f}" for name, part in why)
 
 
 def _short(text: str, most: int = 100) -> str:

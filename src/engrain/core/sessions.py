@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from engrain.core.items import Item
 from engrain.core.recalled import Section, quoted
@@ -35,3 +36,13 @@ class Closing:
 
     def __str__(self) -> str:
         return self.summary.text if self.summary else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session in a list: how many messages it has had, when the last was, and its summary if it was ended."""
+
+    session: str
+    messages: int
+    last_at: datetime | None
+    summary: str

@@ -76,6 +76,7 @@ _ALL = (
         at_scale=("postgresql",),
         max_items=50,
         max_tokens=10_000,
+        summarize_at=0.80,
         summarize_from=30,
         keep_recent=10,
     ),

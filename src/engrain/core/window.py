@@ -82,8 +82,9 @@ def due(messages: int, tokens: int, limits: Limits) -> bool:
 
 
 def cut_at(messages: Sequence[Message], limits: Limits, count: CountTokens) -> int:
-    """How many of the oldest are summed up: all but the newest few, and more of them if these are long."""
-    edges = borders(messages)
+    """How many of the oldest are summed up: all but the newest few, and more of them if these are long; never one of
+    these that calls and has no result yet."""
+    edges = [edge for edge in borders(messages) if edge <= _first_open(messages, limits.keep_recent)]
     first = max((edge for edge in edges if edge <= max(0, len(messages) - limits.keep_recent)), default=0)
     for edge in (edge for edge in edges if edge >= first):
         rest = messages[edge:]
@@ -91,6 +92,14 @@ def cut_at(messages: Sequence[Message], limits: Limits, count: CountTokens) -> i
         if len(rest) < limits.summarize_from and tokens <= KEPT_SHARE * limits.max_tokens:
             return edge
     return edges[-1] if edges else 0
+
+
+def _first_open(messages: Sequence[Message], newest: int) -> int:
+    """The first of the newest messages that waits for a result; the number of messages if none does."""
+    done = set(answered(messages).values())
+    places = range(max(0, len(messages) - newest), len(messages))
+    waits = (at for at in places if any((at, call) not in done for call in range(len(messages[at].calls))))
+    return next(waits, len(messages))
 
 
 def borders(messages: Sequence[Message]) -> list[int]:

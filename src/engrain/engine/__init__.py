@@ -24,7 +24,11 @@ class Engine(Happenings, Knowledge):
         model = self.kit.embedder.model
         store = self.kit.items.status(model.key)
         items = self.kit.items.count(ListQuery(self.scope))
-        background = {**self.upkeep.state(), "enrichment": self.enricher.state()}
+        background = {
+            **self.upkeep.state(),
+            "enrichment": self.enricher.state(),
+            "summary": self._talk and self._talk.trouble,
+        }
         return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
 
     def _model_use(self) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engrain.core.chat import ToolCall
 from engrain.core.errors import Conflict, NotFound
@@ -11,10 +11,9 @@ from engrain.core.messages import Message
 from engrain.core.sessions import Closing, Opening
 from engrain.core.text import checked_key, checked_text
 from engrain.engine.parts import Parts
+from engrain.tiers.conversation import ConversationMemory
 
-if TYPE_CHECKING:
-    from engrain.tiers.conversation import ConversationMemory
-
+ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
 PROCEDURE = "procedure"  # the variable of working memory that names the version in use
 
 
@@ -46,9 +45,14 @@ class Happenings(Parts):
         return self.session
 
     def conversation(self, session: str | None = None) -> ConversationMemory:
-        from engrain.tiers.conversation import ConversationMemory
-
-        return ConversationMemory(self.kit, self.scope, self.present(session))
+        """The present one is kept: it knows what it has read."""
+        name = self.present(session)
+        if self._talk is not None and self._talk.session == name:
+            return self._talk
+        talk = ConversationMemory(self.kit, self.scope, name)
+        if name == self.session:
+            self._talk = talk
+        return talk
 
     def add_messages(
         self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
@@ -85,7 +89,7 @@ class Happenings(Parts):
         self._at_work("record_step")
         if thought:
             self.working.add_thought(thought)
-        self.working.add_result(checked_text(action, "action"), result)
+        self.working.add_result(checked_text(action, "action")[:ACTION], result)
 
     def end_task(self, success: bool, outcome: str) -> str | None:
         """The id of what was kept: knowledge if it succeeded, an episode if it failed."""

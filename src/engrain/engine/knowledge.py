@@ -29,6 +29,7 @@ _log = logging.getLogger("engrain")
 MAX_HITS = 1_000
 MAX_BUDGET = 10_000_000
 RECENT_EPISODES = 3
+SESSION_TOKENS = 2_000  # of working memory, at most, in an answer without a budget
 LINE = 300  # characters of an episode that recall shows
 
 
@@ -57,13 +58,14 @@ class Knowledge(Parts):
 
     def _lately(self, request: RecallRequest) -> builtins.list[Event]:
         """What happened last, for a question about now and about everything."""
-        if request.at is not None or request.where is not None or self.kit.episodes is None:
+        if not _open_to_all(request) or self.kit.episodes is None:
             return []
         return self.episodic.recent(RECENT_EPISODES, self.session)
 
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
-        at_work = self.working.task and request.at is None and request.where is None
-        session = [Section(SESSION, tuple(self.working.context().splitlines()))] if at_work else []
+        at_work = self.working.task and _open_to_all(request)
+        room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
+        session = [Section(SESSION, tuple(self.working.context(room).splitlines()))] if at_work else []
         recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []
         return (*session, *recent)
 
@@ -149,7 +151,12 @@ class Knowledge(Parts):
             min_relevance=request.min_relevance,
             where=parse_filter(request.where),
             min_importance=request.min_importance,
+            shown=request.shown,
         )
+
+
+def _open_to_all(request: RecallRequest) -> bool:
+    return request.at is None and request.where is None and request.shown is None
 
 
 def _line(happened: Event) -> str:

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
-from engrain.lifecycle.enrich import Enricher
+from engrain.lifecycle.enrich import TIMEOUT, Enricher
 from engrain.lifecycle.metered import MeteredModel
+from engrain.lifecycle.summaries import summarizer
 from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
 from engrain.ports import Kit
 from engrain.tasks.care import Tasks
+from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -28,13 +30,15 @@ class Parts:
         self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake), model=self.model)
         self.scope = scope
         self.reads = tuple(reads)
-        self.working = WorkingMemory(count_tokens=kit.count_tokens)
+        summarize = summarizer(self.model, TIMEOUT) if self.model else None
+        self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
         self.episodic = EpisodicMemory(self.kit, scope)
         self.semantic = SemanticMemory(self.kit, scope)
         self.procedural = ProceduralMemory(self.kit, scope)
         self.sessions = Sessions(self.kit, scope)
         self.tasks = Tasks(self.kit, scope)
-        self.enricher = Enricher(self.kit, scope, background)
+        self.enricher = Enricher(self.kit, scope, background, self.working.refine)
         self.session: str | None = None
+        self._talk: ConversationMemory | None = None
         self._new_id = SortableIds()
         self.upkeep.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,9 +35,10 @@ class Enricher:
     """One thread, only while there is something to do and a model to do it. What is done is in the store; nothing that
     fails here touches what was said."""
 
-    def __init__(self, kit: Kit, scope: Scope, enabled: bool) -> None:
+    def __init__(self, kit: Kit, scope: Scope, enabled: bool, refine: Callable[[], bool]) -> None:
         self._kit = kit
         self._scope = scope
+        self._refine = refine  # working memory's own summary
         self._enabled = enabled and kit.model is not None
         self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
         self._failed: Counter[str] = Counter()
@@ -99,6 +100,7 @@ class Enricher:
 
     def _look_over(self, session: str, to_the_end: bool) -> None:
         log = self._kit.log
+        self._refine()
         self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
         while not self._stop.is_set():
             start = log.progress(self._scope, session, WORK)

@@ -77,7 +77,7 @@ class DurableTasks(Opened):
     @traced
     def resume(self, task: str) -> TaskRecord:
         """Let a parked task go on: `recover` picks it up."""
-        return self._open.tasks.overrule(task, "waiting", "")
+        return self._open.tasks.resume(task)
 
     @traced
     def cancel(self, task: str, why: str = "") -> TaskRecord:
@@ -95,6 +95,9 @@ class DurableTasks(Opened):
     ) -> builtins.list[TaskRecord]:
         """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
         from engrain.tasks.flow import drive
+        from engrain.tasks.run import checked_function
+
+        checked_function(work)
 
         def one(task: str) -> None:
             with self.task(task, version=version, accepts=accepts, lease=lease) as run:

@@ -13,7 +13,7 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.sessions import Closing, Opening
+    from engrain.core.sessions import Closing, Listed, Opening
 
 
 class Happenings(Opened):
@@ -27,6 +27,16 @@ class Happenings(Opened):
     def end_session(self) -> Closing | None:
         """End the present session: its summary is kept, and found by recall. None if there is none."""
         return self._open.end_session()
+
+    @traced
+    def sessions(self, limit: int = 20) -> builtins.list[Listed]:
+        """The sessions last added to, newest first, each with its length and its summary."""
+        return self._open.sessions.listed(limit)
+
+    @traced
+    def messages(self, n: int = 20, *, session: str | None = None) -> builtins.list[Message]:
+        """The newest messages of a session, oldest of them first; of the present one if none is named."""
+        return self._open.conversation(session).last(n)
 
     @traced
     def add_message(
@@ -87,11 +97,16 @@ class Happenings(Opened):
 
     @traced
     def record_error(
-        self, error: str | BaseException, *, session: str | None = None, request_id: str | None = None
+        self,
+        error: str | BaseException,
+        *,
+        tool: str | None = None,
+        session: str | None = None,
+        request_id: str | None = None,
     ) -> str:
         """Keep what went wrong; the id is what `record_resolution` takes once it is known what helped."""
         engine = self._open
-        return engine.episodic.record_error(error, session=engine.present(session), request_id=request_id)
+        return engine.episodic.record_error(error, session=engine.present(session), tool=tool, request_id=request_id)
 
     @traced
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:

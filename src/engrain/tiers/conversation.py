@@ -14,13 +14,13 @@ from engrain.core.clock import Time
 from engrain.core.dialects import as_messages
 from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput
 from engrain.core.filters import Condition, Filter
-from engrain.core.items import Item
+from engrain.core.items import FORGOTTEN, Item
 from engrain.core.messages import Message, message_of, note_of
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
 from engrain.core.tiers import TIERS
 from engrain.core.tiers import Window as Limits
-from engrain.core.window import Before, Window, due, shown, weighed
+from engrain.core.window import Before, Window, answered, due, shown, weighed
 from engrain.core.wire import split_system, to_anthropic, to_openai
 from engrain.core.words import terms
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
@@ -28,9 +28,10 @@ from engrain.ports import Kit, Summary, VectorQuery, WordQuery
 Form = Literal["anthropic", "openai"]
 
 # As TIERS has it, and summed up as well when this share of the tokens is used.
-LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
+LIMITS = TIERS["conversation"].window
 LEAST_TOKENS = 256
 PAGE = 500
+FURTHEST = 1_000  # messages that are looked through for the call of a result
 LIKELY = 50  # messages that the words and the meaning of a query name
 FUSED = 60.0  # the higher, the less the first places of two rankings weigh against the others
 
@@ -59,8 +60,7 @@ class ConversationMemory:
         self.session = checked_key(session, "session")
         self.limits = _checked(limits)
         self.trouble: str | None = None  # why the last summary could not be made
-        # (start, next number, messages, tokens) since the cut-off, as far as this object has seen.
-        self._seen: tuple[int, int, int, int] | None = None
+        self._left: summaries.Open | None = None
 
     def __len__(self) -> int:
         """The number that the next message gets: what to give as `expect`."""
@@ -105,8 +105,9 @@ class ConversationMemory:
     def window(self) -> Window:
         """What a model is shown: never more than the limits allow."""
         told = summaries.told(self._kit, self._scope, self.session)
-        rows = self._kit.log.last(self._scope, self.session, self.limits.max_items)
-        messages = [message_of(row) for row in rows if (row.place or 0) >= told.start]
+        messages = self._newest(told.start)
+        if len(messages) >= self.limits.max_items:
+            self._left = None  # more than should be: the summary was dropped, and the next message makes it anew
         before = Before(told.text, told.start, self._opening(messages))
         return shown(messages, before, self.limits, self._kit.count_tokens)
 
@@ -147,11 +148,14 @@ class ConversationMemory:
 
     def summarize(self) -> str:
         """Sum up all but the newest messages now."""
-        return summaries.roll(self._kit, self._scope, self.session, self.limits, always=True).text
+        summaries.roll(self._kit, self._scope, self.session, self.limits, always=True)
+        self._left = None
+        return self.summary
 
     def clear(self) -> None:
         """Empty the window; the log stays."""
         summaries.clear(self._kit, self._scope, self.session)
+        self._left = None
 
     def export(self) -> dict[str, Any]:
         """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
@@ -185,22 +189,29 @@ class ConversationMemory:
         return Loaded(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
 
     def _keep_up(self, messages: list[Message], recorded: Recorded) -> None:
-        """Sum up the older messages when it is time. If only this object has written, it knows without reading."""
-        count, seen = self._kit.count_tokens, self._seen
-        if seen is None or not recorded.places or seen[1] != recorded.places[0]:
-            told = summaries.roll(self._kit, self._scope, self.session, self.limits)
-            rows = self._kit.log.read(self._scope, self.session, told.start, summaries.READ)
-            tokens = sum(weighed(message_of(row), count) for row in rows)
-            following = (rows[-1].place or 0) + 1 if rows else told.start
-            self._seen = (told.start, following, len(rows), tokens)
+        """Sum up the older messages when it is time. As long as nobody else writes, this object knows without reading
+        when that is."""
+        left = self._left
+        if left and recorded.places and left.following == recorded.places[0]:
+            tokens = left.tokens + sum(weighed(message, self._kit.count_tokens) for message in messages)
+            left = summaries.Open(left.messages + len(messages), tokens, recorded.places[-1] + 1)
         else:
-            start, _, number, tokens = seen
-            number, tokens = number + len(messages), tokens + sum(weighed(message, count) for message in messages)
-            self._seen = (start, recorded.places[-1] + 1, number, tokens)
-            if due(number, tokens, self.limits):
-                summaries.roll(self._kit, self._scope, self.session, self.limits)
-                self._seen = None
-        self.trouble = None
+            left = None
+        if left is None or due(left.messages, left.tokens, self.limits):
+            left = summaries.roll(self._kit, self._scope, self.session, self.limits)
+        self._left, self.trouble = left, None
+
+    def _newest(self, start: int) -> list[Message]:
+        """As many as can be shown; more, if there is a result among them whose call may stand further back."""
+        count = self.limits.max_items
+        while True:
+            rows = self._kit.log.last(self._scope, self.session, count)
+            messages = [message_of(row) for row in rows if (row.place or 0) >= start]
+            called = answered(messages)
+            lost = any(one.role == "tool" and place not in called for place, one in enumerate(messages))
+            if not lost or len(messages) < count or count >= FURTHEST:
+                return messages
+            count *= 4
 
     def _opening(self, messages: list[Message]) -> str:
         """The system message that the session began with, where it is not in the window any more."""
@@ -235,8 +246,9 @@ class ConversationMemory:
             start = (rows[-1].place or 0) + 1
 
     def _check_places(self, messages: Iterable[Message]) -> None:
-        """Before anything is written: a transcript goes in as a whole."""
-        held = {row.place: row.text for row in self._rows()}
+        """Before anything is written: a transcript goes in as a whole. Of a message that was cut since, the store knows
+        what it was."""
+        held = {row.place: row.text for row in self._rows() if FORGOTTEN not in row.text}
         for message in messages:
             if held.get(message.number, text := note_of(message, self.session).text) != text:
                 raise Conflict(

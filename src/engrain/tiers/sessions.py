@@ -12,7 +12,8 @@ from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
-from engrain.core.sessions import SLOT, Closing, Opening
+from engrain.core.sessions import SLOT, Closing, Listed, Opening
+from engrain.core.text import checked_count
 from engrain.core.traits import STANDING
 from engrain.ports import Kit, ListQuery
 
@@ -46,6 +47,16 @@ class Sessions:
         if held is None or held.metadata.get("upto") != length:
             held = self._summarize(session, length) or held
         return Closing(session, held, tuple(self._kept(session)))
+
+    def listed(self, limit: int) -> list[Listed]:
+        """The sessions last added to, newest first."""
+        return [self._listed(name) for name in self._kit.log.sessions(self._scope, checked_count(limit, "limit"))]
+
+    def _listed(self, session: str) -> Listed:
+        last = self._kit.log.last(self._scope, session, 1)
+        held = self._kit.items.slot(self._scope, SLOT + session, None)
+        length = self._kit.log.length(self._scope, session)
+        return Listed(session, length, last[0].recorded_at if last else None, held.text if held else "")
 
     def _summarize(self, session: str, length: int) -> Item | None:
         messages = self._kit.log.last(self._scope, session, READ)

@@ -49,30 +49,32 @@ def forty_seven_sessions_later(stage: Stage) -> None:
         silent=True,
     )
     stage.run("then = clock()", silent=True)
-    found = stage.run('print(*[hit.text for hit in ben.recall("Which seat shall I book?", n=1).hits])')
+    stage.run('question = "Which seat shall I book?"', silent=True)
+    found = stage.run("ben.recall(question, n=1).hits[0].text")
     stage.fact("session_47", found.strip(), "aisle" in found)
     stage.run("clock.days += 1", silent=True)
     stage.run('ben.add_message("user", "I prefer window seats now.")', silent=True)
-    now = stage.run('print(*[hit.text for hit in ben.recall("Which seat shall I book?", n=1).hits])')
-    before = stage.run('print(*[hit.text for hit in ben.recall("Which seat shall I book?", n=1, as_of=then).hits])')
+    now = stage.run("ben.recall(question, n=1).hits[0].text")
+    before = stage.run("ben.recall(question, n=1, as_of=then).hits[0].text")
     stage.fact("session_48", now.strip(), "window" in now)
     stage.fact("as_of_session_47", before.strip(), "aisle" in before)
     stage.say("Said once in passing, used in session 47, changed in session 48. The old value still answers as_of.")
 
 
 def five_hundred_turns(stage: Stage) -> None:
+    stage.run("from engrain import Message", silent=True)
     stage.run('opening = ben.start_session("a long day")', silent=True)
     stage.run(
         f"for turn in range(1, {TURNS + 1}):\n"
-        '    said = "My locker word is marmalade." if turn == 3 else f"Sort file {turn}."\n'
-        '    ids = ben.add_messages([{"role": "user", "content": said},\n'
-        '                            {"role": "assistant", "content": f"File {turn} is sorted."}])\n',
+        '    said = "My locker word is marmalade." if turn == 3 else "Go on."\n'
+        '    ids = ben.add_messages([Message("user", said),\n'
+        '                            Message("assistant", f"{turn} is sorted.")])\n',
         silent=True,
     )
     stage.run("window = ben.conversation.window()", silent=True)
     stage.run("len(window.messages), window.tokens")
     window = stage.names["window"]
-    found = stage.run('print(*[hit.text for hit in ben.recall("What is the word of my locker?", n=1).hits])')
+    found = stage.run('ben.recall("What is the word of my locker?", n=1).hits[0].text')
     stage.fact("window_messages", len(window.messages), len(window.messages) <= 50)
     stage.fact("window_tokens", window.tokens, window.tokens <= 10_000)
     stage.fact("turn_3_is_found", found.strip(), "marmalade" in found)

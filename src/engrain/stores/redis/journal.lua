@@ -256,7 +256,11 @@ end
 if not UNSETTLED[found[STATUS]] then
   return {'settled', found[STATUS]}
 end
-return answered(settle(task, step, found, {status = status, result = result, error = error}, now()))
+local at, held = now(), redis.call('HMGET', task_key(task), 'worker', 'until')
+if found[STATUS] == 'intent' and held[2] and tonumber(held[2]) > at then
+  return {'claimed', held[1], held[2]}
+end
+return answered(settle(task, step, found, {status = status, result = result, error = error}, at))
 
 -- keep --
 local task, worker, epoch, snapshot = unpack(ARGV, 3, 6)

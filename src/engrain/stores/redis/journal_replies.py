@@ -25,6 +25,8 @@ def checked(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
         raise NotFound(f"there is no {what.removeprefix('the ')} in this scope.")
     if reply[0] == "settled":
         raise Conflict(f"{what} is settled already: {reply[1]}.")
+    if reply[0] == "claimed":
+        raise TaskClaimed(f"{what} is run by {reply[1]}, until {_moment(reply[2])} at least.")
     return reply
 
 
@@ -35,10 +37,7 @@ def _why_lost(status: str, worker: str) -> str:
 
 
 def claimed(reply: Reply, claim: Claim) -> Lease:
-    if reply[0] == "claimed":
-        worker, until = reply[1:]
-        raise TaskClaimed(f"the task {claim.task!r} is run by {worker}, until {_moment(until)} at least.")
-    if reply[0] == "over":
+    if checked(reply, f"the task {claim.task!r}")[0] == "over":
         status, epoch, ended = reply[1:]
         return Lease(claim.scope, claim.task, claim.worker, int(epoch), _moment(ended), status)
     epoch, until = reply[1:]

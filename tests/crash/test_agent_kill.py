@@ -1,0 +1,123 @@
+"""An agent is killed at any point: it goes on, pays for no recorded reply twice, and the log tells of no kill."""
+
+# ruff: noqa: PT017  (what is reported is looked at where it is caught)
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_program import SAID, STEPS, TASK, Service, open_memory, play, run
+from task_program import Outside
+
+from engrain import Memory, StepAmbiguous
+
+if not hasattr(os, "fork"):
+    pytest.skip("kills need a system that forks", allow_module_level=True)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    service = Service(tmp_path)
+    with service.running():
+        yield service
+
+
+def killed(path: Path, service: Service, kind: str, fatal: int | None) -> int:
+    """The number of points the child met; 0 if it was killed."""
+    note = path.with_suffix(".points")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            note.write_text(str(play(path, service, kind, fatal)))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return 0
+    return int(note.read_text())
+
+
+def conversation(memory: Memory) -> list[Any]:
+    rows = memory._open.conversation("s").last(100)
+    return [(one.role, one.text, [(c.name, c.arguments) for c in one.calls], one.failed) for one in rows]
+
+
+def kept(memory: Memory) -> list[str]:
+    return sorted(item.text for item in memory.list({"kind": {"!=": "message"}}))
+
+
+def continued(path: Path, service: Service, kind: str) -> str:
+    """A second worker, at once. An effect that may or may not have happened is reported, and resolved by looking."""
+    outside = Outside(path.with_suffix(".out"))
+    fate = "continued"
+    with open_memory(path) as memory:
+        steps = memory.timeline(TASK).steps if memory.tasks() else ()
+        done = Counter(one.name.partition("[")[0] for one in steps if one.status == "done")
+        looks, asked = outside.lines().count("look 7"), service.requests
+        for _ in range(2):
+            try:
+                run(memory, service.model(kind), outside)
+                break
+            except StepAmbiguous as halted:
+                assert halted.step == "mail[2.1]"
+                fate = "reported"
+                sent = "mail ana" in outside.lines()
+                memory.resolve(TASK, halted.step, "done" if sent else "failed", result="mail ana" if sent else None)
+        assert service.requests - asked == STEPS - done["model"], "a recorded reply was paid for again"
+        if any(one.name == "look[1.1]" and one.status == "done" for one in steps):
+            assert outside.lines().count("look 7") == looks, "a recorded call was made again"
+        assert outside.lines().count("mail ana") == 1, "an effect was repeated or lost"
+        assert memory.tasks()[0].status == "done"
+        assert [one for one in memory.check() if one.state == "fail"] == []
+    return fate
+
+
+def unkilled(tmp_path: Path, service: Service, kind: str) -> tuple[int, list[Any], list[str]]:
+    path = tmp_path / "whole.db"
+    points = killed(path, service, kind, None)
+    with open_memory(path) as memory:
+        return points, conversation(memory), kept(memory)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [
+        ("anthropic", 0.02),
+        pytest.param("anthropic", 1.0, marks=pytest.mark.slow),
+        pytest.param("openai", 1.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
+    tmp_path: Path, service: Service, kind: str, share: float
+) -> None:
+    with open_memory(tmp_path / "store.db"):
+        pass  # so that the points lie in the turn, and not in the making of the file
+    shutil.copy(tmp_path / "store.db", tmp_path / "whole.db")
+    points, said, facts = unkilled(tmp_path, service, kind)
+    assert [role for role, *_ in said] == ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"]
+    assert said[0][1] == SAID
+    assert len(facts) == 1
+    assert points > 50
+    chosen = sorted(random.sample(range(1, points + 1), max(8, round(points * share))))
+    fates: Counter[str] = Counter()
+    for point in chosen:
+        folder = tmp_path / str(point)
+        folder.mkdir()
+        path = folder / "store.db"
+        shutil.copy(tmp_path / "store.db", path)
+        assert killed(path, service, kind, point) == 0, "the point was not met"
+        fates[continued(path, service, kind)] += 1
+        with open_memory(path) as memory:
+            assert (conversation(memory), kept(memory)) == (said, facts), point
+    print(kind, f"{len(chosen)} of {points} points:", dict(fates))  # noqa: T201
+    if share == 1.0:
+        assert fates["reported"] > 0, "no kill fell between intent and result: nothing was measured"

@@ -1,0 +1,55 @@
+"""What happens in a session is one durable write, whatever follows from it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from faults import Faults
+
+from engrain.capture.turns import record
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.chat import ToolCall
+from engrain.core.dialects import as_messages
+from engrain.core.messages import Message
+from engrain.core.scope import Scope
+from engrain.core.tokens import estimated_tokens
+from engrain.ports import Kit
+from engrain.stores.sqlite import SqliteStore
+
+ANA = Scope(user="ana")
+CALL = Message("assistant", "Looking.", calls=(ToolCall("c1", "search", {"to": "UIO"}),))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [Message("user", "Hello.")],
+        [Message("user", "I live in Lima, my name is Teo, and remember that my dog is called Rex.")],
+        [Message("user", "I live in Quito now."), CALL, Message("tool", "Two flights. " * 1_000, answers="c1")],
+        [Message("assistant", "We use Postgres.", event="decision")],
+    ],
+    ids=["a turn", "facts", "a call with a long result", "a decision"],
+)
+def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Message]) -> None:
+    mine: list[str] = []
+    here = threading.get_ident()
+
+    def note(operation: str, path: str) -> None:
+        if operation == "sync" and threading.get_ident() == here:
+            mine.append(path)
+
+    with Faults(note):
+        store = SqliteStore(tmp_path / "store.db", clock=SetClock())
+        kit = Kit(
+            store, store, store, store, HashEmbedder(), SetClock(), estimated_tokens,
+            episodes=store.episodes, together=True,
+        )  # fmt: skip
+        record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+        store._tidy.stop()
+        mine.clear()
+        record(as_messages(said), "monday", ANA, kit)
+        assert len(mine) == 1
+        store.close()

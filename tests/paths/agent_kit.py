@@ -1,0 +1,55 @@
+"""Models and servers for the tests of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wire_server import WireServer
+
+from engrain.core.chat import Ask, Reply, ToolCall
+from engrain.core.messages import Message
+from engrain.ports import Model
+from engrain.providers.anthropic import AnthropicModel
+from engrain.providers.openai_chat import OpenAIModel
+
+Line = str | Reply | Exception | Callable[[Ask], "str | Reply"]
+
+
+class Scripted:
+    """A model in this process that says its lines, then "ok"."""
+
+    name = "scripted"
+
+    def __init__(self, *lines: Line) -> None:
+        self.lines = list(lines)
+        self.asked: list[Ask] = []
+
+    def reply(self, ask: Ask) -> Reply:
+        self.asked.append(ask)
+        line = self.lines.pop(0) if self.lines else "ok"
+        said = line(ask) if callable(line) else line
+        if isinstance(said, Exception):
+            raise said
+        return says(said) if isinstance(said, str) else said
+
+
+def says(text: str = "", *calls: tuple[str, dict[str, Any]], stop: Any = None) -> Reply:
+    made = tuple(ToolCall(f"call_{at}", name, arguments) for at, (name, arguments) in enumerate(calls))
+    return Reply(text, made, stop or ("tools" if made else "end"), "scripted", 10, 5)
+
+
+def model_on(kind: str, server: WireServer) -> Model:
+    if kind == "anthropic":
+        return AnthropicModel("claude-test", base_url=server.anthropic_url, timeout=5.0)
+    return OpenAIModel("gpt-test", base_url=server.openai_url, timeout=5.0)
+
+
+def told(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """A conversation in short: who, and what was said, called or answered."""
+    lines = []
+    for one in messages:
+        calls = "".join(f"<{call.name} {dict(call.arguments)}>" for call in one.calls)
+        mark = "!" if one.failed else ""
+        lines.append((one.role, f"{mark}{one.text}{calls}"))
+    return lines

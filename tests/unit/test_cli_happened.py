@@ -1,0 +1,69 @@
+"""The commands that show sessions, episodes and procedures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from engrain import Memory
+from engrain.cli.root import root
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = str(tmp_path / "agent.db")
+    with Memory(path) as memory:
+        memory.start_session("monday")
+        memory.add_message("user", "The wedding is in Lisbon.\x1b[31m")
+        memory.record_decision("The band is Heron.", "they play jazz")
+        memory.end_session()
+        memory.start_session("tuesday")
+        memory.add_message("user", "Hello again.", speaker="Ana")
+        memory.procedural.learn("deploy", ["test", "push"], when="a release is due")
+        memory.procedural.learn("deploy", ["test", "push", "watch"])
+        memory.start_task("Deploy it", procedure="deploy")
+        memory.end_task(True, "out")
+    return path
+
+
+def run(store: str, *args: str, code: int = 0) -> str:
+    done = CliRunner().invoke(root, ["--store", store, *args])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_sessions_are_listed_with_their_summaries(store: str) -> None:
+    shown = run(store, "sessions")
+    assert shown.index("tuesday") < shown.index("monday")
+    assert "not ended yet" in shown
+    assert "Lisbon" in shown
+    assert "\x1b" not in shown
+    assert [one["session"] for one in json.loads(run(store, "sessions", "--json"))] == ["tuesday", "monday"]
+
+
+def test_one_session_shows_its_messages_and_changes_nothing(store: str) -> None:
+    assert "Ana\n  Hello again." in run(store, "sessions", "tuesday")
+    assert json.loads(run(store, "sessions", "tuesday", "--json"))[0]["text"] == "Hello again."
+    assert "not ended yet" in run(store, "sessions")
+    assert "there is no session" in run(store, "sessions", "friday", code=1)
+
+
+def test_episodes_say_what_makes_them_important(store: str) -> None:
+    shown = run(store, "episodes")
+    assert "decision" in shown
+    assert "Heron" in shown
+    first = json.loads(run(store, "episodes", "--important", "--json"))[0]
+    assert first["kind"] == "decision"
+    assert run(store, "episodes", "--important", "--session", "monday", code=2)
+
+
+def test_procedures_show_versions_and_record(store: str) -> None:
+    assert "version 2, worked 1 of 1 times, at least 25%" in run(store, "procedures")
+    shown = run(store, "procedures", "deploy")
+    assert "version 1, replaced, not tried yet" in shown
+    assert "when a release is due" in shown
+    assert "3. watch" in run(store, "procedures", "--goal", "deploy a release")
+    assert "there is no procedure" in run(store, "procedures", "cook", code=1)
