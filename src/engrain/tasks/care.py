@@ -17,6 +17,7 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_count, checked_key, checked_name
 from engrain.ports import Kit
 from engrain.tasks.course import Course, Terms, journal_of
+from engrain.tasks.desk import Desk
 from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Ask, Call, Flow
 from engrain.tasks.ledger import WAITS
@@ -55,13 +56,13 @@ class Tasks:
         self._lock = threading.Lock()
         self._tidied = False
 
-    def course(self, terms: Terms) -> Course:
+    def course(self, terms: Terms, desk: Desk | None = None) -> Course:
         if terms.version == CHECKPOINT:
             raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
         if not self._tidied:
             self._tidied = True
             self.prune(RETENTION)
-        return Course(self._kit, self._scope, terms)
+        return Course(self._kit, self._scope, terms, desk)
 
     # Looking
 

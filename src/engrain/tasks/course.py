@@ -25,6 +25,7 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_key, checked_name, checked_text
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
+from engrain.tasks.desk import Desk
 from engrain.tasks.ending import end_of
 from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Flow
@@ -70,8 +71,9 @@ class Terms:
 class Course:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, kit: Kit, scope: Scope, terms: Terms) -> None:
+    def __init__(self, kit: Kit, scope: Scope, terms: Terms, desk: Desk | None = None) -> None:
         self._kit = kit
+        self._desk = desk
         self._scope = scope
         self.terms = terms
         self.outcome = ""
@@ -111,6 +113,8 @@ class Course:
             raise
         self.record, self._tenure = found, tenure
         self._ledger = Ledger(self._kit, tenure, found, recorded, self.terms.version)
+        if self._desk and self._ledger.open:
+            self._desk.begin(found, self.snapshot)
 
     def _prove(self, found: TaskRecord) -> None:
         if found.version != self.terms.version and found.version not in self.terms.accepts:
@@ -129,13 +133,25 @@ class Course:
         self._over = True
         if not ledger.open:
             tenure.stop()
-        elif error is None:
-            self._finish(tenure, ledger)
-        else:
-            try:
-                tenure.end(end_of(error))
-            except (EngrainError, LeaseLost) as exc:
-                _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
+            return
+        try:
+            if error is None:
+                self._finish(tenure, ledger)
+            else:
+                self._leave(tenure, ledger, error)
+        finally:
+            if self._desk:
+                self._desk.leave()
+
+    def _leave(self, tenure: Tenure, ledger: Ledger, error: BaseException) -> None:
+        try:
+            left = self._desk.snapshot(self.snapshot) if self._desk else None
+            # While steps are replayed, what an earlier run left after them is newer.
+            if left is not None and not ledger.replaying and not isinstance(error, LeaseLost):
+                sure(journal_of(self._kit).keep, ledger.lease, encode(left, "working memory"))
+            tenure.end(end_of(error))
+        except (EngrainError, LeaseLost) as exc:
+            _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
 
     def _finish(self, tenure: Tenure, ledger: Ledger) -> None:
         """Done, unless a step is not, or nobody knows the outcome of an effect."""
@@ -149,6 +165,8 @@ class Course:
         if self._held_back is not None:
             sure(journal_of(self._kit).keep, ledger.lease, self._held_back)
         tenure.end(TaskEnd("done", self.outcome))
+        if self._desk and self.record:
+            self._desk.done(self.record, self.outcome)
 
     def _unfinished(self, ledger: Ledger) -> TaskError | None:
         names = ledger.under_way()
