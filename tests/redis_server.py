@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 _KEEPS_ALL = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 _START_SECONDS = 30.0
@@ -38,7 +40,7 @@ class Server:
 
     @property
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port, decode_responses=True)
+        return redis.Redis(port=self.port, decode_responses=True, retry=Retry(NoBackoff(), 0))
 
     def start(self) -> None:
         where = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "")

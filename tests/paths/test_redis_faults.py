@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from proxy import Direction, Fate, Judge, Proxy
-from redis_server import Server, free_port, redis_server, start_redis
+from redis_server import Server, free_port, redis_cluster, redis_server, start_redis
 
 from engrain.conformance.drafts import ANA
 from engrain.core.episodes import Episode
 from engrain.core.errors import LeaseLost, OutcomeUnknown, StoreClosed, StoreUnavailable, TaskClaimed
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
+from engrain.core.scope import Scope
 from engrain.stores.redis import RedisStore
 
 NOW = datetime.now(UTC)
@@ -168,7 +169,7 @@ def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore,
 def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
     nobody = free_port()
     began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{nobody}.*1 tries"):
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{nobody}.*one try"):
         RedisStore(f"redis://:secret@127.0.0.1:{nobody}")
     assert time.monotonic() - began < 1
     with pytest.raises(StoreUnavailable, match="cluster"):
@@ -235,6 +236,36 @@ def test_a_server_killed_in_the_middle_of_writes_loses_nothing_that_it_acknowled
         assert counts[f"k{n}"] == len(acknowledged), "an episode was lost or counted twice"
     store.close()
     server.stop()
+
+
+def test_a_server_of_a_cluster_that_is_away_for_a_while_loses_nothing() -> None:
+    servers = redis_cluster()
+    for one in servers:
+        one.client.flushall()
+    store = RedisStore(f"{servers[0].url}?cluster=on&timeout=20")
+    scopes = [Scope(user=str(n)) for n in range(12)]
+    told = dict.fromkeys(scopes, 0)
+    stop = threading.Event()
+
+    def work(scope: Scope) -> None:
+        while not stop.is_set():
+            store.episodes.add(scope, episode(str(told[scope]), key="k"))
+            told[scope] += 1
+
+    with ThreadPoolExecutor(len(scopes)) as pool:
+        workers = [pool.submit(work, scope) for scope in scopes]
+        _until(lambda: min(told.values()) > 3)
+        servers[1].kill()
+        time.sleep(0.3)
+        servers[1].start()
+        before = dict(told)
+        _until(lambda: all(told[scope] > before[scope] + 3 for scope in scopes))
+        stop.set()
+        for one in workers:
+            one.result(60)
+    assert [store.episodes.recent(scope, "s", 9, NOW)[0].count for scope in scopes] == list(told.values())
+    assert store.episodes.expire(NOW + timedelta(days=2)) == len(scopes)
+    store.close()
 
 
 def _until(true: Callable[[], bool], seconds: float = 60.0) -> None:

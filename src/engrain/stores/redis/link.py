@@ -36,8 +36,8 @@ _FULL = ("OOM", "MISCONF", "NOREPLICAS")
 
 
 class Link:
-    """Safe to use from several threads. Every call ends within the address's time-out, with an answer or an error of
-    ours."""
+    """Safe to use from several threads. Every call ends with an answer or an error of ours: no try begins after the
+    address's time-out, and one takes a third of it at most."""
 
     def __init__(self, address: Address, read_only: bool = False) -> None:
         self.address = address
@@ -46,14 +46,20 @@ class Link:
 
     def run(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
         """A script that writes. It is sent again when its answer was lost, so that doing it twice must not matter."""
+        self.prove_writable()
         return self._tried(lambda client: _evaluated(client, script, key, args), writes=True)
 
     def ask(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
         """A script that only reads."""
         return self._tried(lambda client: _evaluated(client, script, key, args))
 
-    def command(self, *words: str | int, writes: bool = False) -> Any:
-        return self._tried(lambda client: client.execute_command(*words), writes=writes)
+    def prove_writable(self) -> None:
+        if self._read_only:
+            raise ReadOnlyStore(f"{self.address.shown} was opened to be read only.")
+
+    def command(self, *words: str | int) -> Any:
+        """One that reads, or that may be done any number of times."""
+        return self._tried(lambda client: client.execute_command(*words))
 
     def commands(self, many: Sequence[Sequence[str | int]]) -> list[Any]:
         """Several that only read, in one go where the server allows it."""
@@ -82,8 +88,6 @@ class Link:
     def _tried(self, ask: Callable[[Any], Any], writes: bool = False, patience: float | None = None) -> Any:
         began, pause, tries, unsure = time.monotonic(), _PAUSE, 0, False
         until = began + (self.address.timeout if patience is None else patience)
-        if writes and self._read_only:
-            raise ReadOnlyStore(f"{self.address.shown} was opened to be read only.")
         while True:
             if self._client is None:
                 raise StoreClosed("this store was closed. Open it again.")
@@ -108,7 +112,8 @@ class Link:
         return StoreError(f"Redis at {where} could not do this: {exc}")
 
     def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
-        told = f"Redis at {self.address.shown} did not answer in {tries} tries within {seconds:.1f} s: {exc}."
+        often = "one try" if tries == 1 else f"{tries} tries"
+        told = f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {exc}."
         if unsure:
             return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
         return StoreUnavailable(f"{told} Is the server up, and can it be reached from here?")
@@ -120,7 +125,8 @@ def new_call() -> str:
 
 
 def _client(address: Address) -> Any:
-    share = address.timeout / _SILENT_TRIES
+    # The client of a cluster tries once more by itself, after it has asked who is where.
+    share = address.timeout / _SILENT_TRIES / (2 if address.cluster else 1)
     options: dict[str, Any] = {
         "decode_responses": True,
         "socket_timeout": share,

@@ -39,8 +39,9 @@ class Registry:
     def note(self, scope: Scope) -> None:
         if self._known.get(scope, 0.0) > time.monotonic():
             return
+        self._link.prove_writable()
         member = json.dumps([scope.tenant, scope.agent, scope.user])
-        self._link.command("ZADD", self._key(scope.id[0]), int(time.time()), member, writes=True)
+        self._link.command("ZADD", self._key(scope.id[0]), int(time.time()), member)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[scope] = time.monotonic() + _EVERY
