@@ -51,10 +51,13 @@ def findings(link: Link, promise: Promise, journal: bool) -> list[Finding]:
     where = Finding("redis", "pass", f"Redis {promise.version} at {link.address.shown} answers.")
     if promise.lacks is None:
         kept = Finding("redis durability", "warn", "The server does not tell whether it keeps what it acknowledges.")
+    elif promise.lacks and journal:
+        mend = f"Set {', '.join(f'{name} {_NEEDED[name]}' for name in promise.lacks)}."
+        why = f"Opened with durability=relaxed: with {_told(promise)} a crash may lose the last steps of tasks."
+        kept = Finding("redis durability", "warn", why, mend)
     elif promise.lacks:
-        mend = f"Set {', '.join(f'{name} {_NEEDED[name]}' for name in promise.lacks)}." if journal else ""
-        lost = "Opened with durability=relaxed: a crash may lose the last steps of tasks. " if journal else ""
-        kept = Finding("redis durability", "warn" if journal else "pass", f"{lost}It has {_told(promise)}.", mend)
+        why = f"{_told(promise)}: enough for episodes, whose words are in the log; not for tasks."
+        kept = Finding("redis durability", "pass", why)
     else:
         kept = Finding("redis durability", "pass", "What it acknowledges is on disk, and nothing is evicted.")
     return [where, kept]

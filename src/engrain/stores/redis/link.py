@@ -112,8 +112,10 @@ class Link:
         return StoreError(f"Redis at {where} could not do this: {exc}")
 
     def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
-        often = "one try" if tries == 1 else f"{tries} tries"
-        told = f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {exc}."
+        often, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
+        told = (
+            f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {why}."
+        )
         if unsure:
             return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
         return StoreUnavailable(f"{told} Is the server up, and can it be reached from here?")
