@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("postgresql", "postgres", "qdrant", "chroma")
+PLANNED = ("qdrant", "chroma")
 REDIS = ("redis", "rediss")
 
 
@@ -102,14 +102,27 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         from engrain.stores.reference import ReferenceStore
 
         return ReferenceStore(clock=clock)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(chosen.store, clock, read_only)
     if scheme in REDIS:
         raise ConfigError(
             "Redis holds episodes and tasks beside a store of items. Name both in a .toml file: "
-            f'[stores] default = "agent.db", episodic = "{scheme}://…", tasks = "{scheme}://…".'
+            f'[stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
         )
     if scheme in PLANNED:
         raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
-    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or sqlite:///path/agent.db.")
+    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
+
+
+def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Postgres backend", "postgres") from exc
+    from engrain.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, read_only=read_only)
 
 
 def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:

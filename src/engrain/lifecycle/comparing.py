@@ -67,7 +67,7 @@ def placed(found: Sequence[Verdict], ids: Mapping[Seen, str | None]) -> Placed:
 
 
 def away(found: Sequence[Verdict]) -> list[Line]:
-    return [replace(one.line, sure=True, away=True) for one in found if one.do == "hold" and one.line]
+    return [replace(one.line, state="away") for one in found if one.do == "hold" and one.line]
 
 
 def _memory(desk: Desk) -> list[Verdict]:

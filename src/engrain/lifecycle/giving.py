@@ -72,7 +72,7 @@ def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget
     if rest and not overflow.text.strip():
         overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
     second = noted(_page(overflow, listed, placed), len(rest) - len(listed), ALONE, overflow.end)
-    texts = {MEMORY: first, OVERFLOW: "" if second == OVERFLOW_HEADER else second}
+    texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
     keys = {key_of(entry): id for id, entry in entries.items()}
     return Given(texts, tuple(line for name, text in texts.items() for line in _lines(name, text, keys)))
 
@@ -129,7 +129,7 @@ def _page(page: Page, pieces: Sequence[Piece], placed: Placed) -> str:
 def _bare(page: Page, placed: Placed) -> str:
     """The page without any item's line and without the note of ours."""
     spots = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in placed.ids]
-    return noted(composed(page.blocks, dict.fromkeys(spots), [], page.end), 0, "", page.end)
+    return composed(page.blocks, dict.fromkeys(spots), [], page.end)
 
 
 def _raws(pages: Sequence[Page], placed: Placed, entries: Mapping[str, Entry]) -> dict[str, str]:

@@ -125,7 +125,8 @@ class Round:
 
     def _given(self, desk: Desk, found: Sequence[Verdict], took: Took) -> Given:
         where = placed(found, took.ids)
-        known = {line.id for line in desk.base.lines} | {id for id in where.ids.values() if id}
+        logged = {line.id for line in desk.base.lines if line.state in ("stands", "away")}
+        known = logged | {id for id in where.ids.values() if id}
         given = [
             memory_pages(desk.pages, desk.shelf, where, self._terms.budget),
             _soul(desk, where),

@@ -113,9 +113,7 @@ class Link:
 
     def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
         often, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
-        told = (
-            f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {why}."
-        )
+        told = f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {why}."
         if unsure:
             return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
         return StoreUnavailable(f"{told} Is the server up, and can it be reached from here?")
