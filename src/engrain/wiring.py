@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
@@ -15,9 +17,13 @@ from engrain.engine import Engine
 from engrain.ports import Embedder, Kit, Model
 from engrain.ports.files import Folder
 
+if TYPE_CHECKING:
+    from engrain.stores.redis import RedisStore
+
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("redis", "rediss", "qdrant", "chroma")
+PLANNED = ("qdrant", "chroma")
+REDIS = ("redis", "rediss")
 
 
 def open_kit(
@@ -33,21 +39,28 @@ def open_kit(
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
-    store = _open_store(chosen, clock, read_only)
-    return Kit(
-        store,
-        store,
-        store,
-        store,
-        ready,
-        clock,
-        count_tokens,
-        episodes=getattr(store, "episodes", None),
-        journal=store.journal,
-        model=_open_model(model, chosen),
-        outcomes=getattr(store, "outcomes", None),
-        together=hasattr(store, "episodes"),
-    )
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(_open_store(chosen, clock, read_only)))
+        servers: dict[str, RedisStore] = {}
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+            servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
+        kit = Kit(
+            store,
+            store,
+            store,
+            store,
+            ready,
+            clock,
+            count_tokens,
+            episodes=servers[chosen.episodic].episodes if chosen.episodic else getattr(store, "episodes", None),
+            journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
+            model=_open_model(model, chosen),
+            outcomes=getattr(store, "outcomes", None),
+            together=chosen.episodic is None and hasattr(store, "episodes"),
+            servers=tuple(servers.values()),
+        )
+        opened.pop_all()
+    return kit
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
@@ -91,6 +104,11 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         return ReferenceStore(clock=clock)
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(chosen.store, clock, read_only)
+    if scheme in REDIS:
+        raise ConfigError(
+            "Redis holds episodes and tasks beside a store of items. Name both in a .toml file: "
+            f'[stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
+        )
     if scheme in PLANNED:
         raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
@@ -105,6 +123,18 @@ def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-
     from engrain.stores.postgres import PostgresStore
 
     return PostgresStore(url, clock=clock, read_only=read_only)
+
+
+def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
+    if url.partition("://")[0] not in REDIS:
+        raise ConfigError(f"episodic and tasks in [stores] take a redis:// URL, not {url.partition('://')[0]!r}.")
+    try:
+        import redis  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Redis backend", "redis") from exc
+    from engrain.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, read_only=read_only)
 
 
 def _local(_: str, __: str | None) -> Embedder:

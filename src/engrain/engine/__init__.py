@@ -52,7 +52,8 @@ class Engine(Happenings, Knowledge):
         return consolidate(self.kit, self.scope, dry_run=dry_run)
 
     def check(self) -> list[Finding]:
-        return [*self.kit.items.check(), self._embedder_check()]
+        beside = (finding for server in self.kit.servers for finding in server.check())
+        return [*self.kit.items.check(), *beside, self._embedder_check()]
 
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
@@ -64,7 +65,7 @@ class Engine(Happenings, Knowledge):
     def close(self) -> None:
         self.enricher.stop()
         self.upkeep.stop()
-        self.kit.items.close()
+        self.kit.close()
 
     def _embedder_check(self) -> Finding:
         try:

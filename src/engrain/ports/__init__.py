@@ -58,6 +58,7 @@ __all__ = [
     "Outcomes",
     "Outdated",
     "Raw",
+    "Server",
     "SessionLog",
     "Sketch",
     "SketchQuery",
@@ -85,6 +86,16 @@ class Model(Protocol):
         """ModelFailed if there is no usable answer within the time-out and the retries."""
 
 
+class Server(Protocol):
+    """A store that holds a part of a memory beside its items."""
+
+    def check(self) -> list[Finding]:
+        """As ItemStore.check."""
+
+    def close(self) -> None:
+        """A second call does nothing; every other call after it is StoreClosed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
     """The ports of one opened memory. What a deployment does not have is None."""
@@ -102,3 +113,8 @@ class Kit:
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
     together: bool = False
+    servers: tuple[Server, ...] = ()
+
+    def close(self) -> None:
+        for one in (*self.servers, self.items):
+            one.close()
