@@ -32,6 +32,7 @@ ORPHAN = "its call is not recorded"
 class Talk(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        logging.getLogger("engrain").setLevel(logging.CRITICAL)  # it is told of failures many times
         self.clock = SetClock()
         self.kit = opened("reference", Path(), self.clock)
         self.worker = self._fresh()
@@ -160,8 +161,8 @@ class Talk(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         summaries.digest = self.digest
+        logging.getLogger("engrain").setLevel(logging.NOTSET)
 
 
-logging.getLogger("engrain").setLevel(logging.CRITICAL)
 TestTalk = Talk.TestCase
 TestTalk.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
