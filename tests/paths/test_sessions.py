@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from engrain import Conflict, Memory, NotFound
+from engrain import Cite, Conflict, Memory, NotFound, Source
+from engrain.capture import write
 from engrain.conformance.clock import SetClock
+from engrain.tiers import sessions
 
 
 def talk(memory: Memory, session: str, *texts: str) -> None:
@@ -49,6 +53,87 @@ def test_forgetting_a_message_takes_the_summary_and_the_next_start_makes_it_anew
     assert opening.summary is not None
     assert "Lisbon" in opening.summary.text
     assert "marzipan" not in opening.summary.text
+
+
+def test_forgetting_a_fact_takes_the_summary_and_the_next_start_makes_it_anew(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon. My dog is called Marzipan.")
+    memory.end_session()
+    (dog,) = [item for item in memory.list({"kind": "fact"}) if "Marzipan" in item.text]
+    (old,) = memory.list({"kind": "summary"})
+    assert "Marzipan" in old.text
+    assert old.id in memory.forget(dog.id).ids
+    opening = memory.start_session("b")
+    assert opening.summary is not None
+    assert "Lisbon" in opening.summary.text
+    assert "Marzipan" not in str(opening)
+    assert not [item for item in memory.list(history=True) if "Marzipan" in item.text]
+
+
+def test_a_summary_that_never_told_it_is_made_anew_in_the_same_words(memory: Memory) -> None:
+    memory.start_session("a")
+    dull = memory.add_message("user", f"So what is it that {'they or we or you or ' * 9}somebody would want?")
+    for n in range(24):
+        memory.add_message("user", f"We decided that house {n} gets {n + 3} new windows and {n + 7} doors from Lisbon.")
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is not None
+    assert "somebody" not in closing.summary.text
+    fact = memory.remember("The user does not know.", source=Source(None, "agent", (Cite(dull, 0, 8),)))
+    assert closing.summary.id in memory.forget(fact).ids
+    opening = memory.start_session("b")
+    assert opening.summary is not None
+    assert opening.summary.text == closing.summary.text
+
+
+def test_the_last_session_is_told_of_though_an_earlier_one_was_summed_up_later(memory: Memory) -> None:
+    talk(memory, "a", "My dog is called Rex.")
+    talk(memory, "b", "The wedding is in Lisbon.")
+    memory.end_session()
+    memory.forget(memory.list({"kind": "fact"})[0].id)
+    opening = memory.start_session("c")
+    assert opening.summary is not None
+    assert opening.summary.slot == "session:b"
+    assert {item.slot for item in memory.list({"kind": "summary"})} == {"session:a", "session:b"}
+
+
+def test_what_is_forgotten_while_a_session_is_summed_up_is_in_no_summary(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(memory, "a", "The safe opens with marzipan.", "The wedding is in Lisbon.")
+    secret = memory.conversation.last(5)[0]
+    made = write.drafts
+
+    def slow(*given: Any) -> Any:
+        drafts = made(*given)
+        monkeypatch.undo()
+        fact = memory.remember("The safe opens.", source=Source(None, "agent", (Cite(str(secret.id), 20, 28),)))
+        memory.forget(fact)
+        return drafts
+
+    monkeypatch.setattr(write, "drafts", slow)
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is None
+    assert not [item for item in memory.list(history=True) if "marzipan" in item.text]
+    opening = memory.start_session("b")
+    assert opening.summary is not None
+    assert "Lisbon" in opening.summary.text
+
+
+def test_the_summary_of_a_very_long_session_tells_only_what_it_cites(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "READ", 40)
+    memory.start_session("a")
+    memory.add_message("user", "My dog is called Marzipan.")
+    for n in range(60):
+        memory.add_message("user", f"Item {n}.")
+    assert "Marzipan" in memory.conversation.summary
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is not None
+    assert "Marzipan" not in closing.summary.text
 
 
 def test_forgetting_a_summary_leaves_what_was_said(memory: Memory) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from engrain.capture import write
 from engrain.core.digest import SUMMARY, Part, digest
+from engrain.core.errors import NotFound
 from engrain.core.filters import parse_filter
 from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
-from engrain.core.plans import Add, Plan
+from engrain.core.plans import Add, Forget, Plan
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT, Closing, Listed, Opening
 from engrain.core.text import checked_count
@@ -21,7 +22,7 @@ PROFILE = 30
 EPISODES = 5
 LEFT_OPEN = 3  # sessions before this one that are looked at for a summary that was never made
 SUMMARY_TOKENS = 400
-READ = 1_000  # messages of one session that a summary is made of: the newest; older ones are in its rolling summary
+READ = 1_000  # messages of one session that a summary is made of and cites: the newest
 
 
 class Sessions:
@@ -32,12 +33,13 @@ class Sessions:
         self._scope = scope
 
     def open(self, session: str) -> Opening:
-        """A session that was never ended, because its process died, gets its summary now."""
+        """A session that was never ended, because its process died, gets its summary now, and so does one whose summary
+        went with something that was forgotten."""
         before = [name for name in self._kit.log.sessions(self._scope, LEFT_OPEN + 1) if name != session]
-        for name in before[:LEFT_OPEN]:
-            self.close(name)
-        last = self._newest("summary", 2)
-        summary = next((item for item in last if item.slot != SLOT + session), None)
+        ended = [self.close(name).summary for name in before[:LEFT_OPEN]]
+        # The last session's, however late it was made; of a session without a log only the summary is left.
+        told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
+        summary = told[0] if told else None
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)))
 
     def close(self, session: str) -> Closing:
@@ -60,9 +62,10 @@ class Sessions:
 
     def _summarize(self, session: str, length: int) -> Item | None:
         messages = self._kit.log.last(self._scope, session, READ)
-        rolling = self._kit.log.summary(self._scope, session)
         if not messages:
             return None
+        # Of a longer session it tells what is not cited here: if that were forgotten, this summary would keep it.
+        rolling = self._kit.log.summary(self._scope, session) if len(messages) < READ else None
         parts = [Part(rolling.text, kind=SUMMARY)] if rolling and rolling.text else []
         since = rolling.upto if rolling else 0
         rest = [item for item in messages if (item.place or 0) >= since] or messages
@@ -75,9 +78,19 @@ class Sessions:
         note = Note(text, 0.6, SLOT + session, {"upto": length, "by": "digest"}, source, derived=True)
         (draft,) = write.drafts([note], self._kit.embedder)
         plan = Plan(self._scope, (Add(replace(draft, kind="summary")),))
-        (outcome,) = self._kit.items.apply(plan).outcomes
+        try:
+            (outcome,) = self._kit.items.apply(plan).outcomes
+        except NotFound:  # a message was forgotten meanwhile
+            return None
+        if outcome.id and not self._unchanged(messages):
+            self._kit.items.apply(Plan(self._scope, (Forget(outcome.id),)))
         found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
         return found[0] if found else None
+
+    def _unchanged(self, messages: Sequence[Item]) -> bool:
+        """Looked at after the summary stands: whatever is forgotten from then on takes it along."""
+        now = self._kit.items.get_many(self._scope, [item.id for item in messages])
+        return [item.text for item in now] == [item.text for item in messages]
 
     def _profile(self) -> list[Item]:
         """What is known of the user by name, and what the user always wants."""
