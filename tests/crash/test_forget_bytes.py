@@ -6,12 +6,15 @@ import random
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from writing import SCOPE, assert_sound, kill, start
 
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
 from engrain.core.clock import system_clock
 from engrain.core.items import Cite, Draft, Place, Source, Vectors
 from engrain.core.passages import index_words
@@ -224,3 +227,77 @@ def test_removed_episodes_leave_nothing_in_any_page(tmp_path: Path) -> None:
     assert len(live) == 80
     assert_sound(store)
     store.close()
+
+
+CITY = "Pelicanville"
+SAID = f"Good morning! I live in {CITY}. Can you help me with the garden?"
+
+
+def told_everywhere(memory: Memory) -> tuple[str, str]:
+    """The city in a message, in its fact, in both summaries of the session, in a lasting episode and in a raw text; the
+    ids of the message and of the fact."""
+    memory.start_session("one")
+    said = memory.add_message("user", SAID)
+    (fact,) = memory.list({"slot": "user.city"})
+    lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Cite(said),)), derived=True)
+    happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
+    memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
+    for number in range(20):
+        memory.add_message("user", f"Bed {number} gets tulips.")
+    memory.conversation.summarize()
+    assert CITY in memory.conversation.summary
+    memory.end_session()
+    kinds = [item.kind for item in memory.list(history=True) if CITY in item.text]
+    assert sorted(kinds) == ["episode", "fact", "message", "summary"]
+    assert CITY in str(memory.episodic.raw(said))
+    return said, fact.id
+
+
+def by_fact(memory: Memory, said: str, fact: str) -> None:
+    assert memory.forget(fact).marked == (said,)
+
+
+def by_message(memory: Memory, said: str, fact: str) -> None:
+    assert fact in memory.forget(said).ids
+
+
+def by_filter(memory: Memory, said: str, fact: str) -> None:
+    assert fact in memory.forget({"slot": "user.city"}).ids
+
+
+def by_word_of_mouth(memory: Memory, said: str, fact: str) -> None:
+    memory.add_message("user", f"Please forget that I live in {CITY}.")
+
+
+@pytest.mark.parametrize("forget", [by_fact, by_message, by_filter, by_word_of_mouth])
+def test_nothing_that_was_made_of_the_words_is_left(tmp_path: Path, forget: Callable[[Memory, str, str], None]) -> None:
+    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder()) as memory:
+        said, fact = told_everywhere(memory)
+        assert left(tmp_path, CITY) != []
+        forget(memory, said, fact)
+        assert left(tmp_path, CITY) == []
+        memory.start_session("two")
+        assert any("tulips" in item.text for item in memory.list({"kind": "summary"})), "made anew of what is left"
+        assert CITY not in str(memory.recall(f"Who lives in {CITY}?", n=50, min_relevance=0))
+    assert left(tmp_path, CITY) == []
+    assert left(tmp_path, "tulips") != []
+
+
+def left(folder: Path, word: str) -> list[str]:
+    """In any case: an index has words in lower case."""
+    files = [one for one in folder.iterdir() if one.name.startswith("store.db")]
+    return [one.name for one in files if word.lower().encode() in contents(one).lower()]
+
+
+def test_the_same_words_said_to_somebody_else_stay(tmp_path: Path) -> None:
+    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder()) as memory:
+        said, fact = told_everywhere(memory)
+        memory.start_session("two")
+        echo = memory.add_message("assistant", f"So you live in {CITY}.")
+        memory.forget(fact)
+        assert [memory.get(id).text for id in (said, echo)] == [  # type: ignore[union-attr]
+            SAID.replace(f"I live in {CITY}", "[forgotten]"), f"So you live in {CITY}.",
+        ]  # fmt: skip
+        assert left(tmp_path, CITY) != []
+        memory.forget(echo)
+        assert left(tmp_path, CITY) == []
