@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from typing import Any
 
 import pytest
+
+# A shell that starts the tests in the background hands them an ignored SIGINT, which every child would inherit.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("ENGRAIN_")]:
     del os.environ[name]

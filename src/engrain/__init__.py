@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         InputChanged,
         InvalidInput,
         LeaseLost,
+        ModelFailed,
         NewerStore,
         NotADatabase,
         NotDone,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from engrain.tasks.resumable import Effect, ResumableAgent
     from engrain.tasks.retry import Retry
     from engrain.tasks.run import AsyncRun, Run
+    from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.working import WorkingMemory
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
@@ -77,7 +79,8 @@ _HOMES = {
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
     "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
-    "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
+    "InvalidInput ModelFailed NewerStore "
+    "NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
@@ -88,6 +91,7 @@ _HOMES = {
     "core.procedures": "Procedure",
     "core.sessions": "Opening Closing",
     "core.tiers": "TIERS",
+    "tiers.conversation": "ConversationMemory",
     "tiers.working": "WorkingMemory",
     "core.chat": "ToolCall",
     "core.notes": "Note",
@@ -115,6 +119,7 @@ __all__ = [
     "Compensate",
     "ConfigError",
     "Conflict",
+    "ConversationMemory",
     "DiskFull",
     "Effect",
     "EmbedderFailed",
@@ -130,6 +135,7 @@ __all__ = [
     "LeftOut",
     "Memory",
     "Message",
+    "ModelFailed",
     "NewerStore",
     "NotADatabase",
     "NotDone",

@@ -14,7 +14,7 @@ TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
 NOT_AWAITED = {"scope", "task", "mirror", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
-    Closing Event Message Opening Procedure Section TIERS ToolCall WorkingMemory
+    Closing ConversationMemory Event Message ModelFailed Opening Procedure Section TIERS ToolCall WorkingMemory
     AgentWithMemory Answer AsyncAgentWithMemory Tool tool
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engrain import Cite, Conflict, Memory, NotFound, Source
+from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, Source
 from engrain.capture import write
 from engrain.conformance.clock import SetClock
 from engrain.tiers import sessions
@@ -254,3 +254,63 @@ def test_working_memory_takes_only_its_share_of_a_recall(memory: Memory) -> None
     assert "blue folder" in str(found)
     assert str(found).startswith("## Current session\n")
     assert memory.recall("Where is the deploy key?").tokens < 2_500
+
+
+def test_the_prompt_tells_the_conversation_in_words_and_within_the_budget(memory: Memory) -> None:
+    memory.start_session("s")
+    for number in range(30):
+        memory.add_message("user", f"Please look at file {number} and say what is in it.")
+    prompt = memory.memory_aware_prompt("Look at file 7")
+    assert "## Conversation so far" in prompt
+    assert '- user: "Please look at file 29 and say what is in it."' in prompt
+    assert "Message(" not in prompt
+    short = memory.memory_aware_prompt("Look at file 7", budget=150)
+    assert memory._open.kit.count_tokens(short) <= 150
+    assert "file 29" in short
+
+
+def test_an_outcome_counts_for_no_other_task(memory: Memory) -> None:
+    memory.procedural.learn("deploy", ["push"])
+    memory.start_task("Deploy it", procedure="deploy")
+    memory.start_task("Water the plants")
+    memory.end_task(False, "no water")
+    found = memory.procedural.get("deploy")
+    assert found is not None
+    assert found.tally.failures == 0
+
+
+@pytest.mark.parametrize("success", ["no", None, 1])
+def test_success_is_a_yes_or_a_no(memory: Memory, success: object) -> None:
+    memory.start_task("Water the plants")
+    with pytest.raises(InvalidInput, match="success"):
+        memory.end_task(success)  # type: ignore[arg-type]
+    assert memory.working.task == "Water the plants"
+
+
+def test_the_same_action_twice_has_two_results(memory: Memory) -> None:
+    memory.start_task("Test it")
+    memory.record_step("", "run tests", {"passed": 1})
+    memory.record_step("", "run tests", {"passed": 12})
+    assert memory.working.results == {"run tests": {"passed": 1}, "run tests (2)": {"passed": 12}}
+
+
+def test_different_tool_calls_are_different_episodes(memory: Memory) -> None:
+    memory.record_tool_call("search", {"q": "cats"}, "three cats")
+    memory.record_tool_call("delete_file", {"p": "old.txt"}, "gone")
+    memory.record_tool_call("mail", {"to": "bob"}, "sent")
+    assert [(event.kind, event.text, event.count) for event in memory.episodic.recent(9)] == [
+        ("tool", "sent", 1),
+        ("turn", 'mail {"to":"bob"}', 1),
+        ("tool", "gone", 1),
+        ("turn", 'delete_file {"p":"old.txt"}', 1),
+        ("tool", "three cats", 1),
+        ("turn", 'search {"q":"cats"}', 1),
+    ]
+
+
+@pytest.mark.parametrize("error", [None, 5, b"x"])
+def test_an_error_is_a_text_or_an_exception(memory: Memory, error: object) -> None:
+    with pytest.raises(InvalidInput):
+        memory.record_error(error)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        memory.record_tool_call("t", 5, "r")  # type: ignore[arg-type]

@@ -105,10 +105,12 @@ def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]
 def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
     if message.role == "system":
         return None
+    # Of a call its name and arguments, as the row has them: two different calls are two events.
+    text = note_of(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
     explicit = any(isinstance(one, Worth) and one.explicit for one in found)
-    new = novelty(message.text, [one.text for one in earlier])
-    return Happened(kind, message.text, message.role, message.failed, explicit=explicit, novelty=new)
+    new = novelty(text, [one.text for one in earlier])
+    return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
 def _lasting(turn: Turn, k: int) -> list[Step]:

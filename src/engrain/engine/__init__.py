@@ -8,13 +8,15 @@ from dataclasses import asdict
 from engrain.capture import write
 from engrain.core.answers import Status
 from engrain.core.errors import EngrainError
-from engrain.core.recalled import RecallRequest
+from engrain.core.recalled import RecallRequest, Section, escaped
 from engrain.core.text import checked_text
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
 from engrain.lifecycle.consolidate import Consolidated, consolidate
 from engrain.lifecycle.maintain import Maintained, maintain
 from engrain.ports import Finding, ListQuery
+
+HISTORY = "Conversation so far"
 
 
 class Engine(Happenings, Knowledge):
@@ -40,10 +42,23 @@ class Engine(Happenings, Knowledge):
 
     def prompt(self, task: str, budget: int | None, history: bool) -> str:
         """The task, what is known that bears on it, and what was said so far."""
-        parts = [f"Current task: {checked_text(task, 'task')}", str(self.recall(RecallRequest(task, budget=budget)))]
-        if history and self.session is not None:
-            parts.append(str(self.conversation().window()))
-        return "\n\n".join(part for part in parts if part)
+        head = f"Current task: {checked_text(task, 'task')}"
+        left = None if budget is None else max(0, budget - self.kit.count_tokens(head + "\n\n"))
+        told = self._history(None if left is None else left // 3) if history and self.session is not None else ""
+        if left is not None:
+            left -= self.kit.count_tokens(told)
+        known = str(self.recall(RecallRequest(task, budget=left)))
+        return "\n\n".join(part for part in (head, known, told) if part)
+
+    def _history(self, budget: int | None) -> str:
+        """The newest turns that fit, and the summary of those before, quoted as everything that was kept."""
+        window = self.conversation().window()
+        lines = [f'- {one.speaker or one.role}: "{escaped(one.text)}"' for one in window.messages]
+        if window.summary:
+            lines.insert(0, f'- before: "{escaped(window.summary)}"')
+        while lines and budget is not None and self.kit.count_tokens(str(Section(HISTORY, tuple(lines)))) > budget:
+            del lines[0]
+        return str(Section(HISTORY, tuple(lines))) if lines else ""
 
     def maintain(self, dry_run: bool) -> Maintained:
         return maintain(self.kit, self.scope, dry_run=dry_run)

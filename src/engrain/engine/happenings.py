@@ -16,7 +16,7 @@ from engrain.tasks.course import Course, Terms
 from engrain.tiers.conversation import ConversationMemory
 
 ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
-PROCEDURE = "procedure"  # the variable of working memory that names the version in use
+PROCEDURE = "engrain.procedure"  # the variable of working memory that names the version in use
 
 
 class Happenings(Parts):
@@ -89,18 +89,23 @@ class Happenings(Parts):
             known = ", ".join(self.procedural.names()[:10]) or "none"
             raise NotFound(f"there is no procedure {procedure!r} in this memory. Known: {known}.")
         id = self.working.set_task(task, goal, id)
-        if used:
-            self.working.set_variable(PROCEDURE, used.id)
+        # Also when none is used: the task before may have used one.
+        self.working.set_variable(PROCEDURE, used.id if used else None)
         return id
 
     def record_step(self, thought: str, action: str, result: Any) -> None:
         self._at_work("record_step")
         if thought:
             self.working.add_thought(thought)
-        self.working.add_result(checked_text(action, "action")[:ACTION], result)
+        name = checked_text(action, "action")[:ACTION]
+        done = self.working.results
+        times = sum(key == name or key.startswith(f"{name} (") for key in done)
+        self.working.add_result(f"{name} ({times + 1})" if times else name, result)
 
     def end_task(self, success: bool, outcome: str) -> str | None:
         """The id of what was kept: knowledge if it succeeded, an episode if it failed."""
+        if not isinstance(success, bool):
+            raise InvalidInput(f"success must be True or False, not {success!r}.")
         task, id = self._at_work("end_task"), self.working.task_id
         self.count_procedure(id, success, outcome)
         if success:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.chat import ToolCall
 from engrain.core.clock import Time
+from engrain.core.errors import InvalidInput
 from engrain.core.messages import Message
 from engrain.memory.opened import Opened
 from engrain.telemetry import traced
@@ -84,6 +85,8 @@ class Happenings(Opened):
     ) -> str:
         """Keep a call and its result. A long result is shown as its insight; `episodic.raw(id)` has the whole for a
         day."""
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise InvalidInput(f"arguments must be a dict, not {type(arguments).__name__}.")
         call = ToolCall(self._open.call_id(), tool, dict(arguments or {}))
         return self._open.record_tool_call(call, result, failed, session, request_id)
 

@@ -72,6 +72,8 @@ class EpisodicMemory:
         self, error: str | BaseException, *, session: str, tool: str | None = None, request_id: str | None = None
     ) -> str:
         """The id is what `record_resolution` takes once it is known what helped."""
+        if not isinstance(error, (str, BaseException)):
+            raise InvalidInput(f"an error is a text or an exception, not {type(error).__name__}.")
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         if not text.strip():
             raise EmptyText("the error is empty: say what went wrong.")

@@ -68,7 +68,7 @@ class ProceduralMemory:
         return max(self.versions(name), key=lambda one: (one.rate, one.version), default=None)
 
     def find(self, goal: str, n: int = 3) -> list[Procedure]:
-        """What fits a goal, best first: of those that are about it, the ones that have worked."""
+        """What fits a goal, best first: of those that fit about equally well, the ones that have worked."""
         checked_text(goal, "goal", MAX_QUERY)
         checked_count(n, "n", 1, MAX_FOUND)
         where = parse_filter({"kind": "procedure"})
@@ -77,7 +77,7 @@ class ProceduralMemory:
         hits = {hit.item.slot: hit for hit in search(request, self._kit).hits}
         found = [self.get(str(slot).removeprefix(SLOT)) for slot in hits]
         fitting = [one for one in found if one]
-        return sorted(fitting, key=lambda one: -hits[SLOT + one.name].relevance * one.rate)[:n]
+        return sorted(fitting, key=lambda one: -hits[SLOT + one.name].relevance * (1 + one.rate))[:n]
 
     def names(self) -> list[str]:
         held = self._kit.items.slots(self._scope, SLOT, None)
