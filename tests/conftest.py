@@ -9,6 +9,11 @@ import threading
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is a matter of what else the machine does.
+settings.register_profile("engrain", deadline=None)
+settings.load_profile("engrain")
 
 # A shell that starts the tests in the background hands them an ignored SIGINT, which every child would inherit.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
