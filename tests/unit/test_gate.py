@@ -196,7 +196,7 @@ def test_what_it_takes_the_place_of_is_named(text: str, old: str | None) -> None
     assert kept(text)[0].replaces == old
 
 
-NAMED = (("assistant", "What is your name?"), ("user", "My name is Anna."), ("assistant", "Nice to meet you!"))
+NAMED = (("user", "My name is Anna."), ("assistant", "So your name is Anna. Nice to meet you!"))
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,45 @@ NAMED = (("assistant", "What is your name?"), ("user", "My name is Anna."), ("as
         ("I meant window seats", (("user", "I prefer aisle seats"),), "user.prefers.seat"),
         ("Nein, es ist Bonn", (("assistant", "Deine Adresse ist Köln?"),), "user.address"),
         ("No, I live in Basel", NAMED, "user.city"),
-        ("No, it's Ana.", (), None),
+        ("No, it's Lyon", (("assistant", "You live in Paris. Is that right?"),), "user.city"),
+        ("Sorry, it's Rob.", (("user", "My name is Bob."),), "user.name"),
+        ("Actually, it's San José de Mayo", (("user", "I live in Lima."),), "user.city"),
+        ("No, it's bo@north.example", (("assistant", "Your email is b@north.example?"),), "user.email"),
+        ("I meant vegan", (("user", "I'm vegetarian."),), "user.diet"),
+        ("My name is Bob. Sorry, it's Rob.", (("assistant", "You live in Lima?"),), "user.name"),
+        ("No, it's Anne with an e.", (), None),
     ],
 )
 def test_a_correction_takes_the_slot_of_what_it_corrects(
     text: str, before: tuple[tuple[str, str], ...], name: str | None
 ) -> None:
-    assert slot(text, before) == name
+    assert kept(text, before)[-1].slot == name
+
+
+LIMA = ("user", "I live in Lima.")
+BOB = ("user", "My name is Bob.")
+
+
+@pytest.mark.parametrize(
+    ("text", "before"),
+    [
+        ("No, it's Canberra.", (LIMA, ("assistant", "The capital of Australia is Sydney."))),
+        ("No, it's Canberra.", (("assistant", "You live in Lima. The capital of Australia is Sydney."),)),
+        ("The capital of Australia is Sydney. No, it's Canberra.", (LIMA,)),
+        ("No, it's falcon.", (BOB, ("assistant", "Which server is down?"), ("user", "It's heron."))),
+        ("No, it's Falcon.", (BOB, ("assistant", "Hi Bob!"), ("user", "It's Heron."))),
+        ("no, it's a bug in the parser", (BOB,)),
+        ("I meant Tuesday", (BOB,)),
+        ("Actually, it's Tuesday today", (BOB,)),
+        ("No, it's expensive.", (LIMA,)),
+        ("No, it's expensive.", (("assistant", "So you live in Lima, is it cheap there?"),)),
+        ("No, it's Ana.", (("assistant", "Your phone number is 0151 234567?"),)),
+        ("No, it's Claudia.", (("assistant", "My name is Claude."),)),
+        ("No, it's Ana.", ()),
+    ],
+)
+def test_a_no_to_something_else_overwrites_nothing(text: str, before: tuple[tuple[str, str], ...]) -> None:
+    assert kept(text, before) == []
 
 
 @pytest.mark.parametrize("text", ["No, it's fine.", "Actually it's working now.", "No, that's not it.", "No thanks."])

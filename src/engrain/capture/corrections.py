@@ -8,16 +8,24 @@ from collections.abc import Sequence
 from engrain.capture.facts import behind_lead, fact
 from engrain.core.clauses import clauses, sentences
 from engrain.core.pasted import own_words
-from engrain.core.slotting import mentioned
+from engrain.core.slotting import class_of, mentioned
 from engrain.core.statements import compiled, statements
 
-_LAST_MESSAGES = 4
 _LIMIT = 2_000
 _FEW_WORDS = 8
+_SHORT_NAME = 2
 _WORD = re.compile(r"[\w']+")
+_NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’.-]*)(?: (?:(?:van|von|de|del|da|la|le|der|den) )*[^\W\d_a-zß-ÿ][\w'’.-]*){0,2}"
+_SHAPES = {
+    "name": re.compile(_NAME),
+    "number": re.compile(r".*\d.*"),
+    "date": re.compile(rf".*\d.*|{_NAME}"),
+    "mail": re.compile(r"\S+@\S+"),
+    "pair": re.compile(r"\w+/\w+(?:/\w+)?"),
+}
 
 
-def right_value(shown: str, start: int, end: int, *, sure: bool) -> bool:
+def right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
     """These words give a value in place of another. Where that is not sure, it must look like one."""
     known = statements()
     for pattern in known.asks["right"]:
@@ -26,37 +34,64 @@ def right_value(shown: str, start: int, end: int, *, sure: bool) -> bool:
             continue
         at = match.start("value")
         if known.sign("likely").match(shown, at, end):
-            return True
+            return match
         short = len(_WORD.findall(shown, at, end)) <= _FEW_WORDS
         if sure and short and not known.sign("no_value").match(shown, at, end):
-            return True
-    return False
+            return match
+    return None
+
+
+def fits(slot: str, value: str, *, sure: bool) -> bool:
+    """The value looks like what the slot wants. Where it is `sure` that one is corrected, a name needs no capital."""
+    known = statements()
+    value = known.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
+    leaf = slot.rpartition(".")[2]
+    if leaf in known.classes.values() or slot.startswith("user.prefers."):
+        return class_of(value, by_head=True) == leaf
+    shape = known.shapes.get(leaf)
+    if shape == "state":
+        return any(
+            (found := fact(one, one, 0, len(one))) and found.slot == slot for one in (f"i'm {value}", f"i'm a {value}")
+        )
+    if shape in ("number", "date", "mail", "pair"):
+        return _SHAPES[shape].fullmatch(value) is not None
+    words = value.lower().split()
+    if not words or not known.words["no_name"].isdisjoint(words):
+        return False
+    plain = sure and len(words) <= _SHORT_NAME and all(word.isalpha() for word in words)
+    number = shape is None and _SHAPES["number"].fullmatch(value) is not None
+    return plain or number or _SHAPES["name"].fullmatch(value) is not None
 
 
 def topic(before: Sequence[tuple[str, str]]) -> str | None:
-    """The slot that was last spoken of: what the user said, or what the assistant said of the user or asked for."""
-    for role, text in reversed(before[-_LAST_MESSAGES:]):
-        shown = own_words(text[-_LIMIT:])
-        slot = _slot(shown if role == "user" else _turned(shown))
-        if slot:
-            return slot
-    return None
+    """The slot that the last message speaks of: what the user said, or what the assistant said of the user or asked
+    for. What came earlier is not what a "no" turns down."""
+    if not before:
+        return None
+    role, text = before[-1]
+    shown = own_words(text[-_LIMIT:])
+    return _slot(shown if role == "user" else _turned(shown))
 
 
 def _slot(shown: str) -> str | None:
+    """Of the last sentence that is no mere courtesy."""
     known = statements()
-    for sentence in reversed(sentences(shown)):
-        for clause in reversed(clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
-            found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
-            if found and found.slot:
-                return found.slot
-        slot = mentioned(shown[sentence.start : sentence.end])
-        if slot:
-            return slot
-    return None
+    courtesy = known.sign("courtesy")
+    told = [one for one in sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
+    if not told:
+        return None
+    sentence = told[-1]
+    for clause in reversed(clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
+        found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
+        if found and found.slot:
+            return found.slot
+    return mentioned(shown[sentence.start : sentence.end])
 
 
 def _turned(shown: str) -> str:
-    """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima"."""
-    turned = statements().turned
-    return _WORD.sub(lambda match: turned.get(match[0].lower(), match[0]), shown)
+    """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima". What the assistant
+    says of itself is nobody's."""
+    turned = dict(statements().turned)
+    own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
+    words = own | turned
+    return _WORD.sub(lambda match: words.get(match[0].lower(), match[0]), shown)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engrain.capture.corrections import right_value, topic
+from engrain.capture.corrections import fits, right_value, topic
 from engrain.capture.facts import behind_lead, fact
 from engrain.core.clauses import Clause, Sentence, clauses, sentences, trimmed
 from engrain.core.pasted import own_words, without_code
@@ -184,12 +184,19 @@ class _Reader:
         return before
 
     def _correction(self, clause: Clause, refusal: re.Match[str]) -> list[Found]:
-        slot = topic(self.before)
-        sure = slot is not None or refusal.re is self.known.sign("corrects")
+        """Of what was said last: in this message, or else in the one before. One that says nothing by itself, such as
+        "it's Ana", is kept only if it fills a slot."""
+        earlier = self.shown[: refusal.start()]
+        slot = topic([("user", earlier)] if earlier.strip() else self.before)
+        clear = refusal.re is self.known.sign("corrects")
         behind = refusal.end() if clause.start < refusal.end() < clause.end else clause.start
         for start in (behind_lead(self.shown, clause.start, clause.end), behind):
-            if right_value(self.shown, start, clause.end, sure=sure):
-                return [self._worth(start, clause.end, "correction", slot)]
+            match = right_value(self.shown, start, clause.end, sure=clear or slot is not None)
+            if match is None:
+                continue
+            filled = slot if slot and fits(slot, self.text[slice(*match.span("value"))], sure=clear) else None
+            if filled or self.known.sign("whole").match(self.shown, start, clause.end):
+                return [self._worth(start, clause.end, "correction", filled)]
         return []
 
     def _by_the_way(self, sentence: Sentence, parts: Sequence[Clause], kept: Sequence[Found]) -> list[Found]:

@@ -53,6 +53,7 @@ class Statements:
     nouns: Mapping[str, str]
     classes: Mapping[str, str]
     heads: Mapping[str, str]
+    shapes: Mapping[str, str]
     words: Mapping[str, frozenset[str]]
     turned: Mapping[str, str]
     dropped: Mapping[str, str]
@@ -89,6 +90,7 @@ def statements() -> Statements:
         nouns={form: name for language in languages for form, name in language.nouns.items()},
         classes=_spread(things["classes"]),
         heads=_spread(things["heads"]),
+        shapes=_spread(things["shapes"]),
         words={name: _words([some]) for name, some in things["words"].items()},
         turned={word: turned for language in languages for word, turned in language.table.get("turned", {}).items()},
         dropped={word: subject for subject, some in dropped.items() for word in _words(some)},
