@@ -271,7 +271,7 @@ def by_word_of_mouth(memory: Memory, said: str, fact: str) -> None:
 
 @pytest.mark.parametrize("forget", [by_fact, by_message, by_filter, by_word_of_mouth])
 def test_nothing_that_was_made_of_the_words_is_left(tmp_path: Path, forget: Callable[[Memory, str, str], None]) -> None:
-    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder()) as memory:
+    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
         said, fact = told_everywhere(memory)
         assert left(tmp_path, CITY) != []
         forget(memory, said, fact)
@@ -290,7 +290,7 @@ def left(folder: Path, word: str) -> list[str]:
 
 
 def test_the_same_words_said_to_somebody_else_stay(tmp_path: Path) -> None:
-    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder()) as memory:
+    with Memory(tmp_path / "store.db", user="ana", embedder=HashEmbedder(), background=False) as memory:
         said, fact = told_everywhere(memory)
         memory.start_session("two")
         echo = memory.add_message("assistant", f"So you live in {CITY}.")
