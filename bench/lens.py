@@ -198,7 +198,7 @@ def arms(lenses: Lenses, scope: Scope, questions: Questions, number: int, timed:
 
 
 def open_lenses(db: Db) -> Lenses:
-    return Lenses(db.read, lambda: 2 * START, 1 << 30)
+    return Lenses(db.read, lambda _: 2 * START, 1 << 30)
 
 
 def warm(db: Db, scope: Scope, questions: Questions, title: str) -> Lenses:

@@ -96,7 +96,7 @@ class LensStore:
         self.lenses = self.new_lenses(cap)
 
     def new_lenses(self, cap: int = 1 << 30) -> Lenses:
-        return Lenses(self.read, lambda: self.clock, cap)
+        return Lenses(self.read, lambda _: self.clock, cap)
 
     def run(self, sql: str, args: Any = ()) -> None:
         self.connection.execute(sql, args)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from engrain.core.clock import Clock, from_micros, system_clock, to_micros
+from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
@@ -29,6 +29,7 @@ from engrain.stores.sqlite.writer import Writer
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.lens import Lenses
+    from engrain.stores.sqlite.roster import Reader
 
 _SQL = load("queries.sql")
 LENS_BYTES = 1_000_000_000
@@ -169,16 +170,12 @@ class Handle:
             raise ReadOnlyStore(f"{self._site.path} was opened read-only. Open it without read_only to write.")
         return self._writer.member()
 
-    def _micros(self, db: Connection, at: datetime | None = None) -> int:
+    def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
         if at is not None:
             return to_micros(at)
         ((_, newest),) = db.rows(_SQL["counters"])
         return max(to_micros(self._clock()), int(newest))
-
-    def _now(self) -> datetime:
-        with self._reading() as db:
-            return from_micros(self._micros(db))
 
     def _scope(self, db: Connection, scope: Scope) -> int | None:
         known = self._scopes.get(scope)
@@ -205,7 +202,7 @@ class Handle:
         if self._lenses is None:
             from engrain.stores.sqlite.lens import Lenses
 
-            self._lenses = Lenses(self._reading, lambda: to_micros(self._now()), self._cache_bytes)
+            self._lenses = Lenses(self._reading, self._micros, self._cache_bytes)
         return self._lenses
 
     # Closing and forking

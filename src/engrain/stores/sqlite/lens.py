@@ -114,7 +114,7 @@ class _Place:
 class Lenses:
     """A lens for each scope in use, as many as the cap allows, the one longest unused dropped first."""
 
-    def __init__(self, read: Read, now: Callable[[], int], cap_bytes: int) -> None:
+    def __init__(self, read: Read, now: Callable[[Reader], int], cap_bytes: int) -> None:
         self._read = read
         self._now = now
         self._cap = cap_bytes
@@ -129,7 +129,7 @@ class Lenses:
             scan = lens.scan(db, query.model)
             if scan is None:
                 return Nearest([], [])
-            mask = lens.chosen(db, query.where, lens.roster.visible(self._at(query.at)))
+            mask = lens.chosen(db, query.where, lens.roster.visible(self._at(db, query.at)))
             vector = _unit(query.vector, scan.dimension)
             rows, cosines, background = scan.nearest(db, lens.roster, vector, mask, query.limit)
             newness = lens.roster.newness()
@@ -145,7 +145,7 @@ class Lenses:
             scan = lens.scan(db, query.model)
             if scan is None:
                 return [nan] * len(ids)
-            places = lens.roster.visible_places(ids, self._at(query.at))
+            places = lens.roster.visible_places(ids, self._at(db, query.at))
             vector = _unit(query.vector, scan.dimension)
             found: list[float] = scan.cosines(db, lens.roster, vector, places).tolist()
             return found
@@ -155,7 +155,7 @@ class Lenses:
     def best(self, query: WordQuery) -> Matches:
         def look(lens: Lens, db: Reader) -> Matches:
             words = lens.words(db)
-            visible = lens.roster.visible(self._at(query.at))
+            visible = lens.roster.visible(self._at(db, query.at))
             chosen = lens.chosen(db, query.where, visible)
             tally = words.tally(query.terms, visible)
             return _matches(lens, tally, words.best(tally, chosen, lens.roster.newness(), query.limit))
@@ -164,7 +164,7 @@ class Lenses:
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
         def look(lens: Lens, db: Reader) -> Matches:
-            words, at = lens.words(db), self._at(query.at)
+            words, at = lens.words(db), self._at(db, query.at)
             tally = words.tally(query.terms, lens.roster.visible(at))
             return _matches(lens, tally, words.counts(tally, lens.roster.visible_places(ids, at)))
 
@@ -173,7 +173,7 @@ class Lenses:
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         def look(lens: Lens, db: Reader) -> list[Sketch]:
             details = lens.details(db)
-            at = self._at(query.at)
+            at = self._at(db, query.at)
             mask = lens.chosen(db, query.where, lens.roster.visible(at))
             rows = lens.roster.places_of_ids(query.ids)
             rows = details.around(rows[rows >= 0], query.reach)
@@ -184,7 +184,7 @@ class Lenses:
 
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         def look(lens: Lens, db: Reader) -> list[str]:
-            mask = lens.chosen(db, where, lens.roster.visible(self._at(at)))
+            mask = lens.chosen(db, where, lens.roster.visible(self._at(db, at)))
             rows = lens.details(db).having(traits, mask, limit)
             return [lens.roster.ids[row] for row in rows.tolist()]
 
@@ -215,8 +215,8 @@ class Lenses:
         with self._lock:
             self._places.clear()
 
-    def _at(self, at: datetime | None) -> int:
-        return self._now() if at is None else to_micros(at)
+    def _at(self, db: Reader, at: datetime | None) -> int:
+        return self._now(db) if at is None else to_micros(at)
 
     def _through(self, scope: Scope, look: Callable[[Lens, Reader], Answer]) -> Answer:
         key = scope.id

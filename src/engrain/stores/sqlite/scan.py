@@ -32,6 +32,8 @@ Singles = npt.NDArray[np.float32]
 _SQL = load("index.sql")
 _BLOCK = 8192
 _FEW = 256
+# Windows of a scope up to which their vectors stay in memory as they are, once read: 6 MB with 384 dimensions.
+_HELD = 4096
 
 
 class Scan:
@@ -55,10 +57,13 @@ class Scan:
         self._dense: Column | None = None
         self._allowed_for: Mask | None = None
         self._allowed: Flags | None = None
+        # In a small scope: the vectors that were read, and which of them were.
+        self._vectors = Column(np.float32, dimension)
+        self._read = Column(np.bool_)
 
     @property
     def nbytes(self) -> int:
-        parts = (self._scales, self._errors, self._codes, self._owners, self._firsts, self._counts)
+        parts = (self._scales, self._errors, self._codes, self._owners, self._firsts, self._counts, self._vectors)
         return sum(part.nbytes for part in parts) + (self._dense.nbytes if self._dense else 0)
 
     @property
@@ -128,6 +133,7 @@ class Scan:
         self._scales.now[first:last] = windows["scale"]
         self._errors.now[first:last] = windows["error"]
         self._codes.now[first:last] = windows["codes"]
+        self._read.now[first:last] = False
         if self._dense is not None and first < len(self._dense):
             some = windows[: len(self._dense) - first]
             self._dense.now[first:last] = some["codes"] * some["scale"][:, None]
@@ -140,8 +146,10 @@ class Scan:
         """Rows of the roster that hold all of the best `limit` and those that tie with the last, in no order; and the
         mean of all cosines."""
         rows, background = self._may_be_best(query, self._counting(mask), limit)
-        owners = self._owners.now[rows]
-        return *_best_by_owner(owners, self._exact(db, roster, query, rows)), background
+        owners, cosines = self._owners.now[rows], self._exact(db, roster, query, rows)
+        if self._several:
+            owners, cosines = _best_by_owner(owners, cosines)
+        return owners, cosines, background
 
     def cosines(self, db: Reader, roster: Roster, query: Floats, places: Ints) -> Floats:
         """One for each of these rows of the roster, nan where there is no vector."""
@@ -150,10 +158,9 @@ class Scan:
         known = known[self._counts.now[places[known]] > 0]
         if not len(known):
             return answer
-        asked = np.unique(places[known])
-        rows = ranges(self._firsts.now[asked], self._counts.now[asked])
-        owners, best = _best_by_owner(self._owners.now[rows], self._exact(db, roster, query, rows))
-        answer[known] = best[np.searchsorted(owners, places[known])]
+        firsts, counts = self._firsts.now[places[known]], self._counts.now[places[known]]
+        cosines = self._exact(db, roster, query, ranges(firsts, counts))
+        answer[known] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
         return answer
 
     def _counting(self, mask: Mask) -> Flags | None:
@@ -242,6 +249,19 @@ class Scan:
 
     def _exact(self, db: Reader, roster: Roster, query: Floats, rows: Ints) -> Floats:
         """The true cosines of these windows."""
+        if len(self._owners) > _HELD:
+            self._vectors, self._read = Column(np.float32, self.dimension), Column(np.bool_)
+            return dots(self._stored(db, roster, rows), query)
+        self._vectors.reach(len(self._owners), 0)
+        self._read.reach(len(self._owners), False)
+        missing = rows[~self._read.now[rows]]
+        if len(missing):
+            self._vectors.now[missing] = self._stored(db, roster, missing)
+            self._read.now[missing] = True
+        return dots(self._vectors.now[rows], query)
+
+    def _stored(self, db: Reader, roster: Roster, rows: Ints) -> Array:
+        """These windows as they were given."""
         owners = self._owners.now[rows]
         items = np.unique(owners)
         counts = self._counts.now[items]
@@ -250,10 +270,11 @@ class Scan:
         if len(found) != len(items) or len(vectors) != counts.sum():
             raise StoreCorrupt("vectors and their codes differ. Run: engrain doctor --rebuild.")
         if len(vectors) == len(rows) and np.array_equal(items, owners):
-            return dots(vectors, query)
+            return vectors
         begins = np.cumsum(counts) - counts
         within = rows - self._firsts.now[owners]
-        return dots(vectors[begins[np.searchsorted(items, owners)] + within], query)
+        chosen: Array = vectors[begins[np.searchsorted(items, owners)] + within]
+        return chosen
 
 
 def dots(vectors: Array, query: Floats) -> Floats:
@@ -270,7 +291,7 @@ def _mean(cosines: Singles, allowed: Flags | None) -> float | None:
 
 
 def _best_by_owner(owners: Ints, cosines: Floats) -> tuple[Ints, Floats]:
-    """Each owner once, with its best; the owners rise."""
+    """Each owner once, with its best."""
     order = np.lexsort((cosines, owners))
     owners, cosines = owners[order], cosines[order]
     last = np.append(owners[1:] != owners[:-1], True) if len(owners) else np.empty(0, dtype=np.bool_)
