@@ -27,10 +27,29 @@ def test_forget_takes_what_was_derived_and_the_cited_span(memory: Memory) -> Non
     assert memory.recall("Does the user like tea?", min_relevance=0).hits[0].item.id == turn
 
 
+def test_forget_by_source_takes_what_else_rests_on_its_words(memory: Memory) -> None:
+    text = "By the way, my badge number is 4711, and I like tea."
+    turn = memory.remember(text, place=Place("monday", role="user"))
+    badge, tea = (Cite(turn, text.index(part), text.index(part) + len(part)) for part in ("my badge number", "I like"))
+    rest = Cite(turn, badge.start, len(text))
+    kept = memory.remember("Likes something.", source=Source("good", "agent", (tea,)))
+    bad = [memory.remember(f"Claim {n}.", source=Source("bad", "agent", (badge,))) for n in range(3)]
+    also = [memory.remember("4711, tea.", source=Source(None, "agent", (rest,)))]
+    also.append(memory.remember("A badge and tea.", source=Source("good", "agent", (Cite(turn),))))
+    assert memory.forget({"source": "nobody"}).ids == ()
+    forgotten = memory.forget({"source": "bad"})
+    assert set(forgotten.ids) == {*bad, *also}
+    assert forgotten.marked == (turn,)
+    assert {item.id for item in memory.list(history=True)} == {turn, kept}
+
+
 def test_keep_source_leaves_the_log(memory: Memory) -> None:
-    turn, fact, _ = extracted(memory)
-    assert memory.forget(fact, keep_source=True).marked == ()
+    turn, fact, child = extracted(memory)
+    beside = memory.remember("All of it.", source=Source(None, "agent", (Cite(turn),)))
+    forgotten = memory.forget(fact, keep_source=True)
+    assert (set(forgotten.ids), forgotten.marked) == ({fact, child}, ())
     assert "4711" in memory.get(turn).text
+    assert memory.get(beside) is not None
 
 
 def test_a_derived_note_cannot_bring_it_back_but_a_person_can(memory: Memory) -> None:

@@ -42,9 +42,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Remove an item, all that was derived from it, and the spans that it cites.
+    """Remove an item, all that was derived from it, the spans that it cites, and what else rests on them.
 
-    With `keep_source` the cited spans stay in the log.
+    With `keep_source` the cited spans stay in the log, and what rests on them stays too.
     """
 
     id: str
