@@ -425,3 +425,22 @@ def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
     bare = replace(kit, episodes=None)
     record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
     assert texts(kit) == ["I live in Lima"]
+
+
+@pytest.mark.parametrize(
+    ("told", "taken_back"),
+    [
+        ("Remember that the gizmo is in Rack 4.", "Forget that the gizmo is in Rack 4."),
+        ("Remember that the gizmo is in Rack 4.", "please forget the Gizmo is in rack 4!"),
+        ("I live in Lima.", "Forget I live in Lima."),
+        ("I live in Lima.", "Forget where I live."),
+        ("My favourite colour is teal.", "Forget my favourite colour."),
+        ("Remember that I'm vegan and my wife is coeliac.", "Forget that I'm vegan and my wife is coeliac."),
+    ],
+)
+def test_what_was_to_be_remembered_can_be_taken_back(kit: Kit, say: Say, told: str, taken_back: str) -> None:
+    say("I love jazz.")
+    say(told)
+    assert len(texts(kit)) > 1
+    say(taken_back)
+    assert texts(kit) == ["I love jazz"]

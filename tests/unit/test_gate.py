@@ -266,6 +266,14 @@ def test_not_every_no_corrects_something(text: str) -> None:
         ("Delete what I said about my divorce.", "my divorce", None),
         ("Can you remove my phone number from your memory?", "my phone number", "user.phone"),
         ("Don't store my birthday.", "my birthday", "user.birthday"),
+        ("Forget where I live.", "where I live", "user.city"),
+        ("Please forget who I work for", "who I work for", "user.employer"),
+        ("Forget that the gizmo is in Rack 4.", "the gizmo is in Rack 4", None),
+        ("Forget the gizmo is in Rack 4.", "the gizmo is in Rack 4", None),
+        ("Forget that invoices go to Ingrid", "invoices go to Ingrid", None),
+        ("forget I live in Lima", "I live in Lima", "user.city"),
+        ("Forget my favourite colour.", "my favourite colour", "user.favourite.colour"),
+        ("Forget that my phone is dead.", "my phone is dead", None),
         ("Vergiss bitte meine Adresse", "meine Adresse", "user.address"),
         ("Oublie mon adresse.", "mon adresse", "user.address"),
         ("Olvida mi dirección", "mi dirección", "user.address"),
@@ -277,10 +285,29 @@ def test_a_wish_to_forget_says_what(text: str, span: str, name: str | None) -> N
     assert (text[one.start : one.end], one.slot) == (span, name)
 
 
+def test_two_statements_are_forgotten_as_they_were_kept() -> None:
+    kept_as, forgotten = (
+        [(text[one.start : one.end], one.slot) for one in worth(text)]
+        for text in ("Remember that I'm vegan and my wife is coeliac.", "Forget that I'm vegan and my wife is coeliac.")
+    )
+    assert kept_as == forgotten == [("I'm vegan", "user.diet"), ("my wife is coeliac", None)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "Forget it.",
+        "Forget about it.",
+        "Forget that.",
+        "Forget that old idea.",
+        "Forget that last message is what I meant",
+        "Forget I said that.",
+        "Forget that I asked.",
+        "Don't forget!",
+        "Guess where I live",
+        "Tell me where I live.",
+        "Please guess what I do for a living",
+        "Ask me where I live",
         "don't forget",
         "I forget",
         "I always forget my keys.",
@@ -321,6 +348,11 @@ def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
 )
 def test_what_is_not_the_speakers_own_or_not_meant_is_left(text: str) -> None:
     assert worth(text) == []
+
+
+def test_an_order_does_not_void_what_is_told_beside_it() -> None:
+    assert said("Tell me where I can eat, I'm vegan.") == ["I'm vegan"]
+    assert said("Tell me what I can cook as a vegan.") == ["as a vegan"]
 
 
 def test_what_comes_before_the_story_is_still_meant() -> None:

@@ -76,9 +76,12 @@ class _Reader:
     def _sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
         words = frozenset(_WORD.findall(self.shown[sentence.start : sentence.end].lower()))
         start = behind_lead(self.shown, sentence.start, sentence.end)
-        unsaid = self._asked("unsaid", words, start, sentence.end)
-        if unsaid:
-            return [self._unsaid(unsaid)]
+        thing = self._asked("unsaid", words, start, sentence.end)
+        if thing:
+            return [self._unsaid(*trimmed(self.shown, *thing.span("said")))]
+        statement = self._asked("untold", words, start, sentence.end)
+        if statement:
+            return self._untold(*trimmed(self.shown, *statement.span("said")))
         if last and self._asked("back", words, start, sentence.end):
             return self._after_all(last)
         return self._not_secret(sentence, self._asked_for(words, sentence, sentence) or self._told(words, sentence))
@@ -86,10 +89,13 @@ class _Reader:
     def _not_secret(self, sentence: Sentence, found: list[Found]) -> list[Found]:
         return [] if found and gives_away_a_secret(self.text[sentence.start : sentence.end]) else found
 
-    def _unsaid(self, match: re.Match[str]) -> Unsaid:
-        start, end = trimmed(self.shown, *match.span("said"))
+    def _unsaid(self, start: int, end: int) -> Unsaid:
         found = fact(self.shown, self.text, start, end)
-        return Unsaid(start, end, found.slot if found else mentioned(match["said"]))
+        return Unsaid(start, end, found.slot if found else mentioned(self.shown[start:end]))
+
+    def _untold(self, start: int, end: int) -> list[Found]:
+        """Cut as it would be if it were to be kept, so that the same words are found again."""
+        return [Unsaid(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
 
     def _after_all(self, last: Sentence) -> list[Found]:
         """A sentence such as "remember that" asks for the one before it."""
@@ -152,9 +158,12 @@ class _Reader:
                 continue
             asked = asking or (sentence.asks and place == len(parts) - 1)
             reason = self.known.sign("because").fullmatch(part.after) is not None
-            void = supposing or reported or self._begins("question", part.start, part.end)
+            void = supposing or reported or self._begins("question", part.start, part.end) or self._orders(part)
             if (reason or not asked) and not void:
                 yield part
+
+    def _orders(self, part: Clause) -> bool:
+        return self._begins("orders", behind_lead(self.shown, part.start, part.end), part.end)
 
     def _reported(self, part: Clause, before: bool) -> bool:
         """Another's word, or what goes on from it; "I told her that …" is the speaker's own."""
@@ -208,7 +217,8 @@ class _Reader:
                 around = next(part for part in reversed(parts) if part.start <= start or part is parts[0])
                 taken = any(start < one.end and one.start < end for one in (*kept, *found))
                 void = self._has("void_clause", around.start, around.end) or self._reported(around, before=False)
-                if not taken and not void:
+                # "Guess where I live": an order, not a place.
+                if not taken and not void and not self._begins("orders", start, around.end):
                     found.append(self._worth(start, end, rule.kind, slot_of(rule, match, self.text)))
         return found
 

@@ -89,18 +89,25 @@ def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -
 
 
 def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item]:
-    """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, the
-    facts with the very same words."""
+    """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
+    holds nothing of the kind, the facts with the very same words."""
     statement = message.text[found.start : found.end]
-    if found.slot is None:
-        words = tokens(statement)
-        return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
-    versions = [item for item in kit.items.history(scope, found.slot) if item.retracted_at is None]
+    return _of_slot(found.slot, statement, scope, kit) if found.slot else _same_words(statement, scope, kit)
+
+
+def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
+    versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
     if not gate.worth(statement):
         return versions
-    value = set(terms(statement)) - set(terms(spoken(found.slot))) - languages().stop_terms
+    value = set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
     whole = [item for item in versions if value <= set(terms(item.text))]
-    return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
+    named = whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
+    return named or _same_words(statement, scope, kit)
+
+
+def _same_words(statement: str, scope: Scope, kit: Kit) -> list[Item]:
+    words = tokens(statement)
+    return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
 
 
 def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:

@@ -61,7 +61,11 @@ def mentioned(text: str) -> str | None:
     """The slot of the first thing that a text speaks of as "my …"."""
     known = statements()
     found = next((match for pattern in known.asks["mention"] for match in compiled(pattern).finditer(text)), None)
-    return f"user.{known.nouns[found['noun'].lower()]}" if found else None
+    if found is None:
+        return None
+    if "head" in found.re.groupindex:
+        return f"user.favourite.{_head(found['head'].lower().split()[-1])}"
+    return f"user.{known.nouns[found['noun'].lower()]}"
 
 
 def _group(match: re.Match[str], name: str, text: str) -> str | None:
