@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from wire_server import Says, WireServer, fails
 
-from engrain import Memory
+from engrain import Cite, Memory, Source
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 
@@ -93,6 +93,30 @@ def test_what_was_forgotten_is_never_extracted_again(open_memory, model, server)
         settled(memory)
         assert kept(memory) == []
         break
+
+
+def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    text = "Well, the doctor took me off lactose for good, sadly."
+
+    class Slow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(model, name)
+
+        def reply(self, ask: Any) -> Any:
+            reply = model.reply(ask)
+            span = Cite(said, text.index("lactose"), text.index(", sadly"))
+            memory.forget(memory.remember("Off milk.", source=Source(None, "agent", (span,))))
+            return reply
+
+    memory = open_memory(model=Slow())
+    memory.start_session("a")
+    said = memory.add_message("user", text)
+    server.script = [facts({"message": 1, "quote": "took me off lactose"})]
+    memory.end_session()
+    settled(memory)
+    assert kept(memory) == []
+    assert memory.status().background["enrichment"]["rejected"] == 1
+    assert not [item for item in memory.list(history=True) if "lactose" in item.text]
 
 
 @pytest.mark.parametrize(

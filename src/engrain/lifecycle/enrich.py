@@ -119,15 +119,21 @@ class Enricher:
         except ValueError as exc:
             raise ModelFailed(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}
+        now = {item.id: item.text for item in self._kit.items.get_many(self._scope, list(said))}
         for note in found.notes:
-            self._keep(_timed(note, said))
+            cited = said[note.source.cites[0].item]  # type: ignore[union-attr]
+            if now.get(cited.id) == cited.text:
+                self._keep(_timed(note, cited))
+            else:
+                # It was forgotten or cut while the model was reading, and the quote may be what was meant to go.
+                self._done["rejected"] += 1
         self._done["rejected"] += found.rejected
 
     def _keep(self, note: Note) -> None:
         try:
             (outcome,) = write.commit([note], self._scope, self._kit).outcomes
         except (NotFound, InvalidInput):
-            # It was forgotten or cut while the model was reading.
+            # The same, a moment later.
             self._done["rejected"] += 1
             return
         self._done["facts" if outcome.status in ("added", "replaced") else str(outcome.status)] += 1
@@ -141,9 +147,6 @@ class Enricher:
                 self._waiting.setdefault(session, to_the_end)
 
 
-def _timed(note: Note, said: dict[str, Item]) -> Note:
+def _timed(note: Note, said: Item) -> Note:
     """A slot's value holds from when it was said, so that reading an old message late changes nothing newer."""
-    if note.slot is None:
-        return note
-    item = said[note.source.cites[0].item]  # type: ignore[union-attr]
-    return replace(note, occurred_at=item.occurred_at or item.recorded_at)
+    return note if note.slot is None else replace(note, occurred_at=said.occurred_at or said.recorded_at)
