@@ -13,6 +13,7 @@ from conftest import Open
 
 from engrain import (
     BadText,
+    Cite,
     ConfigError,
     Conflict,
     InvalidInput,
@@ -197,6 +198,18 @@ def test_an_edited_slot_has_changed_and_its_past_stays(
     assert (now.text, now.pinned, before.text) == ("Quito", True, "Lima")
 
 
+def test_a_line_may_be_edited_while_what_it_was_derived_from_is_deleted(
+    memory: Memory, mirror: Mirror, folder: Path
+) -> None:
+    source = memory.remember("Ana moved to Quito in May.")
+    memory.remember("Ana lives in Quito.", source=Source(kind="agent", cites=(Cite(source),)))
+    mirror.sync()
+    edit(folder, "- Ana moved to Quito in May.\n", "")
+    edit(folder, "Ana lives in Quito.", "Ana lives in Lima.")
+    mirror.sync()
+    assert texts(memory) == ["Ana lives in Lima."]
+
+
 def test_an_edited_relation_becomes_a_fact(memory: Memory, mirror: Mirror, folder: Path) -> None:
     memory.relate("Ana", "works at", "Acme")
     mirror.sync()
@@ -273,6 +286,7 @@ def test_a_log_keeps_edits_and_what_is_left_out_of_it(memory: Memory, mirror: Mi
     assert settled(mirror)
     assert (folder / TODAY).read_text() == "\n".join(kept) + "\n"
     assert memory.list({"kind": "episode"})[0].text == "Decided: use Postgres"
+    assert "My own words" not in memory.list({"kind": "summary"})[0].text
 
 
 # SOUL.md
@@ -432,6 +446,20 @@ def test_a_file_that_was_cut_off_in_a_line_corrects_nothing(ten: Memory, mirror:
 
 
 # Forgetting
+
+
+def test_a_line_that_is_cut_out_and_put_back_later_is_remembered_again(
+    memory: Memory, mirror: Mirror, folder: Path
+) -> None:
+    memory.remember("Ana likes tea.")
+    memory.remember("Bob has a dog.")
+    mirror.sync()
+    edit(folder, "- Ana likes tea.\n", "")
+    mirror.sync()
+    assert texts(memory) == ["Bob has a dog."]
+    add(folder, "- Ana likes tea.")
+    mirror.sync()
+    assert texts(memory) == ["Ana likes tea.", "Bob has a dog."]
 
 
 def test_what_was_forgotten_goes_from_every_file(memory: Memory, mirror: Mirror, folder: Path) -> None:

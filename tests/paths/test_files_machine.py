@@ -80,10 +80,10 @@ class Files(RuleBasedStateMachine):
         items = self.memory.list()
         if items:
             item = pick.choice(items)  # type: ignore[attr-defined]
+            # With the versions that corrections took away. What was just typed is the user's word, and no old copy.
+            going = {one.text for one in (item, *self.memory.why(item.id).versions) if item.slot is None}
             self.memory.forget(item.id)
-            # What was just typed is the user's word; what stood there before is not.
-            if item.slot is None and Entry(item.text) not in self.typed:
-                self.forgotten.add(item.text)
+            self.forgotten |= going - {entry.text for entry in self.typed}
 
     # The file
 

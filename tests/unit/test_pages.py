@@ -167,6 +167,13 @@ def test_each_pair_of_changes_has_its_verdict(
     assert do(merged(LINES, seen(*there), side(ALL, now))) == expected
 
 
+def test_two_deleted_lines_of_what_is_one_item_by_now_are_one_deletion() -> None:
+    """The first item was corrected meanwhile, to what the second says."""
+    both = Side({f"{ID}1": TEA, f"{ID}2": DOG}, {f"{ID}1": f"{ID}2", f"{ID}2": f"{ID}2"}, {f"{ID}2": DOG})
+    assert do(merged(LINES[:2], [], both)) == ["forget"]
+    assert do(merged(LINES[:2], seen(Entry("Ana likes green tea.")), both)) == ["clash"]
+
+
 def test_a_slot_that_the_memory_filled_meanwhile_is_a_clash_not_an_overwrite() -> None:
     both = Side({}, {}, {f"{ID}9": Entry("Bonn", "user.city")})
     (one,) = merged([], seen(CITY), both)

@@ -76,7 +76,10 @@ def merged(base: Sequence[Line], seen: Sequence[Seen], side: Side) -> list[Verdi
     settled = {match.id or side.stands.get(match.line.id if match.line else "") for match in matches if match.seen}
     slots = {entry.slot: id for id, entry in side.shown.items() if entry.slot is not None}
     known = {line.id for line in base}
-    return [one for match in matches if (one := _verdict(match, side, settled, slots, known)) is not None]
+    found = [one for match in matches if (one := _verdict(match, side, settled, slots, known)) is not None]
+    # Two deleted lines of what is one item by now: it goes, and there is nothing to tell.
+    going = {one.id for one in found if one.do == "forget"}
+    return [one for one in found if one.do != "clash" or one.id not in going]
 
 
 def matched(base: Sequence[Line], seen: Sequence[Seen], side: Side) -> list[Match]:

@@ -113,9 +113,11 @@ class Taken:
     file: str
     text: str
     id: str | None = None
+    slot: str | None = None
 
     def __str__(self) -> str:
-        return f'{self.action}: "{_short(self.text)}" ({self.file})'
+        name = f"{_short(self.slot)} = " if self.slot and self.file != SOUL else ""
+        return f'{self.action}: {name}"{_short(self.text)}" ({self.file})'
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self
 
 from engrain.core.conflicts import unsettled
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
@@ -24,6 +24,7 @@ from engrain.ports.files import Folder
 WAIT = 30.0  # seconds for another sync of the same folder
 TRIES = 5
 SETTLE = 0.2
+HANDS = ("user", "agent", "document")
 SEEN = 1_000  # changes of the memory that are looked at together
 
 _log = logging.getLogger("engrain")
@@ -42,8 +43,8 @@ class Mirror:
         self._budget = budget or Budget()
         checked_count(self._budget.lines, "max_lines", 20, 100_000)
         checked_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)
-        if by not in get_args(SourceKind):
-            raise InvalidInput(f"by says whose hand writes in the files: one of {', '.join(get_args(SourceKind))}.")
+        if by not in HANDS:
+            raise InvalidInput(f"by says whose word the files are: one of {', '.join(HANDS)}.")
         self._by: SourceKind = by
         self._stop = threading.Event()
 

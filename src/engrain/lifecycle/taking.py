@@ -48,6 +48,10 @@ class _Wish:
     old: Item | None = None
 
     @property
+    def slot(self) -> str | None:
+        return self.note.slot if self.note else self.old.slot if self.old else None
+
+    @property
     def action(self) -> Action:
         if self.note is None:
             return "forgotten"
@@ -64,11 +68,12 @@ def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand) 
         elif one.do in ("add", "edit") and one.seen:
             was = before[one.line.id] if one.do == "edit" and one.line else None
             found.append(_Wish(one.seen.file, one.seen.entry.text, one.seen, _note(one.seen, was, hand), was))
-    return found
+    # What goes takes along what rests on it: what is still to be corrected must not be among that.
+    return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
 
 def told(wanted: Sequence[_Wish]) -> tuple[Taken, ...]:
-    return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None) for one in wanted)
+    return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted)
 
 
 def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand) -> Took:
@@ -136,8 +141,8 @@ def _request(one: _Wish, hand: Hand, asked: dict[str, int]) -> str | None:
 
 def _taken(one: _Wish, outcome: Outcome) -> Taken:
     if one.note is not None and outcome.id is None:
-        return Taken("kept out", one.file, one.text)
-    return Taken(one.action, one.file, one.text, outcome.id)
+        return Taken("kept out", one.file, one.text, None, one.slot)
+    return Taken(one.action, one.file, one.text, outcome.id, one.slot)
 
 
 def _pin(wanted: Sequence[_Wish], done: Sequence[Outcome], kit: Kit, scope: Scope) -> None:
