@@ -30,7 +30,7 @@ from engrain.core.queries import (
 )
 from engrain.core.tokens import CountTokens
 from engrain.ports.items import ItemStore
-from engrain.ports.search import Embedder, VectorIndex, WordIndex
+from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog
 from engrain.ports.tasks import TaskJournal
 
@@ -44,6 +44,7 @@ __all__ = [
     "Embedder",
     "Episode",
     "Episodes",
+    "Feed",
     "Finding",
     "Happening",
     "ItemChange",
@@ -58,6 +59,7 @@ __all__ = [
     "Outcomes",
     "Outdated",
     "Raw",
+    "Server",
     "SessionLog",
     "Sketch",
     "SketchQuery",
@@ -69,6 +71,7 @@ __all__ = [
     "Unembedded",
     "VectorIndex",
     "VectorQuery",
+    "VectorServer",
     "WordHit",
     "WordIndex",
     "WordQuery",
@@ -83,6 +86,16 @@ class Model(Protocol):
 
     def reply(self, ask: Ask) -> Reply:
         """ModelFailed if there is no usable answer within the time-out and the retries."""
+
+
+class Server(Protocol):
+    """A store that holds a part of a memory beside its items."""
+
+    def check(self) -> list[Finding]:
+        """As ItemStore.check."""
+
+    def close(self) -> None:
+        """A second call does nothing; every other call after it is StoreClosed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +115,10 @@ class Kit:
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
     together: bool = False
+    servers: tuple[Server, ...] = ()
+    # Where `vectors` are on a server of their own.
+    feed: Feed | None = None
+
+    def close(self) -> None:
+        for one in (*self.servers, self.items):
+            one.close()
