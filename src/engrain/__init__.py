@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ReadOnlyStore,
         StepAmbiguous,
         StepConcurrent,
+        StepNested,
         StoreBusy,
         StoreClosed,
         StoreCorrupt,
@@ -79,8 +80,8 @@ _HOMES = {
     "InvalidInput NewerStore NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey "
     # of durable tasks
-    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent TaskClaimed TaskEnded TaskError TaskWaiting "
-    "VersionChanged",
+    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
+    "TaskWaiting VersionChanged",
     "core.items": "Cite Item Place Relation Source",
     "core.events": "Event",
     "core.messages": "Message",
@@ -150,6 +151,7 @@ __all__ = [
     "Status",
     "StepAmbiguous",
     "StepConcurrent",
+    "StepNested",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",

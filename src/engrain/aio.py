@@ -6,6 +6,7 @@ import asyncio
 import builtins
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +15,13 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from engrain.core.errors import StoreClosed
+from engrain.core.items import SourceKind
 from engrain.core.journal import TaskRecord
 from engrain.core.scope import Scope
 from engrain.memory import Memory
 from engrain.tasks.course import Terms
 from engrain.tasks.flow import adrive
-from engrain.tasks.run import AsyncRun
+from engrain.tasks.run import AsyncRun, checked_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -129,11 +131,25 @@ class AsyncMemory:
         accepts: Sequence[str] = (),
         lease: float = 30.0,
         max_age: timedelta | float | None = None,
+        procedure: str | None = None,
+        working: bool = True,
     ) -> AsyncRun:
         """As Memory.task: async with memory.task("order-42") as run: …"""
         terms = Terms(id, goal, version, accepts, lease, max_age)
         # The store is opened when the run is entered, on a thread of the pool.
-        return AsyncRun(lambda: self._opened()._open.tasks.course(terms), self._hop)
+        return AsyncRun(lambda: self._opened()._open.course(terms, procedure, working), self._hop)
+
+    def mirror(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        max_lines: int = 200,
+        max_bytes: int = 25_000,
+        by: SourceKind = "user",
+    ) -> AwaitedTier:
+        """As Memory.mirror; its verbs are awaited: await memory.mirror("notes").sync()."""
+        opened = functools.cache(lambda: self._opened().mirror(folder, max_lines=max_lines, max_bytes=max_bytes, by=by))
+        return AwaitedTier(self._hop, opened)
 
     async def recover(
         self,
@@ -145,6 +161,7 @@ class AsyncMemory:
         limit: int = 100,
     ) -> builtins.list[TaskRecord]:
         """As Memory.recover; `work` may be a coroutine function."""
+        checked_function(work)
 
         async def one(task: str) -> None:
             async with self.task(task, version=version, accepts=accepts, lease=lease) as run:

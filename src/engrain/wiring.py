@@ -13,8 +13,9 @@ from engrain.core.errors import ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, Kit, Model
+from engrain.ports.files import Folder
 
-__all__ = ["Engine", "open_kit"]
+__all__ = ["Engine", "open_folder", "open_kit"]
 
 PLANNED = ("postgresql", "postgres", "redis", "rediss", "qdrant", "chroma")
 
@@ -47,6 +48,12 @@ def open_kit(
         outcomes=getattr(store, "outcomes", None),
         together=hasattr(store, "episodes"),
     )
+
+
+def open_folder(path: str | os.PathLike[str]) -> Folder:
+    from engrain.stores.files import FolderFiles
+
+    return FolderFiles(path)
 
 
 def open_embedder(chosen: Settings) -> Embedder:

@@ -9,9 +9,9 @@ import sys
 import engrain
 from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, AsyncRun, Memory, Run
 
-# `task` gives a run to be entered, which the run's own face does.
+# `task` gives a run to be entered, which the run's own face does; `mirror` gives a folder, whose verbs are awaited.
 TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
-NOT_AWAITED = {"scope", "task", *TIERS}
+NOT_AWAITED = {"scope", "task", "mirror", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
     Closing Event Message Opening Procedure Section TIERS ToolCall WorkingMemory
@@ -19,8 +19,8 @@ PUBLIC = """
     AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
-    Scope Source Status StepAmbiguous StepConcurrent StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable
-    TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
+    Scope Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
 """
 
 
@@ -49,6 +49,10 @@ def test_a_run_has_the_same_steps_on_both_faces() -> None:
     for sync, awaited in [(Memory.task, AsyncMemory.task), *((getattr(Run, n), getattr(AsyncRun, n)) for n in STEPS)]:
         assert inspect.signature(sync).parameters == inspect.signature(awaited).parameters
     assert all(set(STEPS) == {name for name in vars(face) if name[0] != "_"} for face in (Run, AsyncRun))
+
+
+def test_a_folder_is_named_alike_on_both_faces() -> None:
+    assert inspect.signature(Memory.mirror).parameters == inspect.signature(AsyncMemory.mirror).parameters
 
 
 def test_both_agents_are_made_and_run_alike() -> None:

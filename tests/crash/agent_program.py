@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from task_program import DyingVfs, Outside, Points
+from dying import DyingVfs, Points
+from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
 from engrain import AgentWithMemory, Answer, Memory, tool

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from agent_program import SAID, STEPS, TASK, Service, open_memory, play, run
-from task_program import Outside
+from task_classes import Outside
 
 from engrain import Memory, StepAmbiguous
 

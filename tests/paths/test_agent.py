@@ -174,6 +174,16 @@ def test_a_session_begins_with_what_is_known_of_the_user(memory: Memory) -> None
     assert "Ana lives in Quito." in model.asked[1].system
 
 
+def test_what_became_known_of_the_user_is_told_when_it_leaves_the_window(memory: Memory) -> None:
+    model = Scripted()
+    agent = AgentWithMemory(memory, model)
+    agent.run("Hello.")
+    memory.remember("Ana lives in Quito.", slot="user.city")
+    for turn in range(25):
+        agent.run(f"Tell me something about the number {turn}.")
+    assert "Ana lives in Quito." in model.asked[-1].system
+
+
 def test_what_the_window_shows_is_not_told_twice(memory: Memory) -> None:
     model = Scripted()
     agent = AgentWithMemory(memory, model)
@@ -348,17 +358,19 @@ def test_a_model_that_fails_after_tools_keeps_what_they_did(memory: Memory) -> N
     assert agent.run("Go on.").text == "ok"
 
 
-def test_a_reply_that_no_store_takes_is_kept_as_far_as_it_goes(memory: Memory) -> None:
+@pytest.mark.parametrize("task_id", [None, "t"])
+def test_a_reply_that_no_store_takes_is_kept_as_far_as_it_goes(memory: Memory, task_id: str | None) -> None:
     strange = (
         ToolCall("", "", {}),
-        ToolCall("x" * 900, "[odd] name" * 100, {"a": "\ud800"}),
+        ToolCall("日" * 900, "[日]" * 300, {"日" * 900: "日" * 900}),
+        ToolCall("b", "odd", {"a": "\ud800"}),
         ToolCall("c", "look_up", {"parcel": float("nan")}),
     )
     model = Scripted(Reply("half \ud800\x00", strange, "tools", "m"), "done \ud800")
-    answer = AgentWithMemory(memory, model, [look_up]).run("Go.")
+    answer = AgentWithMemory(memory, model, [look_up]).run("Go.", task_id=task_id)
     assert answer.text == "done ?"
-    assert [one.failed for one in answer.calls] == [True, True, True]
-    assert [role for role, _ in log(memory)] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
+    assert [one.failed for one in answer.calls] == [True] * 4
+    assert [role for role, _ in log(memory)] == ["user", "assistant", *["tool"] * 4, "assistant"]
 
 
 # Long outputs
@@ -385,6 +397,18 @@ def test_an_output_beyond_all_measure_is_cut_in_the_middle(memory: Memory) -> No
     assert len(text) < 100_000
     assert text.startswith("begin ")
     assert "left out" in text
+
+
+def test_many_long_outputs_share_the_room_and_the_newest_comes_first(memory: Memory) -> None:
+    def read(page: int) -> str:
+        return f"page {page}: " + " ".join(f"word{n}" for n in range(10_000))
+
+    model = Scripted(*[says("", ("read", {"page": page})) for page in range(4)], "Read.")
+    AgentWithMemory(memory, model, [read]).run("Read it.")
+    shown = [len(one.text) for one in model.asked[-1].messages if one.role == "tool"]
+    assert shown[-1] > 40_000
+    assert sum(shown) < 4 * 20_000
+    assert max(shown[:2]) < 3_000
 
 
 # The task at hand, and its outcome
@@ -568,6 +592,12 @@ def test_a_model_may_remember_and_recall_by_itself(memory: Memory, server: WireS
     assert not [item for item in memory.list({"kind": "fact"}) if "completed" in item.text], "that was no work"
     # What was recalled stands where it came from, and nowhere else.
     assert not [text for _, text in log(memory) if "opens at nine" in text]
+
+
+def test_that_nothing_was_recalled_is_shown_too(memory: Memory) -> None:
+    model = Scripted(says("", ("recall", {"question": "the colour of the moon"})))
+    AgentWithMemory(memory, model, memory_tools=True).run("Hm?")
+    assert model.asked[1].messages[-1].text == "Nothing relevant is remembered."
 
 
 # What cannot be

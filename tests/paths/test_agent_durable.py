@@ -69,6 +69,14 @@ def test_a_turn_that_is_done_is_replayed_and_costs_nothing(open_memory: Open) ->
     assert memory.tasks()[0].outcome == "In Lisbon."
 
 
+def test_to_replay_a_turn_that_is_done_disturbs_nothing(memory: Memory) -> None:
+    agent_of(memory, Scripted("In Lisbon.")).run(TASK, task_id="t")
+    memory.start_session("tuesday")
+    memory.start_task("Something else")
+    agent_of(memory, Scripted()).run(TASK, task_id="t")
+    assert (memory.conversation.session, memory.working.task) == ("tuesday", "Something else")
+
+
 @pytest.mark.parametrize("point", range(4))
 def test_what_is_recorded_is_not_done_again(memory: Memory, calls: Calls, point: int) -> None:
     """Cut off before the first reply, in the tool, before the second reply, and while the answer is kept."""

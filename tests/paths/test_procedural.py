@@ -32,7 +32,8 @@ def test_a_changed_procedure_is_the_next_version_and_the_old_one_stays(memory: M
     assert [one.id for one in memory.procedural.versions("deploy")] == [first, second]
     assert [one.current for one in memory.procedural.versions("deploy")] == [False, True]
     now, before = memory.procedural.get("deploy"), memory.procedural.get("deploy", version=1)
-    assert now and before
+    assert now
+    assert before
     assert (now.version, before.version, before.steps) == (2, 1, tuple(STEPS))
     assert memory.procedural.get("deploy", version=3) is None
 
@@ -74,7 +75,8 @@ def test_the_version_that_did_better_is_named(memory: Memory) -> None:
         memory.procedural.used(old, f"old {n}", success=True)
         memory.procedural.used(new, f"new {n}", success=n == 0)
     best, now = memory.procedural.best("deploy"), memory.procedural.get("deploy")
-    assert best and now
+    assert best
+    assert now
     assert (best.id, now.id) == (old, new)
 
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from conftest import Open
-from killing import Calls, Killed
+from killing import QUICK, Calls, Killed
 
 from engrain import (
     AsyncMemory,
     Effect,
+    InputChanged,
     InvalidInput,
     LeaseLost,
     Memory,
@@ -155,3 +156,52 @@ def test_what_cannot_be_called_is_refused(memory: Memory) -> None:
             ResumableAgent(memory).run("job", steps)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="state"):
         ResumableAgent(memory).run("bad", [lambda state: state.update(when=Killed)])
+
+
+def test_an_attempt_that_failed_half_way_leaves_nothing_to_the_next(memory: Memory, calls: Calls) -> None:
+    def plan(state: dict[str, Any]) -> None:
+        state["budget"], state["parts"] = 10, ["paper"]
+
+    def buy(state: dict[str, Any]) -> int:
+        state["budget"] -= 3
+        state["parts"].append("ink")
+        state["results"]["step_0_plan"] = "overwritten"
+        calls.append("buy")
+        if len(calls) < 3:
+            raise OSError("the shop is closed")
+        return int(state["budget"])
+
+    state = ResumableAgent(memory, retries=QUICK).run("job", [plan, buy])
+    assert (state["budget"], state["parts"], len(calls)) == (7, ["paper", "ink"], 3)
+    assert state["results"] == {"step_0_plan": None, "step_1_buy": 7}
+    assert ResumableAgent(memory).run("job", [plan, buy]) == state
+
+
+def test_a_list_that_was_changed_is_refused(memory: Memory, calls: Calls) -> None:
+    def plan(state: dict[str, Any]) -> None:
+        calls.append("plan")
+
+    def buy(state: dict[str, Any]) -> None:
+        raise OSError("the shop is closed")
+
+    def check(state: dict[str, Any]) -> None:
+        calls.append("check")
+
+    agent = ResumableAgent(memory)
+    with pytest.raises(OSError, match="closed"):
+        agent.run("job", [plan, buy])
+    for changed in ([check, plan, buy], [check], []):
+        with pytest.raises(InputChanged, match="'step_0_plan'"):
+            agent.run("job", changed)
+    assert calls == ["plan"]
+    with pytest.raises(InputChanged, match="'step_1_buy'"):
+        agent.run("job", [plan, check])
+    agent.run("job", [plan, buy_again])
+    assert calls == ["plan"]
+
+
+def buy_again(state: dict[str, Any]) -> str:
+    return "bought"
+
+
+buy_again.__name__ = "buy"

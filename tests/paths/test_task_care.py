@@ -14,6 +14,7 @@ from conftest import Open
 from killing import Calls, dies, kill, killed_in
 
 from engrain import (
+    Conflict,
     InvalidInput,
     LeaseLost,
     Memory,
@@ -301,3 +302,38 @@ def test_a_run_is_entered_first_and_once(memory: Memory) -> None:
         pass
     with pytest.raises(TaskError, match="entered before"), run:
         pass
+
+
+def test_a_wait_with_a_time_out_goes_on_when_nobody_signals(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run) -> None:
+        try:
+            run.outcome = run.wait_event("answer", timeout=3_600, block=False)
+        except TimeoutError:
+            run.outcome = "no answer"
+
+    with pytest.raises(TaskWaiting), memory.task("ask") as run:
+        body(run)
+    clock.advance(1_800)
+    assert memory.recover(body) == []
+    with pytest.raises(TaskWaiting), memory.task("ask") as run:
+        body(run)  # looked at half way: the time-out counts from the first wait
+    clock.advance(1_801)
+    assert [(one.status, one.outcome) for one in memory.recover(body)] == [("done", "no answer")]
+
+
+def test_a_task_past_its_max_age_is_not_started_again(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), max_age=3_600)
+    clock.advance(3_600)
+    with pytest.raises(TaskEnded, match="expired"), memory.task("old") as run:
+        run.step("b", calls.noting("b"))
+    assert calls == []
+    assert [(one.task, one.status) for one in memory.tasks()] == [("old", "expired")]
+    assert len(memory.timeline("old").steps) == 1
+
+
+def test_a_running_task_is_not_taken_from_its_worker_by_resume(memory: Memory) -> None:
+    with memory.task("order") as run:
+        with pytest.raises(Conflict, match="running already"):
+            memory.resume("order")
+        run.step("a", lambda: 1)
+    assert memory.tasks()[0].status == "done"

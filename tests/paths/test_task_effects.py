@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from killing import QUICK, Calls, Killed, killed_in
+from conftest import Open
+from killing import QUICK, Calls, Killed, dies, killed_in
 
 from engrain import (
     Compensate,
+    LeaseLost,
     Memory,
     NotDone,
     Run,
     StepAmbiguous,
+    TaskClaimed,
 )
 from engrain.conformance.clock import SetClock
 
@@ -157,3 +163,119 @@ def test_an_effect_broken_off_inside_a_run_is_not_taken_for_done(memory: Memory,
         with pytest.raises(KeyboardInterrupt):
             run.effect("mail", calls.noting("mail", KeyboardInterrupt()))
     assert memory.tasks()[0].status == "parked"
+
+
+def test_an_effect_whose_report_was_caught_is_not_taken_for_done(memory: Memory, calls: Calls) -> None:
+    def body(run: Run) -> None:
+        with suppress(Exception):  # as a broad handler in an agent's loop would
+            run.effect("mail", calls.noting("mail", OSError("timed out")))
+        run.step("after", calls.noting("after"))
+
+    for _ in range(2):
+        with pytest.raises(StepAmbiguous, match="timed out"), memory.task("order") as run:
+            body(run)
+    assert memory.tasks()[0].status == "parked"
+    memory.resolve("order", "mail", "skipped")
+    with memory.task("order") as run:
+        body(run)
+    assert calls == ["mail", "after"]
+
+
+def test_a_report_may_be_caught_and_settled_at_once(memory: Memory, calls: Calls) -> None:
+    with memory.task("order") as run:
+        try:
+            run.effect("mail", calls.noting("mail", OSError("timed out")))
+        except StepAmbiguous as halted:
+            memory.resolve("order", halted.step, "skipped")
+    assert memory.tasks()[0].status == "done"
+
+
+@pytest.mark.parametrize(("word", "sent"), [("done", 1), ("skipped", 1), ("failed", 2)])
+@pytest.mark.parametrize("policy", ["probe", "undo"])
+def test_a_word_that_comes_while_the_worker_finds_out_counts(
+    memory: Memory, clock: SetClock, calls: Calls, policy: str, word: Any, sent: int
+) -> None:
+    def meanwhile() -> None:
+        memory.resolve("order", "mail", word, result="seen" if word == "done" else None)
+
+    on_ambiguous: Any = meanwhile if policy == "probe" else Compensate(meanwhile)
+    with pytest.raises(StepAmbiguous), memory.task("order") as run:
+        run.effect("mail", calls.noting("mail", OSError("timed out")))
+    with memory.task("order") as run:
+        found = run.effect("mail", calls.noting("mail", "sent"), on_ambiguous=on_ambiguous)
+    assert found == {"done": "seen", "skipped": None, "failed": "sent"}[word]
+    assert len(calls) == sent
+
+
+def test_nobody_speaks_for_an_effect_that_is_under_way(memory: Memory, calls: Calls) -> None:
+    def send() -> str:
+        with pytest.raises(TaskClaimed, match="'mail' is under way"):
+            memory.resolve("order", "mail", "failed")
+        return "sent"
+
+    with memory.task("order") as run:
+        assert run.effect("mail", send) == "sent"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
+def test_the_effect_of_a_dead_worker_is_settled_at_once(open_memory: Open) -> None:
+    child = os.fork()
+    if child == 0:
+        with open_memory().task("order") as run:
+            run.effect("mail", os._exit, 0)
+    os.waitpid(child, 0)
+    memory = open_memory()
+    assert memory.resolve("order", "mail", "done", result=7).status == "done"
+    assert [one.status for one in memory.recover(lambda run: run.effect("mail", dies, 0))] == ["done"]
+
+
+def test_an_effect_that_did_not_happen_has_a_new_key_for_other_arguments(memory: Memory) -> None:
+    keys: list[str] = []
+
+    def charge(amount: int, *, token: str) -> None:
+        keys.append(token)
+        if len(keys) < 3:
+            raise NotDone("refused")
+
+    for amount in (10, 10):
+        with pytest.raises(NotDone), memory.task("order") as run:
+            run.effect("charge", charge, amount, key_as="token")
+    with memory.task("order") as run:
+        run.effect("charge", charge, 20, key_as="token")
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_worker_that_was_replaced_does_not_undo_what_its_successor_did(
+    memory: Memory, clock: SetClock, calls: Calls
+) -> None:
+    def body(run: Run, end: Any) -> Any:
+        return run.effect("charge", calls.noting("charge", end), on_ambiguous=Compensate(calls.noting("refund")))
+
+    def replaced() -> None:
+        clock.advance(31)
+        with memory.task("order") as other:
+            body(other, "paid")
+        # The first worker has been stopped so long that it must look before it acts.
+        slow.course._tenure._until = 0.0  # type: ignore[union-attr]
+        raise OSError("timed out")
+
+    with pytest.raises(LeaseLost), memory.task("order") as slow:
+        slow.effect("charge", replaced, on_ambiguous=Compensate(calls.noting("late refund")))
+    assert calls == ["refund", "charge"]
+
+
+@pytest.mark.parametrize("policy", ["halt", "retry"])
+def test_an_effect_that_was_never_entered_did_not_happen(memory: Memory, calls: Calls, policy: Any) -> None:
+    def send(to: str, subject: str) -> str:
+        calls.append("mail")
+        return str(len(to, subject)) if subject == "odd" else "sent"  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match="subject"), memory.task("order") as run:
+        run.effect("mail", send, "ana", on_ambiguous=policy)
+    assert [one.status for one in memory.timeline("order").steps] == ["failed"]
+    with memory.task("order") as run:
+        assert run.effect("mail", send, "ana", "hello", on_ambiguous=policy) == "sent"
+        with pytest.raises(StepAmbiguous):  # the same error from inside tells nothing
+            run.effect("mail", send, "ana", "odd", on_ambiguous=policy)
+        memory.resolve("order", "mail", "skipped", occurrence=1)
+    assert calls == ["mail", "mail"]

@@ -81,6 +81,17 @@ def test_a_large_result_is_stored_once(open_memory: Open) -> None:
     assert memory.status().store["bytes"] < 5_000_000
 
 
+def test_a_journal_grows_with_its_payload(open_memory: Open) -> None:
+    memory = open_memory()
+    empty = memory.status().store["bytes"]
+    with memory.task("order") as run:
+        for number in range(400):
+            run.step("work", lambda n: f"{n:06d}" * 171, number)
+    memory.close()
+    # An empty store is 240 KB of tables; what counts is what the steps add.
+    assert open_memory().status().store["bytes"] - empty <= 1.6 * 400 * 1026
+
+
 @pytest.mark.parametrize(
     ("value", "named"),
     [

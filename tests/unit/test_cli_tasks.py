@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from engrain import LeaseLost, Memory, StepAmbiguous
+from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.root import root
 from engrain.conformance.embedder import HashEmbedder
 
@@ -135,3 +135,39 @@ def test_help_teaches(name: str) -> None:
     assert f"engrain tasks {name}" in shown.split("Examples:")[1]
     assert "Prints:" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_task_that_goes_on_waiting_is_no_error(
+    run: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "waits_of_the_test.py").write_text("def work(run):\n    run.wait_event('paid', block=False)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TaskWaiting), memory.task("order") as task:
+        task.wait_event("paid", block=False)
+    assert "waiting" in run("resume", "order", "--work", "waits_of_the_test:work").output
+    memory.signal("order", "paid", 1)
+    assert "done" in run("resume", "order", "--work", "waits_of_the_test:work").output
+
+
+def test_a_running_task_is_not_resumed(run: Run, memory: Memory) -> None:
+    with memory.task("order") as task:
+        assert "running already" in run("resume", "order", code=1).output
+        task.step("a", lambda: 1)
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "inf", "1e300"])
+def test_days_that_cannot_be_are_named(run: Run, days: str) -> None:
+    assert "older_than" in run("prune", "--days", days, code=1).output
+
+
+def test_a_long_task_is_followed_without_reading_it_once_for_each_step(
+    run: Run, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memory.task("long") as task:
+        for number in range(30):
+            task.step("step", lambda number=number: number)
+    looks: list[str] = []
+    seen = Memory.timeline
+    monkeypatch.setattr(Memory, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
+    assert run("show", "long", "--follow").output.count("✓ step") == 30
+    assert len(looks) <= 3

@@ -181,6 +181,44 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
         other.communicate()
 
 
+def test_who_comes_again_does_not_pass_one_that_waits(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from pathlib import Path; from engrain.stores.sqlite.lock import FileLock\n"
+        "lock = FileLock(Path(sys.argv[1])); print('asks', flush=True); lock.acquire(20)\n"
+        "Path(sys.argv[2]).touch(); lock.release()"
+    )
+    path, was_in = tmp_path / "lock", tmp_path / "in"
+    lock = FileLock(path)
+    lock.acquire(5)
+    other = subprocess.Popen([sys.executable, "-c", program, str(path), str(was_in)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout
+        assert other.stdout.readline() == b"asks\n"
+        while not path.stat().st_size:  # it has taken a number
+            assert other.poll() is None
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert not was_in.exists()
+        lock.release()
+        lock.acquire(20)
+        assert was_in.exists()
+        lock.release()
+        lock.close()
+    finally:
+        other.communicate()
+
+
+def test_a_writer_that_meets_nobody_writes_no_number(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    for number in range(5):
+        add(store, f"text {number}")
+    assert (tmp_path / "store.db-lock").stat().st_size == 0
+    store.close()
+
+
 # Closing, full disks, and files that go away
 
 

@@ -124,7 +124,7 @@ class AgentWithMemory(_Agent[Memory]):
         with self._alone():
             if task_id is None:
                 return drive(self._turn(NoJournal(), _one_by_one, said))
-            with self._memory.task(task_id, goal=short(said), version=VERSION) as run:
+            with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
                 answer = drive(self._turn(TaskJournal(run, _played), _one_by_one, said))
                 run.outcome = short(answer.text)
                 return answer
@@ -165,7 +165,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
             await hop(self._opened)
             if task_id is None:
                 return await adrive(self._turn(NoJournal(), together, said), hop)
-            async with self._memory.task(task_id, goal=short(said), version=VERSION) as run:
+            async with self._memory.task(task_id, goal=short(said), version=VERSION, working=False) as run:
                 answer = await adrive(self._turn(TaskJournal(run, played), together, said), hop)
                 run.outcome = short(answer.text)
                 return answer

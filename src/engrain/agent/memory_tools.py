@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engrain.agent.tools import Tool, tool
+from engrain.core.recalled import RecallRequest
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -35,7 +36,9 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             question: What you want to know.
         """
-        return str(memory().recall(question, n=HITS, budget=BUDGET)) or "Nothing relevant is remembered."
+        # What goes on is before the model anyway.
+        found = memory()._open.recall(RecallRequest(question, n=HITS, budget=BUDGET, shown=frozenset()))
+        return str(found) or "Nothing relevant is remembered."
 
     # What was recalled is stored where it came from: a copy in the log would outlive its being forgotten.
     return [tool(remember), replace(tool(recall), kept=False)]

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.recalled import SESSION, Hit, Section, sections_of
+from engrain.core.recalled import SESSION, RecallRequest, Section
 from engrain.core.recalled import quoted as line_of
 from engrain.core.tokens import estimated_tokens
 
@@ -26,10 +26,9 @@ LAST = "No tool can be called any more: answer now with what you have."
 _END = re.compile(r"</(memory)", re.IGNORECASE)  # a stored text must not end the quotation
 
 HITS = 8
-EARLIER_HITS = 3  # of the same session, from before the window
 QUERY = 10_000  # characters of what the user says by which memory is searched
-# Shares of the budget: for what the session began with, for the task at hand, for what was said before the window.
-OPENING_SHARE, WORK_SHARE, EARLIER_SHARE = 0.5, 0.2, 0.3
+# Shares of the budget: for what the session began with, and for the task at hand.
+OPENING_SHARE, WORK_SHARE = 0.5, 0.2
 
 
 def system_text(own: str, block: str, last: bool) -> str:
@@ -68,10 +67,10 @@ class Background:
         if at_work:
             context = memory.working.context(int(self._budget * WORK_SHARE))
             parts.append(str(Section(SESSION, tuple(context.splitlines()))))
-        left = self._budget - sum(map(estimated_tokens, parts))
-        told = {item.id for item in _items(opening)}
-        hits = [hit for hit in _found(memory, session, question[:QUERY], window, left) if hit.item.id not in told]
-        return "\n\n".join(part for part in (*parts, *map(str, sections_of(hits))) if part)
+        shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
+        left = max(0, self._budget - sum(map(estimated_tokens, parts)))
+        found = memory._open.recall(RecallRequest(question[:QUERY], n=HITS, budget=left, shown=shown))
+        return "\n\n".join(part for part in (*parts, str(found)) if part)
 
     def _current(self, memory: Memory, session: str, window: Window) -> Opening:
         opening = self._opening
@@ -79,17 +78,6 @@ class Background:
             opening = memory.start_session(session)
             self._opening, self._start = opening, window.start
         return _cut(opening, int(self._budget * OPENING_SHARE))
-
-
-def _found(memory: Memory, session: str, question: str, window: Window, budget: int) -> list[Hit]:
-    """Of other sessions and of knowledge; of this session only what was said before the window."""
-    earlier: tuple[Hit, ...] = ()
-    if window.start > 0:
-        where = {"session": session, "place": {"<": window.start}}
-        found = memory.recall(question, n=EARLIER_HITS, budget=max(0, int(budget * EARLIER_SHARE)), where=where)
-        earlier, budget = found.hits, budget - found.tokens
-    others = memory.recall(question, n=HITS, budget=max(0, budget), where={"session": {"!=": session}})
-    return [*others.hits, *earlier]
 
 
 def _holds(memory: Memory, opening: Opening) -> bool:

@@ -12,7 +12,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.messages import arguments_text
 
 UNNAMED = "unnamed"
-MAX_ID = 200
+LONGEST = 64  # characters of a name and of an id: what services accept
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def storable_reply(reply: Reply) -> Reply:
 def _storable_call(call: ToolCall) -> ToolCall:
     known = replace(
         call,
-        id=storable(call.id)[:MAX_ID],
-        name=storable(call.name)[:MAX_ID].strip() or UNNAMED,
+        id=storable(call.id)[:LONGEST],
+        name=storable(call.name)[:LONGEST].strip() or UNNAMED,
         malformed=storable(call.malformed),
     )
     try:

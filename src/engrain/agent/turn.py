@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.
 WHOLE_RESULTS = 16_000
 SHORT = 500  # characters of what is only mentioned
-ACTION = 100  # and of the arguments by which a result is named
+NAME = 60  # of a tool's name, and of its arguments, where a result is named by them
 OUTCOME = 0.7  # the importance of what was achieved
 _WHY: Mapping[Stopped, str] = {
     "steps": "the steps were used up",
@@ -179,7 +179,7 @@ class Turn:
         for at in reversed(range(len(messages))):
             whole = self._whole.get(messages[at].id or "", "")
             text, _ = middle_cut(whole, room, estimated_tokens)
-            if len(text) > len(messages[at].text):
+            if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
                 room -= estimated_tokens(text)
         return replace(window, messages=tuple(messages)).said
@@ -299,7 +299,7 @@ def short(text: str) -> str:
 def _action(called: Called) -> str:
     """The name of a result in working memory, which is short."""
     given = json.dumps(dict(called.arguments), ensure_ascii=False)
-    return f"{called.tool} {given if len(given) <= ACTION else given[: ACTION - 1] + '…'}"
+    return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
 
 
 def _answerable(said: list[Said]) -> tuple[Said, ...]:

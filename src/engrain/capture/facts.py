@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
+from functools import cache
 
 from engrain.core.slotting import slot_of
-from engrain.core.statements import Rule, statements
+from engrain.core.statements import ANY, Rule, statements
 
 _MOST_LEADS = 8
 _FIRST_WORD = re.compile(r"[\w']+")
@@ -38,26 +40,30 @@ def fact(shown: str, text: str, start: int, end: int) -> Fact | None:
     found = _by_rules(first, shown, text, start, end)
     if found:
         return found
-    for subject in statements().dropped.get(first, ()):
-        found = _by_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
-        if found:
-            return found
-    return None
+    subject = statements().dropped.get(first)
+    if subject is None:
+        return None
+    return _by_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
 
 
-def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int | None = None) -> Fact | None:
-    for rule in _rules_for(first):
-        match = rule.pattern.match(shown, start, len(shown) if end is None else end)
+def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
+    for pattern, rule in _rules_at(_known_word(first)):
+        match = pattern.match(shown, start, end)
         if match:
             return Fact(rule.kind, slot_of(rule, match, text), rule.holds)
     return None
 
 
-def _rules_for(first: str) -> tuple[Rule, ...]:
-    """Those for a clause with this first word; "j'habite" is found by "j'"."""
-    known = statements()
+def _known_word(first: str) -> str:
+    """The word under which the rules for a first word are: "j'habite" is found by "j'"."""
+    known = statements().by_word
     elided = first.partition("'")[0] + "'"
-    return known.by_word.get(first) or known.by_word.get(elided) or known.rules
+    return first if first in known else elided if elided in known else ANY
+
+
+@cache
+def _rules_at(word: str) -> list[tuple[re.Pattern[str], Rule]]:
+    return [(rule.pattern, rule) for rule in statements().by_word[word]]
 
 
 def _first_word(shown: str, start: int, end: int) -> str:

@@ -16,11 +16,11 @@ from engrain.core.statements import compiled, statements
 from engrain.core.worth import Unsaid, Worth
 
 # Of a long message its two ends: what stands between is most often pasted.
-HEAD, TAIL = 6_000, 3_000
+HEAD, TAIL = 4_000, 2_000
 # Nobody says a longer sentence, and nobody tells more than this at once: it is a text that was brought along.
 LONGEST = 600
 MOST = 12
-MOST_SENTENCES = 120
+MOST_SENTENCES = 80
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7}
 _OTHERWISE = 0.6
 _WORD = re.compile(r"[\w'-]+")
@@ -35,7 +35,7 @@ def worth(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
         return _Reader(text, plain, before).read()
     cut = plain.find("\n", len(plain) - TAIL) + 1 or len(plain)
     found = _Reader(text[:HEAD], plain[:HEAD], before).read()
-    tail = _Reader(text[cut:], plain[cut:], before).read()
+    tail = _Reader(text[cut:], plain[cut:], before).read(from_the_end=True)
     return [*found, *(replace(one, start=one.start + cut, end=one.end + cut) for one in tail)][:MOST]
 
 
@@ -50,13 +50,15 @@ class _Reader:
         self.found: list[Found] = []
         self.refused: re.Match[str] | None = None
 
-    def read(self) -> list[Found]:
+    def read(self, *, from_the_end: bool = False) -> list[Found]:
         last: Sentence | None = None
-        for sentence in sentences(self.shown)[:MOST_SENTENCES]:
+        found = sentences(self.shown)
+        for sentence in found[-MOST_SENTENCES:] if from_the_end else found[:MOST_SENTENCES]:
             if len(self.found) >= MOST:
                 break
             if sentence.end - sentence.start <= LONGEST:
-                self.found += self._sentence(sentence, last)
+                new = self._sentence(sentence, last)
+                self.found = [*self.found, *new]
                 last = sentence
         earnest = self._earnest() if self.found else 0
         meant = (one for one in self.found if isinstance(one, Unsaid) or one.end <= earnest)

@@ -12,7 +12,7 @@ from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, HOSTILE, add, derived, fact, forget, hostile_scopes, page, texts
 from engrain.conformance.leases import LeaseSuite, claim
 from engrain.conformance.suite import Suite
-from engrain.core.errors import Conflict, LeaseLost, NotFound
+from engrain.core.errors import Conflict, LeaseLost, NotFound, TaskClaimed
 from engrain.core.journal import Lease, StepEnd, StepStart, StepWrite, TaskQuery
 from engrain.core.plans import Add, Change, Plan
 from engrain.ports import ItemStore, TaskJournal
@@ -124,6 +124,19 @@ class StepSuite(Suite):
                 journal.resolve(ANA, "order", StepEnd(name, 0, "done", "seen"))
         with pytest.raises(NotFound):
             journal.resolve(BEN, "order", StepEnd("a"))
+
+    def test_nobody_speaks_for_a_step_that_is_under_way(self, journal: TaskJournal, clock: SetClock) -> None:
+        lease = claim(journal, worker="worker 'one'", seconds=30)
+        begun = journal.begin(lease, StepStart("a"))
+        journal.begin(lease, StepStart("b"))
+        journal.finish(lease, StepEnd("b", 0, "ambiguous"))
+        clock.advance(29)
+        with pytest.raises(TaskClaimed, match="worker 'one'"):
+            journal.resolve(ANA, "order", StepEnd("a", 0, "failed"))
+        assert journal.steps(ANA, "order")[0] == begun
+        assert journal.resolve(ANA, "order", StepEnd("b", 0, "failed")).status == "failed"
+        clock.advance(1)
+        assert journal.resolve(ANA, "order", StepEnd("a", 0, "failed")).status == "failed"
 
     def test_tasks_of_one_name_are_kept_apart(self, journal: TaskJournal) -> None:
         scopes = hostile_scopes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -13,6 +14,7 @@ Time = date | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_LONGEST = timedelta(days=36_525)
 
 
 def system_clock() -> datetime:
@@ -50,3 +52,13 @@ def checked_time(moment: object, what: str, *, end_of_day: bool = False) -> date
         return moment.astimezone(UTC)
     except (OverflowError, ValueError) as exc:
         raise InvalidInput(f"{what}: {moment} is outside the years 1 to 9999.") from exc
+
+
+def checked_span(span: object, what: str) -> timedelta:
+    """A length of time, as a timedelta or in seconds: from none to a hundred years."""
+    found = span
+    if isinstance(span, (int, float)) and not isinstance(span, bool) and math.isfinite(span):
+        found = timedelta(seconds=min(max(span, -1), _LONGEST.total_seconds() + 1))
+    if not isinstance(found, timedelta) or not timedelta() <= found <= _LONGEST:
+        raise InvalidInput(f"{what} must be seconds or a timedelta, from 0 to 100 years, not {span!r}.")
+    return found

@@ -139,6 +139,10 @@ class StepConcurrent(TaskError):
     """A step of this name is under way: steps that run side by side need a key= each."""
 
 
+class StepNested(TaskError):
+    """A step was called inside another step of its task: a replay passes over what a done step did inside."""
+
+
 class StepAmbiguous(TaskError):
     """An effect was begun and its outcome is not known: look whether it happened, then `resolve` it."""
 

@@ -15,7 +15,8 @@ _ASIDE = re.compile(
     | Traceback\ \( | File\ " | at\ [\w.$]+\( | [$%]\ | >>>\ | \.\.\.\       # a terminal's
     | //\ | /\* | \#\ ?(?:NOTE|TODO|FIXME|HACK|XXX)\b | <!--               # a comment's
     | (?:def|class|import|from|const|let|var|function|return|if|for|while)\ [^\n]*[:;{(]$
-    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b) | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]     # a program's
+    | [\w.]+\ ?=\ ?(?:["'\[{(\d]|True\b|False\b|None\b|null\b)             # a program's
+    | [\w.]+\([^\n]*\)$ | [^\n]*[;{}]$ | [{}<]
     ).*$""",
     re.MULTILINE | re.VERBOSE,
 )

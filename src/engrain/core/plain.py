@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from json.encoder import encode_basestring
 
 from engrain.core.errors import BadText, InvalidInput, TooLarge
 
@@ -11,12 +12,16 @@ MAX_JSON = 16_000_000  # bytes
 MAX_DEPTH = 64
 # Python itself refuses to write a number of more than 4,300 digits.
 _MAX_BITS = 14_000
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
 def json_text(value: object, what: object, limit: int = MAX_JSON) -> str:
     """The value as compact JSON; anything that is not plain JSON is refused with an error that names it."""
-    check_plain(value, str(what))
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), check_circular=False)
+    if type(value) is str and value.isascii():
+        text = encode_basestring(value)
+    else:
+        check_plain(value, str(what))
+        text = _ENCODER.encode(value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > limit:
         raise TooLarge(f"{what} has {size:,} bytes as JSON; the limit is {limit:,}. Store it, and keep its name here.")

@@ -59,7 +59,8 @@ class Section:
 class RecallRequest:
     """`scopes` are the memory's own, then the ones it may read. No `min_relevance` means the embedder's own floor.
 
-    `context` goes in front of what is found: the task at hand, and what happened last."""
+    `context` goes in front of what is found: the task at hand, and what happened last. `shown` are items that the
+    prompt has anyway, with what goes on: neither is told a second time."""
 
     query: str
     scopes: tuple[Scope, ...] = ()
@@ -71,6 +72,7 @@ class RecallRequest:
     where: Filter | None = None
     min_importance: float = 0.0
     context: tuple[Section, ...] = ()
+    shown: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,6 +14,7 @@ _WRAP = re.compile(r"\n\s*")
 # In a chat "dont", "im", "ive", "thats" and "lets" do as well.
 _APOSTROPHE = re.compile(r"(?<=n)'(?=t)|'(?=(?:m|d|ve)\b)|(?<=it)'(?=s\b)|(?<=hat)'(?=s\b)|(?<=let)'(?=s\b)")
 _THINGS = "things"
+ANY = "*"
 
 
 @cache
@@ -42,10 +43,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """All languages at once. `by_word` are the rules for clauses that begin with a word, `rules` those for any."""
+    """All languages at once. `by_word` are the rules for clauses that begin with a word, "*" those for any other."""
 
     by_word: Mapping[str, tuple[Rule, ...]]
-    rules: tuple[Rule, ...]
     inner_rules: tuple[Rule, ...]
     asks: Mapping[str, tuple[str, ...]]
     signs: Mapping[str, str]
@@ -55,71 +55,106 @@ class Statements:
     heads: Mapping[str, str]
     words: Mapping[str, frozenset[str]]
     turned: Mapping[str, str]
-    dropped: Mapping[str, tuple[str, ...]]
+    dropped: Mapping[str, str]
 
     def sign(self, name: str) -> re.Pattern[str]:
         return compiled(self.signs[name])
 
 
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """What the files of one language hold, with every part filled in. Of a group: its first words, and its rules."""
+
+    groups: list[tuple[frozenset[str], list[Rule]]]
+    nouns: dict[str, str]
+    lists: dict[str, dict[str, list[str]]]
+    table: dict[str, Any]
+
+
 @cache
 def statements() -> Statements:
-    folder = resources.files("engrain.core") / "data" / "gate"
-    files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
-    tables: dict[str, dict[str, Any]] = {}
-    for entry in files:
-        table = tables.setdefault(entry.name.split(".")[0], {"rules": []})
-        given = tomllib.loads(entry.read_text("utf-8"))
-        table["rules"] += given.pop("rules", [])
-        table.update(given)
+    tables = _tables()
     things = tables.pop(_THINGS)
-    by_word: dict[str, list[Rule]] = {}
-    anyhow: list[Rule] = []
-    lists: dict[str, dict[str, list[str]]] = {"asks": {}, "signs": {}, "hints": {}}
-    nouns: dict[str, str] = {}
-    turned: dict[str, str] = {}
-    dropped: dict[str, list[str]] = {}
-    for table in tables.values():
-        own_nouns = _spread(table["nouns"])
-        nouns |= own_nouns
-        turned |= table.get("turned", {})
-        for subject, words in table.get("dropped", {}).items():
-            for word in words.split():
-                dropped.setdefault(word, []).append(subject)
-        parts = _parts({"noun": "|".join(sorted(own_nouns, key=len, reverse=True))} | table["parts"])
-        for group in table["rules"]:
-            rules = _rules(group, parts)
-            for word in group.get("first", "").split():
-                by_word.setdefault(word, []).extend(rules)
-            anyhow += [] if "first" in group else rules
-        for section, into in lists.items():
-            for name, some in table.get(section, {}).items():
-                into.setdefault(name, []).extend(
-                    [some] if isinstance(some, str) else (_filled(one, parts) for one in some)
-                )
-    general = tuple(rule for rule in anyhow if not rule.anywhere)
+    languages = [_language(table) for table in tables.values()]
+    signs = _merged(languages, "signs")
+    dropped = _merged(languages, "dropped")
     return Statements(
-        by_word={word: (*rules, *general) for word, rules in by_word.items()},
-        rules=general,
-        inner_rules=tuple(rule for rule in anyhow if rule.anywhere),
-        asks={name: tuple(patterns) for name, patterns in lists["asks"].items()},
-        signs={name: "|".join(f"(?:{one})" for one in patterns) for name, patterns in lists["signs"].items()},
-        hints={name: frozenset(" ".join(words).split()) for name, words in lists["hints"].items()},
-        nouns=nouns,
+        by_word=_by_word(languages),
+        inner_rules=tuple(
+            rule for language in languages for _, rules in language.groups for rule in rules if rule.anywhere
+        ),
+        asks={name: tuple(patterns) for name, patterns in _merged(languages, "asks").items()},
+        signs={name: "|".join(f"(?:{one})" for one in patterns) for name, patterns in signs.items()},
+        hints={name: _words(some) for name, some in _merged(languages, "hints").items()},
+        nouns={form: name for language in languages for form, name in language.nouns.items()},
         classes=_spread(things["classes"]),
         heads=_spread(things["heads"]),
-        words={name: frozenset(words.split()) for name, words in things["words"].items()},
-        turned=turned,
-        dropped={word: tuple(subjects) for word, subjects in dropped.items()},
+        words={name: _words([some]) for name, some in things["words"].items()},
+        turned={word: turned for language in languages for word, turned in language.table.get("turned", {}).items()},
+        dropped={word: subject for subject, some in dropped.items() for word in _words(some)},
     )
+
+
+def _tables() -> dict[str, dict[str, Any]]:
+    """The files by language: en.words.toml and en.rules.toml are one."""
+    folder = resources.files("engrain.core") / "data" / "gate"
+    tables: dict[str, dict[str, Any]] = {}
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            given = tomllib.loads(entry.read_text("utf-8"))
+            table = tables.setdefault(entry.name.split(".")[0], {"rules": []})
+            table["rules"] += given.pop("rules", [])
+            table.update(given)
+    return tables
+
+
+def _language(table: dict[str, Any]) -> _Language:
+    nouns = _spread(table["nouns"])
+    parts = _parts({"noun": "|".join(sorted(nouns, key=len, reverse=True))} | table["parts"])
+    lists: dict[str, dict[str, list[str]]] = {}
+    for section in ("asks", "signs"):
+        lists[section] = {name: [_filled(one, parts) for one in some] for name, some in table[section].items()}
+    for section in ("hints", "dropped"):
+        lists[section] = {name: [words] for name, words in table.get(section, {}).items()}
+    groups = [(_words([group.pop("first", "")]), _rules(group, parts)) for group in table["rules"]]
+    return _Language(groups, nouns, lists, table)
+
+
+def _by_word(languages: Sequence[_Language]) -> dict[str, tuple[Rule, ...]]:
+    words = {word for language in languages for first, _ in language.groups for word in first}
+    return {word: tuple(rule for language in languages for rule in _rules_at(word, language)) for word in words}
+
+
+def _rules_at(word: str, language: _Language) -> Iterator[Rule]:
+    """The rules of one language for a first word, and behind them those for whatever word."""
+    own = any(word in first for first, _ in language.groups)
+    for first, rules in language.groups:
+        if (word if own else ANY) in first:
+            yield from rules
+    for first, rules in language.groups:
+        if not first:
+            yield from (rule for rule in rules if not rule.anywhere)
 
 
 def _rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[Rule]:
     rules = []
     for kind, rows in group.items():
-        for row in rows if kind != "first" else ():
+        for row in rows:
             given = {"pattern": row} if isinstance(row, str) else dict(row)
             rules.append(Rule(kind, _filled(given.pop("pattern"), parts), **given))
     return rules
+
+
+def _merged(languages: Sequence[_Language], section: str) -> dict[str, list[str]]:
+    merged: dict[str, list[str]] = {}
+    for language in languages:
+        for name, some in language.lists[section].items():
+            merged.setdefault(name, []).extend(some)
+    return merged
+
+
+def _words(some: Sequence[str]) -> frozenset[str]:
+    return frozenset(" ".join(some).split())
 
 
 def _parts(given: Mapping[str, str]) -> dict[str, str]:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from engrain.core.chat import ToolCall
-from engrain.core.errors import Conflict, NotFound
+from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.messages import Message
 from engrain.core.sessions import Closing, Opening
 from engrain.core.text import checked_key, checked_text
+from engrain.engine.desk import WorkingDesk
 from engrain.engine.parts import Parts
+from engrain.tasks.course import Course, Terms
 from engrain.tiers.conversation import ConversationMemory
 
 ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
@@ -75,12 +77,18 @@ class Happenings(Parts):
 
     # The task at hand
 
-    def start_task(self, task: str, goal: str | None, procedure: str | None) -> str:
+    def course(self, terms: Terms, procedure: str | None, working: bool) -> Course:
+        """A durable task, at hand in working memory unless that is not wanted."""
+        if procedure is not None and not working:
+            raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
+        return self.tasks.course(terms, WorkingDesk(self, procedure) if working else None)
+
+    def start_task(self, task: str, goal: str | None, procedure: str | None, id: str | None = None) -> str:
         used = self.procedural.get(procedure) if procedure else None
         if procedure and used is None:
             known = ", ".join(self.procedural.names()[:10]) or "none"
             raise NotFound(f"there is no procedure {procedure!r} in this memory. Known: {known}.")
-        id = self.working.set_task(task, goal)
+        id = self.working.set_task(task, goal, id)
         if used:
             self.working.set_variable(PROCEDURE, used.id)
         return id

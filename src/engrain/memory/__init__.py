@@ -19,8 +19,10 @@ from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.answers import Status
+    from engrain.core.items import SourceKind
     from engrain.lifecycle.consolidate import Consolidated
     from engrain.lifecycle.maintain import Maintained
+    from engrain.lifecycle.mirror import Mirror
     from engrain.ports import Embedder, Finding, Model
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
@@ -109,6 +111,22 @@ class Memory(Knowledge, Happenings, DurableTasks):
     def consolidate(self, *, dry_run: bool = True) -> Consolidated:
         """Let go of knowledge that matters little and was rarely used; never what is pinned, cited or young."""
         return self._open.consolidate(dry_run)
+
+    def mirror(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        max_lines: int = 200,
+        max_bytes: int = 25_000,
+        by: SourceKind = "user",
+    ) -> Mirror:
+        """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
+        `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
+        from engrain.core.layout import Budget
+        from engrain.lifecycle.mirror import Mirror
+        from engrain.wiring import open_folder
+
+        return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
 
     @traced
     def check(self) -> builtins.list[Finding]:

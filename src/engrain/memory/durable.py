@@ -27,17 +27,22 @@ class DurableTasks(Opened):
         accepts: Sequence[str] = (),
         lease: float = 30.0,
         max_age: timedelta | float | None = None,
+        procedure: str | None = None,
+        working: bool = True,
     ) -> Run:
         """A task whose steps never run twice: with memory.task("order-42", goal="ship it") as run: …
 
         Entering claims it for this worker and replays its journal; TaskClaimed says who else runs it. `version` is that
         of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
-        of life. After `max_age` (seconds) an unfinished task becomes "expired". docs/tasks.md has the promises.
+        of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is the
+        task at hand in working memory, whose state is kept with it if it stops half way; `run.outcome` becomes
+        knowledge when it is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
+        docs/tasks.md has the promises.
         """
         from engrain.tasks.course import Terms
         from engrain.tasks.run import Run
 
-        return Run(self._open.tasks.course(Terms(id, goal, version, accepts, lease, max_age)))
+        return Run(self._open.course(Terms(id, goal, version, accepts, lease, max_age), procedure, working))
 
     @traced
     def tasks(self, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 100) -> builtins.list[TaskRecord]:
@@ -77,7 +82,7 @@ class DurableTasks(Opened):
     @traced
     def resume(self, task: str) -> TaskRecord:
         """Let a parked task go on: `recover` picks it up."""
-        return self._open.tasks.overrule(task, "waiting", "")
+        return self._open.tasks.resume(task)
 
     @traced
     def cancel(self, task: str, why: str = "") -> TaskRecord:
@@ -95,6 +100,9 @@ class DurableTasks(Opened):
     ) -> builtins.list[TaskRecord]:
         """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
         from engrain.tasks.flow import drive
+        from engrain.tasks.run import checked_function
+
+        checked_function(work)
 
         def one(task: str) -> None:
             with self.task(task, version=version, accepts=accepts, lease=lease) as run:

@@ -51,7 +51,8 @@ class TaskJournal(Protocol):
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         """Settles an ambiguous or intended step by a person's or a probe's word, with no lease; Conflict if it is
-        settled already, NotFound if it was never begun."""
+        settled already, NotFound if it was never begun, TaskClaimed if it is an intent and a lease on its task has not
+        run out: somebody may be doing it right now."""
 
     def keep(self, lease: Lease, snapshot: str) -> None:
         """Stores the task's working memory, in place of what was kept before."""

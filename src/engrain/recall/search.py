@@ -34,7 +34,8 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
     usual = kit.embedder.model.floor
     floor = usual if request.min_relevance is None else request.min_relevance
     budget = Budget(request.budget, kit.count_tokens, terms)
-    order = merge(candidates)
+    shown = request.shown or frozenset()
+    order = [one for one in merge(candidates) if one.id not in shown]
     chosen = choose(order, request.n, floor, usual)
     hits = _hits(chosen, request, kit, gathered, ranked)
     seconds = doubles(hits)

@@ -10,15 +10,17 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from engrain.core.clock import checked_time
-from engrain.core.errors import InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
+from engrain.core.clock import checked_span, checked_time
+from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
 from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, TaskEnd, TaskQuery, TaskRecord, TaskStatus
 from engrain.core.scope import Scope
 from engrain.core.text import checked_count, checked_key, checked_name
 from engrain.ports import Kit
 from engrain.tasks.course import Course, Terms, journal_of
+from engrain.tasks.desk import Desk
 from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Ask, Call, Flow
+from engrain.tasks.ledger import WAITS
 from engrain.tasks.worker import is_dead, worker_name
 
 Settled = Literal["done", "failed", "skipped"]
@@ -39,12 +41,9 @@ class Timeline:
     steps: tuple[StepRecord, ...]
 
     @property
-    def waits_for(self) -> StepRecord | None:
-        """The sleep or event that it has come to."""
-        return next((one for one in reversed(self.steps) if one.status == "intent" and one.kind in _WAITS), None)
-
-
-_WAITS = ("sleep", "event")
+    def waits_for(self) -> tuple[StepRecord, ...]:
+        """The sleeps and events that it has come to; one, unless it waits side by side."""
+        return tuple(one for one in self.steps if one.status == "intent" and one.kind in WAITS)
 
 
 class Tasks:
@@ -57,18 +56,18 @@ class Tasks:
         self._lock = threading.Lock()
         self._tidied = False
 
-    def course(self, terms: Terms) -> Course:
+    def course(self, terms: Terms, desk: Desk | None = None) -> Course:
         if terms.version == CHECKPOINT:
             raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
         if not self._tidied:
             self._tidied = True
             self.prune(RETENTION)
-        return Course(self._kit, self._scope, terms)
+        return Course(self._kit, self._scope, terms, desk)
 
     # Looking
 
     def listed(self, status: TaskStatus | Sequence[TaskStatus], limit: int) -> list[TaskRecord]:
-        wanted = (status,) if isinstance(status, str) else tuple(status)
+        wanted = tuple(status) if isinstance(status, Sequence) and not isinstance(status, str) else (status,)
         for one in wanted:
             if one not in get_args(TaskStatus):
                 raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
@@ -89,10 +88,19 @@ class Tasks:
             raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {end.status!r}.")
         if result is not None and end.status != "done":
             raise InvalidInput(f'only an effect that is "done" has a result, not one that is {end.status!r}.')
+        checked_count(end.occurrence, "occurrence", 0, MAX_TASKS * 100)
         text = encode(result, "the result") if end.status == "done" else None
-        note = f"resolved by hand: {end.error}" if end.error else "resolved by hand"
+        note = f"resolved by hand: {checked_name(end.error, 'note')}" if end.error else "resolved by hand"
         word = StepEnd(checked_key(end.name, "step"), end.occurrence, end.status, text, note)
-        return journal_of(self._kit).resolve(self._scope, checked_key(task, "task"), word)
+        journal = journal_of(self._kit)
+        try:
+            return journal.resolve(self._scope, checked_key(task, "task"), word)
+        except TaskClaimed:
+            found = journal.task(self._scope, task)
+            if found is None or found.worker is None or not is_dead(found.worker):
+                raise
+            journal.overrule(self._scope, task, TaskEnd("waiting", "its worker died"))
+            return journal.resolve(self._scope, task, word)
 
     def signal(self, task: str, event: str, payload: object) -> bool:
         text = encode(payload, "the payload")
@@ -101,6 +109,12 @@ class Tasks:
     def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
         end = TaskEnd(status, checked_name(why, "why"))
         return journal_of(self._kit).overrule(self._scope, checked_key(task, "task"), end)
+
+    def resume(self, task: str) -> TaskRecord:
+        found = self.timeline(task).task
+        if found.status == "running" and found.worker is not None and not is_dead(found.worker):
+            raise Conflict(f"task {task!r} is running already; to take it from its worker, park it first.")
+        return self.overrule(task, "waiting", "")
 
     # Checkpoints: a task that is nothing but its snapshot
 
@@ -140,10 +154,7 @@ class Tasks:
         return journal_of(self._kit).expire(self._kit.clock())
 
     def prune(self, older_than: timedelta | float) -> int:
-        age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
-        if age < timedelta():
-            raise InvalidInput("older_than must not be negative.")
-        return journal_of(self._kit).prune(self._kit.clock() - age)
+        return journal_of(self._kit).prune(self._kit.clock() - checked_span(older_than, "older_than"))
 
     def left(self, accepts: Sequence[str], limit: int) -> list[TaskRecord]:
         """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
@@ -158,11 +169,14 @@ class Tasks:
         if task.status == "running":
             return late or task.worker is None or is_dead(task.worker)
         waits = self.timeline(task.task).waits_for
-        if waits is None:
+        return not waits or any(self._over(task.task, one) for one in waits)
+
+    def _over(self, task: str, wait: StepRecord) -> bool:
+        """Whether there is something to go on with: the event, or the moment until which it waits."""
+        if wait.input and checked_time(wait.input, "the end of a wait") <= self._kit.clock():
             return True
-        if waits.kind == "event":
-            return journal_of(self._kit).event(self._scope, task.task, waits.name.partition("[")[0]) is not None
-        return checked_time(waits.input, "a sleep") <= self._kit.clock()
+        event = wait.name.partition("[")[0]
+        return wait.kind == "event" and journal_of(self._kit).event(self._scope, task, event) is not None
 
     def _hopeless(self, task: TaskRecord) -> bool:
         last = max((one.epoch for one in journal_of(self._kit).steps(self._scope, task.task)), default=0)

@@ -8,27 +8,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import checked_span, checked_time
 from engrain.core.errors import (
     ConfigError,
+    EngrainError,
     InvalidInput,
     LeaseLost,
     StepAmbiguous,
     TaskEnded,
     TaskError,
-    TaskWaiting,
     VersionChanged,
 )
-from engrain.core.journal import ENDED, Claim, TaskEnd, TaskRecord, TaskStatus
+from engrain.core.journal import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.scope import Scope
-from engrain.core.text import checked_key, checked_name
+from engrain.core.text import checked_key, checked_name, checked_text
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
+from engrain.tasks.desk import Desk
+from engrain.tasks.ending import end_of
 from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Flow
 from engrain.tasks.lease import Tenure
-from engrain.tasks.ledger import Ledger, Seat, Wish, shown, sure
+from engrain.tasks.ledger import Ledger, Seat, Wish, sure
 from engrain.tasks.worker import worker_name
 
 T = TypeVar("T")
@@ -51,25 +53,27 @@ class Terms:
     def __post_init__(self) -> None:
         checked_key(self.task, "task")
         checked_name(self.version, "version")
-        if not isinstance(self.goal, str) or len(self.goal) > MAX_GOAL:
-            raise InvalidInput(f"goal must be a str of at most {MAX_GOAL:,} characters.")
-        if isinstance(self.accepts, str):
+        if self.goal != "":
+            checked_text(self.goal, "goal", MAX_GOAL)
+        if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
             raise InvalidInput('accepts is a list of versions: accepts=("1",).')
+        for one in self.accepts:
+            checked_name(one, "accepts")
+        if self.max_age is not None:
+            checked_span(self.max_age, "max_age")
         if not isinstance(self.lease, (int, float)) or not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
             raise InvalidInput(f"lease must be {SHORTEST_LEASE} to {LONGEST_LEASE:,.0f} seconds, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
-        if self.max_age is None:
-            return None
-        age = self.max_age if isinstance(self.max_age, timedelta) else timedelta(seconds=self.max_age)
-        return now + age
+        return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
 
 
 class Course:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, kit: Kit, scope: Scope, terms: Terms) -> None:
+    def __init__(self, kit: Kit, scope: Scope, terms: Terms, desk: Desk | None = None) -> None:
         self._kit = kit
+        self._desk = desk
         self._scope = scope
         self.terms = terms
         self.outcome = ""
@@ -77,6 +81,7 @@ class Course:
         self._tenure: Tenure | None = None
         self._ledger: Ledger | None = None
         self._over = False
+        self._held_back: str | None = None
 
     # From claim to end
 
@@ -84,10 +89,14 @@ class Course:
         if self._ledger is not None:
             raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
         journal = journal_of(self._kit)
+        now = self._kit.clock()
         before = journal.task(self._scope, self.terms.task)
+        if before is not None and before.deadline is not None and before.deadline <= now:
+            journal.expire(now)
+            before = journal.task(self._scope, self.terms.task)
         if before is not None:
             self._prove(before)
-        deadline = self.terms.deadline(self._kit.clock())
+        deadline = self.terms.deadline(now)
         claim = Claim(
             self._scope, self.terms.task, worker_name(), self.terms.lease, self.terms.goal, self.terms.version, deadline
         )
@@ -104,6 +113,8 @@ class Course:
             raise
         self.record, self._tenure = found, tenure
         self._ledger = Ledger(self._kit, tenure, found, recorded, self.terms.version)
+        if self._desk and self._ledger.open:
+            self._desk.begin(found, self.snapshot)
 
     def _prove(self, found: TaskRecord) -> None:
         if found.version != self.terms.version and found.version not in self.terms.accepts:
@@ -117,43 +128,55 @@ class Course:
     def close(self, error: BaseException | None) -> None:
         """Say how the run ended. Raises only where the caller would otherwise take the task for done."""
         tenure, ledger = self._tenure, self._ledger
-        if tenure is None or ledger is None or self._over:
+        if tenure is None or ledger is None or self._over or not ledger.here:
             return
         self._over = True
-        if not ledger.open or isinstance(error, LeaseLost):
+        if not ledger.open:
             tenure.stop()
             return
-        unclear = ledger.unfinished() if error is None else []
         try:
-            tenure.end(self._end(error, unclear, ledger))
-        except LeaseLost:
             if error is None:
-                raise
-            _log.warning("task %r was taken over before this run could say how it ended.", self.terms.task)
-        if unclear:
-            one = unclear[0]
-            seat = Seat(one.kind, one.name, one.occurrence, one.input, one)
-            raise steps.ambiguous(self.terms.task, seat, one.key, "its call was broken off")
+                self._finish(tenure, ledger)
+            else:
+                self._leave(tenure, ledger, error)
+        finally:
+            if self._desk:
+                self._desk.leave()
 
-    def _end(self, error: BaseException | None, unclear: Sequence[object], ledger: Ledger) -> TaskEnd:
-        status: TaskStatus
-        if error is None and unclear:
-            status, outcome = "parked", "the call of an effect was broken off"
-        elif error is None:
-            status, outcome = "done", self.outcome
-            missed = ledger.passed_over()
-            if missed:
-                _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
-        elif isinstance(error, TaskWaiting):
-            status, outcome = "waiting", str(error)
-        elif isinstance(error, StepAmbiguous):
-            status, outcome = "parked", f"the effect {error.step!r} may or may not have happened"
-        elif isinstance(error, (Exception, BaseExceptionGroup)):
-            # Not "failed", which is the end: what stopped it can be mended, and then it goes on.
-            status, outcome = "parked", shown(error)
-        else:
-            status, outcome = "waiting", f"broken off: {shown(error)}"
-        return TaskEnd(status, outcome)
+    def _leave(self, tenure: Tenure, ledger: Ledger, error: BaseException) -> None:
+        try:
+            left = self._desk.snapshot(self.snapshot) if self._desk else None
+            # While steps are replayed, what an earlier run left after them is newer.
+            if left is not None and not ledger.replaying and not isinstance(error, LeaseLost):
+                sure(journal_of(self._kit).keep, ledger.lease, encode(left, "working memory"))
+            tenure.end(end_of(error))
+        except (EngrainError, LeaseLost) as exc:
+            _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
+
+    def _finish(self, tenure: Tenure, ledger: Ledger) -> None:
+        """Done, unless a step is not, or nobody knows the outcome of an effect."""
+        halted = self._unfinished(ledger)
+        if halted is not None:
+            tenure.end(end_of(halted))
+            raise halted
+        missed = ledger.passed_over()
+        if missed:
+            _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
+        if self._held_back is not None:
+            sure(journal_of(self._kit).keep, ledger.lease, self._held_back)
+        tenure.end(TaskEnd("done", self.outcome))
+        if self._desk and self.record:
+            self._desk.done(self.record, self.outcome)
+
+    def _unfinished(self, ledger: Ledger) -> TaskError | None:
+        names = ledger.under_way()
+        if names:
+            return TaskError(
+                f"task {self.terms.task!r} was left while {', '.join(names)} ran on another thread or in another "
+                "coroutine: wait for every step before the run ends. It is parked; start it again to go on."
+            )
+        unclear = ledger.unclear()
+        return _halted(self.terms.task, unclear[0]) if unclear else None
 
     def now(self) -> datetime:
         return self._kit.clock()
@@ -161,54 +184,73 @@ class Course:
     # Steps
 
     def step(self, wish: Wish, work: steps.Work) -> Flow[Any]:
-        kind: Callable[[Ledger, Seat, steps.Work], Flow[Any]] = steps.effect if wish.kind == "effect" else steps.step
-        return self._seated(wish, lambda ledger, seat: kind(ledger, seat, work))
+        return self._seated(wish, steps.effect if wish.kind == "effect" else steps.step, work)
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
         notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
-        flow = self._seated(wish, lambda ledger, seat: steps.remember(ledger, seat, self._kit, notes))
+        flow = self._seated(wish, steps.remember, self._kit, notes)
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
         due = checked_time(until, "until")
-        return self._seated(Wish("sleep", name, key), lambda ledger, seat: steps.sleep(ledger, seat, due, block))
+        return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
 
-    def event(self, name: str, timeout: float | None, key: str | None, block: bool) -> Flow[Any]:
-        return self._seated(
-            Wish("event", name, key), lambda ledger, seat: steps.event(ledger, seat, name, timeout, block)
-        )
+    def event(self, name: str, timeout: timedelta | float | None, key: str | None, block: bool) -> Flow[Any]:
+        within = None if timeout is None else checked_span(timeout, "timeout")
+        return self._seated(Wish("event", name, key), steps.event, name, within, block)
 
     def keep(self, snapshot: object) -> None:
         text = encode(snapshot, "the snapshot")
         ledger = self._entered()
-        # While steps are replayed, what an earlier run kept after them is newer.
-        if ledger.open and not ledger.replaying:
-            sure(lambda: journal_of(self._kit).keep(ledger.lease, text))
+        if ledger.open and ledger.replaying:
+            self._held_back = text  # what an earlier run kept after these steps is newer
+        elif ledger.open:
+            sure(journal_of(self._kit).keep, ledger.lease, text)
+            self._held_back = None
         if self.record is not None:
             self.record = replace(self.record, snapshot=text)
 
     @property
     def snapshot(self) -> Any:
-        self._entered()
+        if self._ledger is None:
+            raise not_entered(self.terms.task)
         return decode(self.record.snapshot) if self.record else None
+
+    @property
+    def recorded(self) -> list[str]:
+        """The names of the steps that are recorded and were not yet come to, once for each occurrence."""
+        return self._entered().names()
 
     def _entered(self) -> Ledger:
         if self._ledger is None:
-            raise TaskError(f"enter the run first: with memory.task({self.terms.task!r}) as run: …")
+            raise not_entered(self.terms.task)
+        if self._over:
+            raise TaskError(f"this run of task {self.terms.task!r} is over: call memory.task(…) again.")
         return self._ledger
 
-    def _seated(self, wish: Wish, body: Callable[[Ledger, Seat], Flow[T]]) -> Flow[T]:
-        ledger = self._entered()
+    def _seated(self, wish: Wish, body: Callable[..., Flow[T]], *given: Any) -> Flow[T]:
+        ledger = self._ledger
+        if ledger is None or self._over:
+            ledger = self._entered()
         seat = ledger.enter(wish)
         try:
             if seat.settled:
                 value: T = ledger.value(seat)
                 return value
-            return (yield from body(ledger, seat))
+            return (yield from body(ledger, seat, *given))
         finally:
             ledger.leave(seat)
+
+
+def not_entered(task: str) -> TaskError:
+    return TaskError(f"enter the run first: with memory.task({task!r}) as run: …")
+
+
+def _halted(task: str, one: StepRecord) -> StepAmbiguous:
+    seat = Seat(one.kind, one.name, one.occurrence, one.input)
+    return steps.ambiguous(task, seat, one.key, one.error or "its call was broken off")
 
 
 def journal_of(kit: Kit) -> TaskJournal:

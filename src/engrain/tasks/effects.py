@@ -37,6 +37,12 @@ def checked_policy(policy: object) -> OnAmbiguous:
     raise InvalidInput(f'on_ambiguous must be "halt", "retry", a probe to call, or Compensate(…), not {policy!r}.')
 
 
+def checked_key_as(name: object) -> str | None:
+    if name is None or (isinstance(name, str) and name.isidentifier()):
+        return name
+    raise InvalidInput(f"key_as names the parameter that gets the effect's key, not {name!r}.")
+
+
 def happened(answer: object) -> bool:
     """A probe's answer. 0 and "" are results of an effect that happened."""
     return answer is not None and answer is not False

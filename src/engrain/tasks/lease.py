@@ -25,7 +25,7 @@ class Tenure:
         self._journal = journal
         self._claim = claim
         self._stop = threading.Event()
-        self._lost: str | None = None
+        self.lost: str | None = None
         self._until = steady() + claim.seconds
         self.lease = self._claimed()
         if self.lease.status == "running":
@@ -34,8 +34,8 @@ class Tenure:
 
     def check(self) -> None:
         """LeaseLost, if a sign of life has found that the task is no longer ours."""
-        if self._lost is not None:
-            raise LeaseLost(self._lost)
+        if self.lost is not None:
+            raise LeaseLost(self.lost)
 
     def assure(self) -> None:
         """Right before an effect. By this machine's own clock: after a long stop the process wakes up believing that no
@@ -93,7 +93,7 @@ class Tenure:
             self._journal.extend(self.lease, self._claim.seconds)
         except LeaseLost as exc:
             if not self._stop.is_set():
-                self._lost = str(exc)
+                self.lost = str(exc)
             raise
         self._until = began + self._claim.seconds
 

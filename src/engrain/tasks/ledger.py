@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from datetime import datetime
@@ -12,17 +13,29 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import InputChanged, InvalidInput, OutcomeUnknown, StepConcurrent, TaskEnded
+from engrain.core.errors import (
+    InputChanged,
+    InvalidInput,
+    OutcomeUnknown,
+    StepConcurrent,
+    StepNested,
+    TaskEnded,
+    TaskError,
+)
 from engrain.core.journal import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, TaskRecord
 from engrain.core.text import checked_key
 from engrain.ports import Kit
+from engrain.tasks.ending import shown
 from engrain.tasks.envelope import decode, fingerprint
+from engrain.tasks.flow import INSIDE
 from engrain.tasks.lease import Tenure
 
 T = TypeVar("T")
 SETTLED = ("done", "skipped")
+OPEN = ("intent", "ambiguous")
+# Their input is the moment until which they wait: the one that was given first.
+WAITS = ("sleep", "event")
 _REPEATS = 3
-_MAX_ERROR = 2_000
 _log = logging.getLogger("engrain")
 
 
@@ -42,16 +55,9 @@ class Seat(NamedTuple):
     name: str
     occurrence: int
     input: str
-    record: StepRecord | None
-
-    @property
-    def settled(self) -> bool:
-        return self.record is not None and self.record.status in SETTLED
-
-    @property
-    def attempt(self) -> int:
-        """The number of the last attempt that is known of."""
-        return 0 if self.record is None else self.record.attempt
+    record: StepRecord | None = None
+    settled: bool = False
+    attempt: int = 0  # the number of the last that is known of
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}" + (f" (#{self.occurrence})" if self.occurrence else "")
@@ -67,11 +73,13 @@ class Ledger:
         self._tenure = tenure
         self._task = task
         self._version = version
+        # What is recorded and was not yet come to, and what is still open.
         self._records = {(step.name, step.occurrence): step for step in steps}
         self._ahead = sum(step.status in SETTLED for step in steps)
         self._counts: dict[str, int] = {}
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def task(self) -> str:
@@ -86,8 +94,13 @@ class Ledger:
         return self._tenure.lease.status == "running"
 
     @property
+    def here(self) -> bool:
+        """Whether this is the process that claimed the task, and not a fork of it."""
+        return self._process == os.getpid()
+
+    @property
     def replaying(self) -> bool:
-        """Whether steps that an earlier run settled are still to come."""
+        """Whether steps that an earlier run settled are to come, and none that it did not know has come."""
         return self._ahead > 0
 
     def now(self) -> datetime:
@@ -108,9 +121,15 @@ class Ledger:
 
     def enter(self, wish: Wish) -> Seat:
         """The next place of this name. Whoever enters leaves."""
-        name = full_name(wish.name, wish.key)
+        try:
+            name = full_name(wish.name, wish.key)
+        except TypeError as exc:
+            raise InvalidInput(f"a step's name and its key= are str, not {wish.name!r} and {wish.key!r}.") from exc
         input_ = fingerprint(wish.args, f"{wish.kind} {name!r}") if wish.args else ""
-        self._tenure.check()
+        if self._tenure.lost:
+            self._tenure.check()
+        if self in INSIDE.get() or self._process != os.getpid():
+            raise self._misplaced(wish)
         with self._lock:
             if name in self._under_way:
                 raise StepConcurrent(
@@ -118,27 +137,40 @@ class Ledger:
                     "steps that run side by side need a key= each."
                 )
             occurrence = self._counts.get(name, 0)
-            seat = Seat(wish.kind, name, occurrence, input_, self._records.get((name, occurrence)))
-            self._prove(seat)
-            self._ahead -= seat.settled
+            there = self._records.get((name, occurrence))
+            if there is None:
+                seat = Seat(wish.kind, name, occurrence, input_)
+                self._ahead = 0
+            else:
+                seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
+                self._prove(seat, there)
+            if seat.settled:
+                self._ahead -= 1
+                del self._records[name, occurrence]  # it holds the result, which may be large
+            elif self._tenure.lease.status != "running":
+                raise TaskEnded(f"task {self.task!r} is {self._task.status}: {seat} cannot run any more.")
             self._counts[name] = occurrence + 1
             self._under_way.add(name)
             return seat
+
+    def _misplaced(self, wish: Wish) -> TaskError:
+        if self._process != os.getpid():
+            return TaskError(f"task {self.task!r} is run by the process that entered it, not by a fork of it.")
+        return StepNested(
+            f"{wish.kind} {wish.name!r} is called inside another step of task {self.task!r}. Once that one is done, "
+            "nobody comes here any more: call it before or after, or do its work without a step of its own."
+        )
 
     def leave(self, seat: Seat) -> None:
         with self._lock:
             self._under_way.discard(seat.name)
 
-    def _prove(self, seat: Seat) -> None:
-        there = seat.record
-        if not seat.settled and not self.open:
-            raise TaskEnded(f"task {self._task.task!r} is {self._task.status}: {seat} cannot run any more.")
-        if there is None or there.status == "failed":
+    def _prove(self, seat: Seat, there: StepRecord) -> None:
+        if there.status == "failed":
             return
         if there.kind != seat.kind:
             raise InputChanged(f"{seat} of task {self._task.task!r} was recorded as a step of kind {there.kind!r}.")
-        # A sleep keeps the time it was first given; the others answer for their arguments.
-        if there.input != seat.input and seat.kind != "sleep":
+        if there.input != seat.input and seat.kind not in WAITS:
             raise InputChanged(
                 f"{seat} of task {self._task.task!r} was recorded with other arguments. Finish the task with the "
                 "arguments it began with, give the step another name, or start another task."
@@ -154,23 +186,35 @@ class Ledger:
     # What is recorded
 
     def begin(self, seat: Seat, attempt: int, key: str = "") -> StepRecord:
-        start = self.start(seat, attempt, key)
-        return self._known(lambda: self._journal.begin(self._tenure.lease, start))
+        return self._written(self._journal.begin, self.start(seat, attempt, key))
 
-    def finish(self, seat: Seat, end: StepEnd) -> StepRecord:
-        return self._known(lambda: self._journal.finish(self._tenure.lease, end))
+    def finish(self, end: StepEnd) -> StepRecord:
+        return self._written(self._journal.finish, end)
 
     def record(self, seat: Seat, attempt: int, end: StepEnd) -> StepRecord:
-        start = self.start(seat, attempt)
-        return self._known(lambda: self._journal.record(self._tenure.lease, start, end))
+        return self._written(self._journal.record, self.start(seat, attempt), end)
 
     def start(self, seat: Seat, attempt: int, key: str = "") -> StepStart:
         return StepStart(seat.name, seat.occurrence, seat.kind, seat.input, key, self._version, attempt)
 
-    def unfinished(self) -> list[StepRecord]:
-        """Effects of this run that were begun and whose outcome nobody knows, because the call was broken off."""
+    def unclear(self) -> list[StepRecord]:
+        """Effects whose outcome nobody knows: the call was broken off, or the report of it was caught."""
         with self._lock:
-            return [one for one in self._records.values() if one.kind == "effect" and one.status == "intent"]
+            doubtful = any(one.kind == "effect" and one.status in OPEN for one in self._records.values())
+        if not doubtful:
+            return []
+        # Somebody may have settled them meanwhile.
+        steps = self._journal.steps(self._task.scope, self._task.task)
+        return [one for one in steps if one.kind == "effect" and one.status in OPEN]
+
+    def under_way(self) -> list[str]:
+        with self._lock:
+            return sorted(self._under_way)
+
+    def names(self) -> list[str]:
+        """Of the recorded steps that were not yet come to, once for each occurrence."""
+        with self._lock:
+            return [name for name, _ in self._records]
 
     def passed_over(self) -> list[str]:
         """Recorded steps that this run never came to: the code has changed under its version."""
@@ -184,21 +228,35 @@ class Ledger:
         text = "".join(f"{len(part)}:{part}" for part in parts)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _known(self, write: Callable[[], StepRecord]) -> StepRecord:
-        record = sure(write)
+    def _written(self, write: Callable[..., StepRecord], *what: object) -> StepRecord:
+        try:
+            record = write(self._tenure.lease, *what)
+        except OutcomeUnknown as exc:
+            record = repeated(exc, write, self._tenure.lease, *what)
         with self._lock:
-            self._records[record.name, record.occurrence] = record
+            if record.status in OPEN:
+                self._records[record.name, record.occurrence] = record
+            else:
+                self._records.pop((record.name, record.occurrence), None)
         return record
 
 
-def sure(write: Callable[[], T]) -> T:
-    """Repeat a write whose outcome is not known: every write of the journal may be repeated."""
-    for _ in range(_REPEATS):
+def sure(write: Callable[..., T], *what: object) -> T:
+    try:
+        return write(*what)
+    except OutcomeUnknown as exc:
+        return repeated(exc, write, *what)
+
+
+def repeated(unknown: OutcomeUnknown, write: Callable[..., T], *what: object) -> T:
+    """A write whose outcome is not known, once more: every write of the journal may be repeated."""
+    for _ in range(_REPEATS - 1):
+        _log.warning("a write to the journal is repeated: %s", unknown)
         try:
-            return write()
+            return write(*what)
         except OutcomeUnknown as exc:
-            _log.warning("a write to the journal is repeated: %s", exc)
-    return write()
+            unknown = exc
+    return write(*what)
 
 
 @lru_cache(4096)
@@ -214,9 +272,3 @@ def ended(
     seat: Seat, status: StepStatus, result: str | None = None, error: BaseException | str | None = None
 ) -> StepEnd:
     return StepEnd(seat.name, seat.occurrence, status, result, None if error is None else shown(error))
-
-
-def shown(error: BaseException | str) -> str:
-    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
-    # A message may hold anything; what cannot be stored is replaced, for the error must not hide behind another.
-    return text[:_MAX_ERROR].encode(errors="replace").decode()

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InputChanged, InvalidInput
 from engrain.tasks.effects import OnAmbiguous
-from engrain.tasks.envelope import encode
+from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Flow, adrive, drive
 from engrain.tasks.retry import Retry, as_retry
 from engrain.tasks.run import AsyncRun, Run
@@ -63,6 +63,7 @@ class ResumableAgent:
             return await adrive(self._play(run, steps, names), run.hop)
 
     def _play(self, run: Run | AsyncRun, steps: Sequence[Callable[..., Any] | Effect], names: list[str]) -> Flow[State]:
+        _prove_order(run.id, run.course.recorded, names)
         state: State = {"completed": [], "results": {}}
         for step, name in zip(steps, names, strict=True):
             call = _noting_changes(_function(step), state)
@@ -86,23 +87,41 @@ def _continue(state: State, name: str, found: State | None) -> None:
 
 
 def _noting_changes(function: Callable[..., Any], state: State) -> Callable[..., Any]:
-    """The function with the state bound; returns its result together with what it changed in the state."""
-    before = _extras(state)
+    """The function, called with a copy of the state; returns its result together with what it changed there. A copy,
+    because an attempt that fails half way must leave nothing to the next."""
 
-    def noted(result: Any) -> State:
+    def copied(before: dict[str, str]) -> State:
+        own: State = {"completed": list(state["completed"]), "results": dict(state["results"])}
+        return own | {key: decode(text) for key, text in before.items()}
+
+    def noted(before: dict[str, str], given: State, result: Any) -> State:
         # Only what changed: a journal of whole states would grow with the square of the steps.
-        after = _extras(state)
-        changed = {key: state[key] for key, text in after.items() if before.get(key) != text}
+        after = _extras(given)
+        changed = {key: given[key] for key, text in after.items() if before.get(key) != text}
         gone = [key for key in before if key not in after]
         return {"result": result, **({"state": changed} if changed else {}), **({"gone": gone} if gone else {})}
 
-    if inspect.iscoroutinefunction(function):
+    async def awaited(**named: Any) -> State:
+        before = _extras(state)
+        given = copied(before)
+        return noted(before, given, await function(given, **named))
 
-        async def awaited(**named: Any) -> State:
-            return noted(await function(state, **named))
+    def called(**named: Any) -> State:
+        before = _extras(state)
+        given = copied(before)
+        return noted(before, given, function(given, **named))
 
-        return awaited
-    return lambda **named: noted(function(state, **named))
+    return awaited if inspect.iscoroutinefunction(function) else called
+
+
+def _prove_order(task: str, recorded: Sequence[str], names: Sequence[str]) -> None:
+    """What is recorded by its place in the list must be found there again, or it would run a second time."""
+    gone = [name for name in recorded if name not in names]
+    if gone:
+        raise InputChanged(
+            f"task {task!r} has recorded {gone[0]!r}, which is not in that place of the list now. Finish it with the "
+            "list it began with, or start another task."
+        )
 
 
 def _extras(state: State) -> dict[str, str]:

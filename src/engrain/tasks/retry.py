@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engrain.core.errors import InvalidInput
 
 MAX_RETRIES = 1_000
+_LARGEST = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +24,21 @@ class Retry:
     def __post_init__(self) -> None:
         if isinstance(self.times, bool) or not isinstance(self.times, int) or not 0 <= self.times <= MAX_RETRIES:
             raise InvalidInput(f"retries must be a whole number from 0 to {MAX_RETRIES:,}, not {self.times!r}.")
-        if self.first < 0 or self.factor < 1 or self.most < 0:
-            raise InvalidInput("a Retry needs first >= 0, factor >= 1 and most >= 0.")
+        numbers = (self.first, self.factor, self.most)
+        if not all(isinstance(one, (int, float)) and 0 <= one <= _LARGEST for one in numbers) or self.factor < 1:
+            raise InvalidInput(f"a Retry needs first >= 0, factor >= 1 and most >= 0, and none over {_LARGEST:,}.")
 
     def pause(self, failures: int) -> float:
         """Seconds to wait after so many failures."""
         # The exponent is bounded, or a long row of failures overflows.
-        whole = min(self.most, self.first * self.factor ** min(failures - 1, 64))
+        whole = min(self.most, self.first * self.factor ** min(failures - 1, 60))
         return whole * (0.5 + random.random() / 2)
 
 
-_ONCE = Retry()
+ONCE = Retry()
 
 
 def as_retry(retries: int | Retry) -> Retry:
     if retries == 0:
-        return _ONCE
+        return ONCE
     return retries if isinstance(retries, Retry) else Retry(retries)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from types import TracebackType
+from datetime import datetime
+from types import FunctionType, TracebackType
 from typing import Any, Self
 
+from engrain.core.clock import checked_span
+from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.journal import TaskStatus
 from engrain.tasks.course import Course
-from engrain.tasks.effects import OnAmbiguous, checked_policy
-from engrain.tasks.flow import Flow, Hop, adrive, drive
+from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
+from engrain.tasks.ending import shown
+from engrain.tasks.flow import Flow, Hop, adrive, drive, to_the_end
 from engrain.tasks.ledger import Wish
-from engrain.tasks.retry import Retry, as_retry
+from engrain.tasks.retry import ONCE, Retry, as_retry
 from engrain.tasks.steps import Work
 
 
 class _Task:
     """What both faces show of a task, and the flows that both drive."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    _course: Course | None = None
+
+    @property
+    def course(self) -> Course:
+        if self._course is None:
+            raise TaskError("enter the run first: async with memory.task(…) as run: …")
+        return self._course
 
     @property
     def id(self) -> str:
@@ -52,13 +61,14 @@ class _Task:
     @outcome.setter
     def outcome(self, text: str) -> None:
         """A line for people, shown by `engrain tasks` once the task is done."""
-        self.course.outcome = str(text)
+        self.course.outcome = shown(str(text))
 
     def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         return self.course.step(Wish("step", name, key, work.args), work)
 
     def effect_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         checked_policy(work.on_ambiguous)
+        checked_key_as(work.key_as)
         return self.course.step(Wish("effect", name, key, work.args), work)
 
 
@@ -70,11 +80,17 @@ class Run(_Task):
     plain JSON.
     """
 
+    _course: Course
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+
     def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
         """Call the function once; recorded done, it never runs again and its result is replayed."""
-        return drive(self.step_flow(name, key, Work(function, args, as_retry(retries))))
+        work = Work(_plain(function), args, as_retry(retries) if retries else ONCE)
+        return drive(self._course.step(Wish("step", name, key, args), work))
 
     def effect(
         self,
@@ -94,7 +110,8 @@ class Run(_Task):
         or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
         NotDone, and is tried again as often as `retries` says.
         """
-        return drive(self.effect_flow(name, key, Work(function, args, as_retry(retries), on_ambiguous, key_as)))
+        work = Work(_plain(function), args, as_retry(retries), on_ambiguous, key_as)
+        return drive(self.effect_flow(name, key, work))
 
     def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
         """Remember a text (or a Note, or a list of them) exactly once: item and record are one transaction.
@@ -115,12 +132,16 @@ class Run(_Task):
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+        until = self.course.now() + checked_span(seconds, "seconds")
+        self.sleep_until(until, name=name, key=key, block=block)
 
     def wait_event(
         self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
     ) -> Any:
-        """The payload of an event, as soon as somebody has called memory.signal(task, event, payload)."""
+        """The payload of an event, as soon as somebody has called memory.signal(task, event, payload).
+
+        TimeoutError if it has not come `timeout` seconds after the first wait for it, across crashes.
+        """
         return drive(self.course.event(event, timeout, key, block))
 
     def keep(self, snapshot: Any) -> None:
@@ -147,7 +168,9 @@ class AsyncRun(_Task):
     async def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
-        return await adrive(self.step_flow(name, key, Work(function, args, as_retry(retries))), self.hop)
+        return await adrive(
+            self.step_flow(name, key, Work(checked_function(function), args, as_retry(retries))), self.hop
+        )
 
     async def effect(
         self,
@@ -159,7 +182,7 @@ class AsyncRun(_Task):
         on_ambiguous: OnAmbiguous = "halt",
         key_as: str | None = None,
     ) -> Any:
-        work = Work(function, args, as_retry(retries), on_ambiguous, key_as)
+        work = Work(checked_function(function), args, as_retry(retries), on_ambiguous, key_as)
         return await adrive(self.effect_flow(name, key, work), self.hop)
 
     async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
@@ -171,7 +194,8 @@ class AsyncRun(_Task):
         await adrive(self.course.sleep(name, until, key, block), self.hop)
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
-        await self.sleep_until(self.course.now() + timedelta(seconds=seconds), name=name, key=key, block=block)
+        until = self.course.now() + checked_span(seconds, "seconds")
+        await self.sleep_until(until, name=name, key=key, block=block)
 
     async def wait_event(
         self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
@@ -179,14 +203,33 @@ class AsyncRun(_Task):
         return await adrive(self.course.event(event, timeout, key, block), self.hop)
 
     async def keep(self, snapshot: Any) -> None:
-        await self.hop(lambda: self.course.keep(snapshot))
+        await to_the_end(self.hop, self.course.keep, snapshot)
 
     async def __aenter__(self) -> Self:
-        self.course = await self.hop(self._made)
-        await self.hop(self.course.open)
+        self._course = await self.hop(self._made)
+        try:
+            await to_the_end(self.hop, self._course.open)
+        except BaseException as exc:
+            # Cancelled after it was claimed: nobody else will give it back.
+            await to_the_end(self.hop, self._course.close, exc)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.hop(lambda: self.course.close(error))
+        await to_the_end(self.hop, self.course.close, error)
+
+
+def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    if not callable(function):
+        raise InvalidInput(f"this takes a function to call, not {function!r}.")
+    return function
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    if type(function) is FunctionType and not function.__code__.co_flags & inspect.CO_COROUTINE:
+        return function
+    if inspect.iscoroutinefunction(checked_function(function)):
+        raise InvalidInput(f"{function!r} is a coroutine function. AsyncMemory runs it: await run.step(…).")
+    return function

@@ -17,9 +17,10 @@ from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.ports import Kit
 from engrain.tasks.effects import Compensate, OnAmbiguous, happened
-from engrain.tasks.envelope import decode, encode
+from engrain.tasks.ending import shown
+from engrain.tasks.envelope import as_replayed, decode, encode
 from engrain.tasks.flow import Ask, Call, Flow, Pause
-from engrain.tasks.ledger import Ledger, Seat, ended, shown, sure
+from engrain.tasks.ledger import SETTLED, Ledger, Seat, ended, sure
 from engrain.tasks.retry import Retry
 
 # A sleep looks at the clock this often, because somebody may set it; an event is asked for with a growing pause.
@@ -36,9 +37,9 @@ class Work(NamedTuple):
     on_ambiguous: OnAmbiguous = "halt"
     key_as: str | None = None
 
-    def call(self, function: Callable[..., Any], key: str) -> Call:
+    def call(self, function: Callable[..., Any], key: str, ledger: Ledger) -> Call:
         named: Mapping[str, Any] = {} if self.key_as is None else {self.key_as: key}
-        return Call(function, self.args, named)
+        return Call(function, self.args, named, ledger)
 
 
 def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
@@ -50,22 +51,21 @@ def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
     while True:
         began = time.monotonic()
         try:
-            value = yield Call(work.function, work.args)
+            value = yield Call(work.function, work.args, run=ledger)
             result = encode(value, seat)
         except Exception as exc:
             if attempt >= last or isinstance(exc, InvalidInput):
                 failed = replace(ended(seat, "failed", error=exc), took=time.monotonic() - began)
-                yield _ask(ledger.record, seat, attempt, failed)
+                yield Ask(ledger.record, (seat, attempt, failed))
                 exc.add_note(f"engrain: {seat} failed in attempt {attempt}, and no attempt is left.")
                 raise
             attempt += 1
-            yield _ask(ledger.begin, seat, attempt)
+            yield Ask(ledger.begin, (seat, attempt))
             yield Pause(work.retry.pause(attempt - 1))
             continue
-        end = StepEnd(seat.name, seat.occurrence, "done", result, took=time.monotonic() - began)
-        record = yield _ask(ledger.record, seat, attempt, end)
-        # What a replay will return; a text is the same either way.
-        return value if type(value) is str else decode(record.result)
+        end = StepEnd(seat.name, seat.occurrence, "done", result, None, time.monotonic() - began)
+        yield Ask(ledger.record, (seat, attempt, end))
+        return value if type(value) is str else as_replayed(value, result)
 
 
 def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
@@ -77,17 +77,23 @@ def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
         if settled:
             return state.value
     while True:
-        yield _ask(ledger.begin, seat, state.next_attempt(), state.key)
+        begun = yield Ask(ledger.begin, (seat, state.next_attempt(), state.key))
+        if begun.status in SETTLED:  # by somebody's word, while we probed or undid
+            return ledger.value(seat._replace(record=begun))
         yield Ask(ledger.assure)
+        call = work.call(work.function, state.key, ledger)
         try:
-            value = yield work.call(work.function, state.key)
+            value = yield call
         except NotDone as exc:
-            yield _ask(ledger.finish, seat, ended(seat, "failed", error=exc))
+            yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
             if state.failures >= work.retry.times:
                 raise
             yield from state.pause()
             continue
-        except Exception as exc:  # noqa: BLE001  # whatever it was, it does not tell whether the effect happened
+        except Exception as exc:  # whatever it was, it does not tell whether the effect happened
+            if isinstance(exc, TypeError) and not call.fits():
+                yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
+                raise
             settled = yield from state.settle(exc)
             if settled:
                 return state.value
@@ -102,9 +108,16 @@ class _Effect:
     def __init__(self, ledger: Ledger, seat: Seat, work: Work) -> None:
         self._ledger, self._seat, self._work = ledger, seat, work
         self._attempt = seat.attempt
-        self.key = seat.record.key if seat.record and seat.record.key else ledger.stable_key(seat)
+        self.key = self._known_key() or ledger.stable_key(seat)
         self.failures = 0
         self.value: Any = None
+
+    def _known_key(self) -> str:
+        """Of an earlier attempt. One that did not happen and had other arguments was another request."""
+        there = self._seat.record
+        if there is None or there.input == self._seat.input:
+            return "" if there is None else there.key
+        return self._ledger.stable_key(self._seat, self._attempt)
 
     def next_attempt(self) -> int:
         self._attempt += 1
@@ -119,10 +132,10 @@ class _Effect:
             result = encode(value, self._seat)
         except InvalidInput as exc:
             why = f"it happened, but its result could not be recorded: {exc}"
-            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "ambiguous", error=why))
+            yield Ask(self._ledger.finish, (ended(self._seat, "ambiguous", error=why),))
             raise
-        record = yield _ask(self._ledger.finish, self._seat, ended(self._seat, "done", result))
-        self.value = value if type(value) is str else decode(record.result)
+        yield Ask(self._ledger.finish, (ended(self._seat, "done", result),))
+        self.value = as_replayed(value, result)
         return self.value
 
     def settle(self, why: Exception | str) -> Flow[bool]:
@@ -144,7 +157,7 @@ class _Effect:
 
     def _probe(self, probe: Callable[..., Any], why: Exception | str) -> Flow[bool]:
         try:
-            answer = yield self._work.call(probe, self.key)
+            answer = yield self._work.call(probe, self.key, self._ledger)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
         if happened(answer):
@@ -154,12 +167,13 @@ class _Effect:
         return False
 
     def _undo(self, policy: Compensate, why: Exception | str) -> Flow[bool]:
+        yield Ask(self._ledger.assure)  # whoever took over would have its own effect undone
         try:
-            yield self._work.call(policy.undo, self.key)
+            yield self._work.call(policy.undo, self.key, self._ledger)
         except Exception as exc:  # noqa: BLE001
             yield from self._halt(exc)
         if policy.then == "skip":
-            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "skipped", error=f"undone: {shown(why)}"))
+            yield Ask(self._ledger.finish, (ended(self._seat, "skipped", error=f"undone: {shown(why)}"),))
             return True
         yield from self._give_up_if_spent(why)
         # The receiver may remember the old key as done: what is done afresh needs another.
@@ -169,13 +183,13 @@ class _Effect:
     def _give_up_if_spent(self, why: Exception | str) -> Flow[None]:
         """It is certain by now that it did not happen."""
         if self._spent(why) and isinstance(why, Exception):
-            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "failed", error=why))
+            yield Ask(self._ledger.finish, (ended(self._seat, "failed", error=why),))
             raise why
 
     def _halt(self, why: Exception | str) -> Flow[None]:
         there = self._seat.record
         if not (isinstance(why, str) and there is not None and there.status == "ambiguous"):
-            yield _ask(self._ledger.finish, self._seat, ended(self._seat, "ambiguous", error=why))
+            yield Ask(self._ledger.finish, (ended(self._seat, "ambiguous", error=why),))
         raise ambiguous(self._ledger.task, self._seat, self.key, why) from (None if isinstance(why, str) else why)
 
 
@@ -193,7 +207,7 @@ def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None
     """The first time that was given stands, however often the task is continued."""
     due = until
     if seat.record is None:
-        yield _ask(ledger.begin, seat._replace(input=due.isoformat()), 1)
+        yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), 1))
     else:
         due = checked_time(seat.record.input, "the recorded end of a sleep")
     while (left := (due - ledger.now()).total_seconds()) > 0:
@@ -201,28 +215,31 @@ def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None
             raise TaskWaiting(f"task {ledger.task!r} sleeps until {due.isoformat()}.")
         yield Pause(min(left, _LONGEST_NAP))
         ledger.check()
-    yield _ask(ledger.finish, seat, ended(seat, "done", encode(None, "")))
+    yield Ask(ledger.finish, (ended(seat, "done", encode(None, "")),))
 
 
-def event(ledger: Ledger, seat: Seat, name: str, timeout: float | None, block: bool) -> Flow[Any]:
+def event(ledger: Ledger, seat: Seat, name: str, timeout: timedelta | None, block: bool) -> Flow[Any]:
     """The payload, once it is there; TimeoutError after the time-out, which counts from the first wait."""
     begun = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if begun else seat.attempt + 1
     since = seat.record.began_at if begun and seat.record else ledger.now()
+    due = (since + timeout).isoformat() if timeout is not None else ""
+    due = (seat.record.input if begun and seat.record else "") or due
     pause = _FIRST_LOOK
-    while (payload := (yield Ask(lambda: ledger.event(name)))) is None:
+    while (payload := (yield Ask(ledger.event, (name,)))) is None:
         if not begun:
-            yield _ask(ledger.begin, seat, attempt)
+            yield Ask(ledger.begin, (seat._replace(input=due), attempt))
             begun = True
-        if timeout is not None and ledger.now() - since >= timedelta(seconds=timeout):
-            yield _ask(ledger.finish, seat, ended(seat, "failed", error="timed out"))
-            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {timeout:g} s.")
+        if due and ledger.now() >= checked_time(due, "the end of a wait"):
+            yield Ask(ledger.finish, (ended(seat, "failed", error="timed out"),))
+            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {timeout}.")
         if not block:
             raise TaskWaiting(f"task {ledger.task!r} waits for the event {name!r}.")
         yield Pause(pause)
         pause = min(pause * 1.5, _LAST_LOOK)
         ledger.check()
-    return decode((yield _ask(ledger.record, seat, attempt, ended(seat, "done", payload))).result)
+    yield Ask(ledger.record, (seat, attempt, ended(seat, "done", payload)))
+    return decode(payload)
 
 
 def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flow[list[str]]:
@@ -230,18 +247,14 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
     started = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if started else seat.attempt + 1
     scope = ledger.lease.scope
-    adds = yield Ask(lambda: tuple(Add(draft) for draft in write.drafts(notes, kit.embedder)))
+    adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit.embedder))))
     if getattr(kit.items, "journal", None) is kit.journal:
         record = StepWrite(ledger.lease, ledger.start(seat, attempt), ended(seat, "done"))
-        applied = yield Ask(lambda: sure(lambda: kit.items.apply(Plan(scope, adds, record=record))))
+        applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, record=record)))
         return [one.id for one in applied.outcomes]
     yield Ask(ledger.assure)
     key = ledger.stable_key(seat)
-    applied = yield Ask(lambda: sure(lambda: kit.items.apply(Plan(scope, adds, request_id=f"task:{key}"))))
+    applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, request_id=f"task:{key}")))
     ids = [one.id for one in applied.outcomes]
-    yield _ask(ledger.record, seat, attempt, ended(seat, "done", json.dumps(ids)))
+    yield Ask(ledger.record, (seat, attempt, ended(seat, "done", json.dumps(ids))))
     return ids
-
-
-def _ask(call: Callable[..., Any], *args: Any) -> Ask:
-    return Ask(lambda: call(*args))

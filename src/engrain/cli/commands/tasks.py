@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +18,10 @@ from engrain.cli.session import Session
 from engrain.cli.shown import faint, many
 from engrain.cli.task_lines import step_lines, task_lines, timeline_lines
 from engrain.cli.verbs import Verb
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, TaskWaiting
 
 if TYPE_CHECKING:
-    from engrain.core.journal import StepRecord
+    from engrain.core.journal import StepRecord, TaskRecord
     from engrain.memory import Memory
 
 STATUSES = click.Choice(["running", "waiting", "parked", "done", "failed", "cancelled", "expired"])
@@ -76,8 +76,8 @@ def show(cli: Session, task: str, follow: bool) -> None:
             return
         if not cli.json:
             _echo(task_lines(found.task))
-        for step in _watched(memory, task, lambda: memory.timeline(task).task.status != "running"):
-            _echo_step(cli, memory, task, step)
+        for now, step in _watched(memory, task):
+            _echo_step(cli, now, step)
 
 
 @verb(
@@ -164,21 +164,24 @@ def cancel(cli: Session, task: str, why: str) -> None:
 def prune(cli: Session, days: float) -> None:
     """Remove tasks that ended some time ago, with their steps."""
     with cli.memory() as memory:
-        count = memory.prune_tasks(timedelta(days=days))
+        count = memory.prune_tasks(days * 86_400)
     cli.answer({"removed": count}, lambda: [f"Removed {many(count, 'task')}."])
 
 
-def _watched(memory: Memory, task: str, over: Callable[[], bool]) -> Iterator[StepRecord]:
+def _watched(
+    memory: Memory, task: str, ended: threading.Event | None = None
+) -> Iterator[tuple[TaskRecord, StepRecord]]:
     """Each step once when it begins to be seen and once when it is settled, until the task is over."""
     shown: set[tuple[str, int, int, str]] = set()
     while True:
-        last = over()
-        for step in memory.timeline(task).steps:
+        over = ended is not None and ended.is_set()
+        found = memory.timeline(task)
+        for step in found.steps:
             key = (step.name, step.occurrence, step.attempt, step.status)
             if key not in shown:
                 shown.add(key)
-                yield step
-        if last:
+                yield found.task, step
+        if over or (ended is None and found.task.status != "running"):
             return
         time.sleep(LOOK)
 
@@ -189,11 +192,11 @@ def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Cal
     ended = threading.Event()
 
     def printed() -> None:
-        for step in _watched(memory, name, ended.is_set):
-            _echo_step(cli, memory, name, step)
+        for now, step in _watched(memory, name, ended):
+            _echo_step(cli, now, step)
 
     watcher = threading.Thread(target=printed, daemon=True)
-    with memory.task(name, version=version) as run:
+    with suppress(TaskWaiting), memory.task(name, version=version) as run:
         watcher.start()
         try:
             function(run)
@@ -202,11 +205,11 @@ def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Cal
             watcher.join()
 
 
-def _echo_step(cli: Session, memory: Memory, task: str, step: StepRecord) -> None:
+def _echo_step(cli: Session, task: TaskRecord, step: StepRecord) -> None:
     if cli.json:
         click.echo(line(step))
     else:
-        _echo(step_lines(step, memory.timeline(task).task))
+        _echo(step_lines(step, task))
 
 
 def _echo(lines: Iterator[str]) -> None:

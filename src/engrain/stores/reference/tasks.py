@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engrain.core.errors import Conflict, NotFound
+from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.journal import (
     ENDED,
     Claim,
@@ -79,7 +79,11 @@ class Tasks:
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         with self._holder.writing() as state:
-            return journal.settle(state, (scope, task), end, self._holder.now())
+            now = self._holder.now()
+            there, held = journal.step(state, scope, task, end), state.tasks[scope, task]
+            if there.status == "intent" and held.until is not None and held.until > now:
+                raise TaskClaimed(f"{end.name!r} is under way, run by {held.worker}, until {held.until} at least.")
+            return journal.settle(state, (scope, task), end, now)
 
     def keep(self, lease: Lease, snapshot: str) -> None:
         with self._holder.writing() as state:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import apsw
 
@@ -19,11 +19,13 @@ class ApswConnection:
             self._raw = apsw.Connection(location, flags=flags, statementcachesize=256)
         except apsw.Error as exc:
             raise failure(_code(exc), str(exc)) from exc
+        # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
+        self._raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._execute = self._raw.execute
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
-            return cast(list[Row], self._execute(sql, args).fetchall())
+            return self._execute(sql, args).fetchall()
         except apsw.Error as exc:
             self._raise(exc)
 

@@ -66,7 +66,8 @@ class SqliteJournal:
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
         with self._store._writing() as db:
-            number, found = self._known(db, scope, task)
+            number, row = self._known(db, scope, task)
+            found = task_of(row)
             if found.status in ENDED:
                 raise Conflict(f"the task {task!r} has ended already: {found.status}.")
             return self._ended(db, number, task, end, more=1)
@@ -135,9 +136,12 @@ class SqliteJournal:
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         with self._store._writing() as db:
-            number, _ = self._known(db, scope, task)
-            ((n, *_),) = db.rows(_SQL["held"], (number, task))
-            return Page(db, number, n, self._now(db), self._store._key).settle(end)
+            number, row = self._known(db, scope, task)
+            page = Page(db, number, row[_N], self._now(db), self._store._key)
+            if page.status(end) == "intent" and row[_UNTIL] is not None and not self._over(row, page.now):
+                held = task_of(row)
+                raise TaskClaimed(f"{end.name!r} is under way, run by {held.worker}, until {held.until} at least.")
+            return page.settle(end)
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
         with self._store._reading() as db:
@@ -201,12 +205,12 @@ class SqliteJournal:
             return True
         return bool(row[_UNTIL] <= now) if steadily is None else steadily
 
-    def _known(self, db: Connection, scope: Scope, task: str) -> tuple[int, TaskRecord]:
+    def _known(self, db: Connection, scope: Scope, task: str) -> tuple[int, Row]:
         number = self._store._scope(db, scope)
         rows = db.rows(_SQL["task"], (number, task))
         if number is None or not rows:
             raise NotFound(f"there is no task {task!r} in this memory.")
-        return number, task_of(rows[0])
+        return number, rows[0]
 
     def _ended(self, db: Connection, scope: int | None, task: str, end: TaskEnd, more: int = 0) -> TaskRecord:
         now = self._now(db)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
-from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepWrite, TaskRecord
+from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.rows import moment
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("journal.sql")
+_ADD_STEP = _SQL["add_step"]
 UNSETTLED = ("intent", "ambiguous")
 FINAL = ("done", "skipped")
 # A result over this size is kept once, by its hash; a smaller one in its step's own row.
@@ -87,6 +87,9 @@ class Page:
         same = (there.status, there.result, there.error) == (end.status, end.result, end.error)
         return there if there.status not in UNSETTLED and same else self._settled(there, n, end)
 
+    def status(self, of: StepEnd) -> StepStatus:
+        return self._step(of.name, of.occurrence)[0].status
+
     def settle(self, end: StepEnd) -> StepRecord:
         return self._settled(*self._step(end.name, end.occurrence), end)
 
@@ -110,7 +113,7 @@ class Page:
         self.settle(replace(write.end, result=json.dumps(ids)))
 
     def _ago(self, seconds: float) -> int:
-        return self.now - timedelta(seconds=seconds) // timedelta(microseconds=1)
+        return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
         rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))
@@ -124,7 +127,7 @@ class Page:
             start.name, start.occurrence, start.kind, end.status, start.attempt, lease.epoch, start.input, start.key,
             start.version, began, ended,
         )  # fmt: skip
-        if not self.db.run(_SQL["add_step"], (self.task, *row, *self._stored(end.result), end.error)):
+        if not self.db.run(_ADD_STEP, (self.task, *row, *self._stored(end.result), end.error)):
             return None
         return step_of((*row, end.result, end.error))
 

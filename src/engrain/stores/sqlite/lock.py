@@ -14,10 +14,12 @@ from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
 
 # First come, first served. With one plain lock, or with SQLite's busy_timeout alone, the process that releases is the
 # one that is awake and takes it again; with two, two processes can pass it to and fro while others wait (seen: 1.4 s).
-# So each takes a number from the file, holds the byte of that number, and has its turn when no smaller byte is held.
-# The system frees the byte of a process that dies.
+# So each takes a number from the file, holds the byte of that number, and has its turn when no smaller byte is held
+# and it gets through the door. Whoever finds the door free and nobody with a number goes in without one, which saves
+# half of the calls and a write. The system frees the bytes of a process that dies.
 COUNTER = 8
-_FIRST = 1 << 10  # where the bytes of the numbers begin; before them the counter and the lock on it
+_DOOR = 1 << 9
+_FIRST = 1 << 10  # where the bytes of the numbers begin; before them the counter with the lock on it, and the door
 # Polled, because a lock that blocks knows no time-out, and a stopped process must not stop the others for ever.
 _PAUSE = 0.0002
 _LONG_WAIT = 0.1
@@ -56,6 +58,10 @@ class Queue:
             raise
 
     def _stand(self, file: int, ends: float, timeout: float) -> None:
+        if _try(file, _DOOR, 1):
+            if _nobody_from(file, _FIRST):
+                return
+            _unlock(file, _DOOR, 1)
         try:
             _wait(file, 0, COUNTER, ends, timeout)
             number = int.from_bytes(_read(file, COUNTER, 0), "little")
@@ -66,11 +72,12 @@ class Queue:
             _unlock(file, 0, COUNTER)
         if number:
             _wait(file, _FIRST, number, ends, timeout)
+        _wait(file, _DOOR, 1, ends, timeout)
 
     def free(self) -> None:
         try:
-            if self._file is not None and self._place is not None:
-                _unlock(self._file, _FIRST, self._place + 1)
+            if self._file is not None:
+                _unlock_all(self._file, self._place)
                 self._place = None
         finally:
             self.holder = None
@@ -212,12 +219,21 @@ if sys.platform == "win32":
         return True
 
     def _unlock(file: int, start: int, length: int) -> None:
+        os.lseek(file, start, os.SEEK_SET)
+        with contextlib.suppress(OSError):
+            msvcrt.locking(file, msvcrt.LK_UNLCK, length)
+
+    def _unlock_all(file: int, place: int | None) -> None:
         # Exactly what was locked, and in the same pieces.
-        pieces = [(start, length)] if start != _FIRST or length == 1 else [(start, length - 1), (start + length - 1, 1)]
-        for first, size in pieces:
-            os.lseek(file, first, os.SEEK_SET)
-            with contextlib.suppress(OSError):
-                msvcrt.locking(file, msvcrt.LK_UNLCK, size)
+        _unlock(file, _DOOR, 1)
+        if place:
+            _unlock(file, _FIRST, place)
+        if place is not None:
+            _unlock(file, _FIRST + place, 1)
+
+    def _nobody_from(file: int, start: int) -> bool:
+        """It cannot be asked here: there is no lock that several may hold."""
+        return False
 
     def _read(file: int, size: int, at: int) -> bytes:
         os.lseek(file, at, os.SEEK_SET)
@@ -232,9 +248,11 @@ else:
 
     _read, _write = os.pread, os.pwrite
 
-    def _try(file: int, start: int, length: int) -> bool:
+    _NOW, _SHARED_NOW, _UNLOCK = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_UN
+
+    def _try(file: int, start: int, length: int, how: int = _NOW) -> bool:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+            fcntl.lockf(file, how, length, start)
         except OSError as exc:
             if exc.errno in (errno.EACCES, errno.EAGAIN):
                 return False
@@ -242,4 +260,14 @@ else:
         return True
 
     def _unlock(file: int, start: int, length: int) -> None:
-        fcntl.lockf(file, fcntl.LOCK_UN, length, start)
+        fcntl.lockf(file, _UNLOCK, length, start)
+
+    def _unlock_all(file: int, place: int | None) -> None:
+        fcntl.lockf(file, _UNLOCK)
+
+    def _nobody_from(file: int, start: int) -> bool:
+        """Whether nobody holds a byte from there on; to find out, all are held for a moment, as several may."""
+        if not _try(file, start, 0, _SHARED_NOW):
+            return False
+        fcntl.lockf(file, _UNLOCK, 0, start)
+        return True

@@ -1,0 +1,182 @@
+"""A folder of Markdown beside a memory: what both agreed on last, and what a sync did."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Literal
+
+SOUL, MEMORY, OVERFLOW, CONFLICTS = "SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md"
+BASE = ".engrain/mirror.json"
+SOUL_SLOT = "agent.soul"
+VERSION = 1
+REMEMBERED = 5_000  # lines that once were ours
+
+_DAY = re.compile(r"memory/(\d{4}-\d\d-\d\d)\.md")
+
+Action = Literal["added", "corrected", "changed", "forgotten", "kept out"]
+
+
+def day_of(name: str) -> date | None:
+    """The day of a daily log, by the name of its file; None for any other name."""
+    match = _DAY.fullmatch(name)
+    try:
+        return date.fromisoformat(match[1]) if match else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An item's line in a file, as it stood after the last sync; `key` is core.pages.key_of of it.
+
+    One that is not `sure` was being written or removed when the last sync was cut off. One that is `away` was taken out
+    of the file by hand, and its item stays.
+    """
+
+    id: str
+    key: str
+    file: str
+    sure: bool = True
+    away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What both sides agreed on last: the common ancestor of the next merge. It holds no text.
+
+    `ours` are keys of lines that once stood in the files: a text among them that comes back was not newly typed.
+    """
+
+    folder: str
+    scope: str
+    round: int = 0
+    lines: tuple[Line, ...] = ()
+    ours: tuple[str, ...] = ()
+
+    def of(self, *files: str) -> list[Line]:
+        return [line for line in self.lines if line.file in files]
+
+    def unsure(self, after: Base) -> Base:
+        """What to keep while the files are written, so that no line that is being removed looks deleted by hand."""
+        both = set(self.lines) & set(after.lines)
+        lines = [replace(one, sure=one in both) for one in dict.fromkeys((*self.lines, *after.lines))]
+        return replace(after, lines=tuple(lines), ours=after.ours)
+
+    def then(self, lines: Iterable[Line]) -> Base:
+        """After a sync that left these lines."""
+        now = tuple(dict.fromkeys(lines))
+        keys = {line.key for line in now}
+        past = dict.fromkeys((*self.ours, *(line.key for line in self.lines)))
+        ours = [key for key in past if key not in keys]
+        return replace(self, round=self.round + 1, lines=now, ours=tuple(ours[-REMEMBERED:]))
+
+
+def base_text(base: Base) -> str:
+    lines = [[one.id, one.key, one.file, int(one.sure), int(one.away)] for one in base.lines]
+    told = {"version": VERSION, "folder": base.folder, "scope": base.scope, "round": base.round, "ours": base.ours}
+    return json.dumps({**told, "lines": lines}, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def base_of(text: str) -> Base | None:
+    """None if this is not what base_text wrote: then nothing is known of earlier syncs."""
+    try:
+        told: Any = json.loads(text)
+        if told["version"] != VERSION:
+            return None
+        lines = tuple(
+            Line(str(id), str(key), str(file), bool(sure), bool(away)) for id, key, file, sure, away in told["lines"]
+        )
+        ours = tuple(map(str, told["ours"]))
+        return Base(str(told["folder"]), str(told["scope"]), int(told["round"]), lines, ours)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a line of a file did to the memory. One that is "kept out" says what was forgotten here."""
+
+    action: Action
+    file: str
+    text: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        return f'{self.action}: "{_short(self.text)}" ({self.file})'
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A line that was changed by hand, or deleted if `text` is None, while the memory changed it too. The memory's
+    version, of item `id`, stands; the other is in memory/conflicts.md."""
+
+    file: str
+    id: str
+    text: str | None
+    stands: str
+
+    def __str__(self) -> str:
+        yours = "deleted" if self.text is None else f'"{_short(self.text)}"'
+        return f'conflict in {self.file}: yours is {yours}, "{_short(self.stands)}" stands (see {CONFLICTS})'
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A line that is gone from a file together with too many others: its item stays until the deletion is accepted."""
+
+    file: str
+    id: str
+    text: str
+
+    def __str__(self) -> str:
+        return f'deletion held back: "{_short(self.text)}" ({self.file})'
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync did, or with a dry run would do: files written, what was taken from them, what needs a look."""
+
+    written: tuple[str, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    conflicts: tuple[Clash, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For people, one a line."""
+        verb = "would write" if self.dry_run else "wrote"
+        files = (f"{verb} {name}" for name in self.written)
+        return (*files, *map(str, (*self.taken, *self.conflicts, *self.held_back)), *self.notes)
+
+    def __bool__(self) -> bool:
+        return bool(self.written or self.taken or self.conflicts or self.held_back)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """How a folder stands: how much of its budget MEMORY.md uses, and what waits for a decision or for a sync."""
+
+    folder: str
+    lines: int
+    max_lines: int
+    bytes: int
+    max_bytes: int
+    entries: int
+    overflow: int
+    days: int
+    conflicts: int
+    pending: Synced
+
+
+def _short(text: str, most: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"

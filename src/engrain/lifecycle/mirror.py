@@ -1,0 +1,148 @@
+"""Keep a folder of Markdown files and a memory in step, both ways."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, get_args
+
+from engrain.core.conflicts import unsettled
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
+from engrain.core.items import SourceKind
+from engrain.core.layout import Budget
+from engrain.core.mirrored import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Synced
+from engrain.core.pages import read_page
+from engrain.core.scope import Scope
+from engrain.core.text import checked_count
+from engrain.lifecycle.giving import LARGEST
+from engrain.lifecycle.syncing import Round, Terms, text_of
+from engrain.ports import Kit
+from engrain.ports.files import Folder
+
+WAIT = 30.0  # seconds for another sync of the same folder
+TRIES = 5
+SETTLE = 0.2
+SEEN = 1_000  # changes of the memory that are looked at together
+
+_log = logging.getLogger("engrain")
+
+Report = Callable[[Synced | EngrainError], None]
+
+
+class Mirror:
+    """A folder beside one scope's memory. Nothing is held open between two syncs; one syncs at a time, whatever
+    thread or process it is in."""
+
+    def __init__(
+        self, kit: Kit, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
+    ) -> None:
+        self._kit, self._scope, self._folder = kit, scope, folder
+        self._budget = budget or Budget()
+        checked_count(self._budget.lines, "max_lines", 20, 100_000)
+        checked_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)
+        if by not in get_args(SourceKind):
+            raise InvalidInput(f"by says whose hand writes in the files: one of {', '.join(get_args(SourceKind))}.")
+        self._by: SourceKind = by
+        self._stop = threading.Event()
+
+    @property
+    def path(self) -> str:
+        return self._folder.path
+
+    def sync(self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False) -> Synced:
+        """Take in what was changed in the files, then write what changed in the memory.
+
+        Where both changed the same line, the memory's version stands and the other goes to memory/conflicts.md. Too
+        many deletions at once are held back until they are accepted or restored. A dry run changes nothing.
+        """
+        if accept_deletions and restore_deletions:
+            raise InvalidInput("deletions are either accepted or restored, not both.")
+        terms = Terms(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
+        for attempt in range(TRIES):
+            try:
+                return self._round(terms)
+            except (Conflict, NotFound):
+                # A file or an item was changed under our hands: all is looked at anew.
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def status(self) -> MirrorStatus:
+        """How the folder stands, and what a sync would do."""
+        texts = {name: text_of(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
+        return MirrorStatus(
+            folder=self.path,
+            lines=len(texts[MEMORY].splitlines()),
+            max_lines=self._budget.lines,
+            bytes=len(texts[MEMORY].encode()),
+            max_bytes=self._budget.bytes,
+            entries=_entries(texts[MEMORY]),
+            overflow=_entries(texts[OVERFLOW]),
+            days=len(self._folder.days()),
+            conflicts=len(unsettled(texts[CONFLICTS])),
+            pending=self.sync(dry_run=True),
+        )
+
+    def watch(self, seconds: float = 1.0, report: Report | None = None) -> None:
+        """Sync whenever a file or the memory has changed, until `stop` or Ctrl-C. `report` hears of every sync that did
+        something, and of every error, after which the watch goes on.
+
+        It looks every so many seconds; with watchfiles (pip install "engrain[watch]") it hears of files at once.
+        """
+        if not isinstance(seconds, (int, float)) or not 0.01 <= seconds <= 86_400:
+            raise InvalidInput(f"seconds must be a number from 0.01 to 86,400, not {seconds!r}.")
+        seen: object = None
+        since = 0
+        for _ in self._folder.ticks(seconds, self._stop):
+            files, since = self._folder.signature(), self._seq(since)
+            # A file that is still being written is left alone until it rests.
+            if (files, since) == seen or self._stop.wait(SETTLE) or files != self._folder.signature():
+                continue
+            seen = (files, since)
+            outcome = self._tried()
+            if isinstance(outcome, StoreError):
+                seen = None
+            if report is not None and (outcome or isinstance(outcome, EngrainError)):
+                report(outcome)
+
+    def stop(self) -> None:
+        """End `watch`, in whatever thread it runs."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _round(self, terms: Terms) -> Synced:
+        one = Round(self._kit, self._scope, self._folder, terms)
+        if terms.dry_run:
+            return one.run()
+        with self._folder.lock(WAIT):
+            return one.run()
+
+    def _tried(self) -> Synced | EngrainError:
+        try:
+            return self.sync()
+        except StoreClosed:
+            raise
+        except EngrainError as exc:
+            _log.warning("%s was not synced: %s", self.path, exc)
+            return exc
+
+    def _seq(self, since: int) -> int:
+        """The number of the memory's last change."""
+        while True:
+            changes = self._kit.items.changes(self._scope, since, SEEN)
+            since = changes.changes[-1].seq if changes.changes else since
+            if changes.complete:
+                return since
+
+
+def _entries(text: str) -> int:
+    return sum(block.entry is not None for block in read_page(text))

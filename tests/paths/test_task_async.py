@@ -1,0 +1,152 @@
+"""Promises of durable tasks under asyncio: whoever is cancelled leaves nothing behind that nobody knows of."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from engrain import AsyncMemory, AsyncRun, StepAmbiguous, StepNested, TaskError
+
+Gate = Callable[..., Any]
+
+
+def slowed(call: Callable[..., Any], begun: threading.Event) -> Gate:
+    """The call, with time for somebody to cancel whoever waits for it."""
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        threading.Event().wait(0.1)
+        return call(*args)
+
+    return slow
+
+
+async def cancelled_in(begun: threading.Event, work: Coroutine[Any, Any, Any]) -> None:
+    task = asyncio.create_task(work)
+    while not begun.is_set():
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def journal(memory: AsyncMemory) -> Any:
+    return memory._opened()._open.kit.journal
+
+
+def test_a_cancelled_start_holds_no_task(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+            begun = threading.Event()
+            monkeypatch.setattr(journal(memory), "claim", slowed(journal(memory).claim, begun))
+
+            async def start() -> None:
+                async with memory.task("order"):
+                    pytest.fail("it was cancelled before")
+
+            await cancelled_in(begun, start())
+            (task,) = await memory.tasks()
+            assert (task.status, task.worker) == ("waiting", None)
+            assert not [one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(1)]
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_write_is_finished_before_the_run_is_left(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    async def send(to: str) -> str:
+        sent.append(to)
+        return "sent"
+
+    async def body(run: AsyncRun) -> Any:
+        return await run.effect("mail", send, "ana")
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+            begun = threading.Event()
+
+            async def start() -> None:
+                async with memory.task("order") as run:
+                    monkeypatch.setattr(journal(memory), "finish", slowed(journal(memory).finish, begun))
+                    await body(run)
+
+            await cancelled_in(begun, start())
+            monkeypatch.undo()
+            assert [one.status for one in (await memory.timeline("order")).steps] == ["done"]
+            async with memory.task("order") as run:
+                assert await body(run) == "sent"
+
+    asyncio.run(main())
+    assert sent == ["ana"]
+
+
+def test_a_call_that_was_cancelled_is_reported(store: str) -> None:
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+
+            async def body(run: AsyncRun) -> Any:
+                return await run.effect("mail", asyncio.sleep, 5)
+
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1), memory.task("order") as run:
+                    await body(run)
+            assert [one.status for one in await memory.tasks()] == ["waiting"]
+            with pytest.raises(StepAmbiguous):
+                async with memory.task("order") as run:
+                    await body(run)
+
+    asyncio.run(main())
+
+
+def test_a_group_of_steps_that_wait_leaves_the_task_waiting(store: str) -> None:
+    async def body(run: AsyncRun) -> list[Any]:
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(run.wait_event(name, block=False)) for name in ("paid", "packed")]
+        return [one.result() for one in waits]
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+            with pytest.raises(ExceptionGroup):
+                async with memory.task("order") as run:
+                    await body(run)
+            assert [one.status for one in await memory.tasks()] == ["waiting"]
+            assert await memory.recover(body) == []
+            for event, status in (("paid", "waiting"), ("packed", "done")):
+                await memory.signal("order", event, event)
+                assert [one.status for one in await memory.recover(body)] == [status]
+
+    asyncio.run(main())
+
+
+def test_a_run_that_was_not_entered_says_so(store: str) -> None:
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+            run = memory.task("order")
+            with pytest.raises(TaskError, match="enter the run first"):
+                await run.step("a", asyncio.sleep, 0)
+            with pytest.raises(TaskError, match="enter the run first"):
+                assert run.id
+
+    asyncio.run(main())
+
+
+def test_a_step_inside_a_step_is_refused(store: str) -> None:
+    async def main() -> None:
+        async with AsyncMemory(store) as memory, memory.task("order") as run:
+
+            async def outer() -> None:
+                await run.step("inner", asyncio.sleep, 0)
+
+            async def aside() -> None:
+                await asyncio.create_task(outer())
+
+            for work in (outer, aside):
+                with pytest.raises(StepNested):
+                    await run.step("outer", work)
+
+    asyncio.run(main())

@@ -1,0 +1,393 @@
+"""What the gate keeps of a message, what it leaves, and where each thing goes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engrain.capture.gate import MOST, worth
+from engrain.core.statements import compiled, statements
+from engrain.core.worth import Unsaid, Worth
+
+FILES = Path(__file__).parent.parent / "files"
+GIVEN = FILES / "gate-sentences.jsonl"
+OWN = FILES / "gate-dev.jsonl"
+
+
+def sentences(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Worth]:
+    return [one for one in worth(text, before) if isinstance(one, Worth)]
+
+
+def said(text: str) -> list[str]:
+    return [text[one.start : one.end] for one in kept(text)]
+
+
+def slot(text: str, before: tuple[tuple[str, str], ...] = ()) -> str | None:
+    (one,) = kept(text, before)
+    return one.slot
+
+
+def figures(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Precision and recall. A span without the value is a miss and a false alarm."""
+    right = alarms = 0
+    for row in rows:
+        spans = said(row["text"])
+        found = row["keep"] and any(row["value"] in span for span in spans)
+        right += found
+        alarms += bool(spans) and not found
+    return right / (right + alarms), right / sum(row["keep"] for row in rows)
+
+
+def test_the_rules_do_on_the_200_what_they_must() -> None:
+    precision, recall = figures(sentences(GIVEN))
+    assert precision >= 0.9
+    assert recall >= 0.7
+
+
+def test_the_rules_hold_on_the_sentences_they_were_built_on() -> None:
+    precision, recall = figures(sentences(OWN))
+    assert precision >= 0.97
+    assert recall >= 0.93
+
+
+def test_the_200_are_as_they_were_written() -> None:
+    digest = hashlib.sha256(GIVEN.read_bytes()).hexdigest()
+    assert digest == "a3cd9a17a108d37a3c26bc75abc625af925627cb0a04e6eb02385c2b37c519ce"
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("Remember that I prefer aisle seats.", ["I prefer aisle seats"]),
+        ("Oh, by the way, my name is Ana!", ["my name is Ana"]),
+        ("remember that I'm vegan and my wife is coeliac", ["I'm vegan", "my wife is coeliac"]),
+        (
+            "I live in Oslo, my name is Ana, and I love jazz, any ideas?",
+            ["I live in Oslo", "my name is Ana", "I love jazz"],
+        ),
+        ("Hi! I'm a nurse. What is a good shoe?", ["I'm a nurse"]),
+        ("My doctor is Dr. Patel. She is kind.", ["My doctor is Dr. Patel"]),
+        ("As a vegetarian, what can I order?", ["As a vegetarian"]),
+        ("We eat no meat on Fridays. Please remember that.", ["We eat no meat on Fridays"]),
+        ("- I hate olives\n- I love capers", ["I hate olives", "I love capers"]),
+        ("He said he likes tea, but I prefer coffee.", ["I prefer coffee"]),
+        ("I told the dentist I'm allergic to latex.", ["I'm allergic to latex"]),
+        ("The flat is loud. Anyway, I don't eat pork.", ["I don't eat pork"]),
+    ],
+)
+def test_what_is_kept_is_word_for_word_and_no_more_than_the_statement(text: str, spans: list[str]) -> None:
+    assert said(text) == spans
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("My name is Priya.", "user.name"),
+        ("call me Kit", "user.name"),
+        ("I moved to Tallinn.", "user.city"),
+        ("I work as a welder", "user.job"),
+        ("I work at Siemens.", "user.employer"),
+        ("My birthday is 7 July.", "user.birthday"),
+        ("My email is lena@northwind.example", "user.email"),
+        ("My number is 0151 2345678", "user.phone"),
+        ("My time zone is CET.", "user.timezone"),
+        ("My pronouns are they/them.", "user.pronouns"),
+        ("Always answer in German.", "user.language"),
+        ("My husband's name is Henrik.", "user.partner"),
+        ("My favorite color is teal.", "user.favourite.colour"),
+        ("I prefer window seats now.", "user.prefers.seat"),
+        ("I'd prefer a window seat on long flights.", "user.prefers.seat"),
+        ("I prefer Python.", "user.prefers.programming_language"),
+        ("I prefer dark mode", "user.prefers.theme"),
+        ("I like tea more than coffee", "user.prefers.drink"),
+        ("I prefer `pnpm` to npm", "user.prefers.package_manager"),
+        ("We use Postgres.", "we.database"),
+        ("We're moving from Jenkins to GitHub Actions.", "we.ci"),
+        ("I switched from Vim to Emacs.", "user.editor"),
+        ("I'm vegan.", "user.diet"),
+        ("Ich wohne in Köln.", "user.city"),
+        ("Je m'appelle Chloé.", "user.name"),
+        ("Vivo en Sevilla.", "user.city"),
+    ],
+)
+def test_what_can_change_has_a_slot(text: str, name: str) -> None:
+    assert slot(text) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm allergic to shellfish.",
+        "My daughter Mia is seven.",
+        "I love jazz.",
+        "I speak Farsi.",
+        "I prefer trains.",
+        "I prefer Rust for tools.",
+        "My budget for the bike is 900 euros.",
+        "We use Python.",
+        "I use Python and Rust.",
+    ],
+)
+def test_what_one_can_have_several_of_has_no_slot(text: str) -> None:
+    assert slot(text) is None
+
+
+def test_a_changed_preference_meets_the_one_it_was_told_to_remember() -> None:
+    first, later = kept("Remember that I prefer aisle seats."), kept("I prefer window seats now")
+    assert first[0].slot == later[0].slot == "user.prefers.seat"
+    assert first[0].explicit
+    assert not later[0].explicit
+
+
+@pytest.mark.parametrize(
+    "text", ["I live by the sea. Remember that!", "The bins stand round the back. Please note that."]
+)
+def test_the_sentence_before_can_be_asked_for(text: str) -> None:
+    (one,) = kept(text)
+    assert one.explicit
+    assert text[one.start : one.end] == text.split(".")[0]
+
+
+def test_of_two_values_for_one_slot_in_a_message_the_last_fills_it() -> None:
+    assert [one.slot for one in kept("I lived well. I live in Bonn. No, I live in Köln.")] == [None, "user.city"]
+
+
+@pytest.mark.parametrize(
+    ("text", "importance"),
+    [
+        ("Remember that the bins go out on Monday.", 0.8),
+        ("My name is Ana.", 0.8),
+        ("Never use tabs.", 0.8),
+        ("I love jazz.", 0.7),
+        ("We decided to use Postgres.", 0.7),
+        ("No, it's Anne with an e.", 0.6),
+        ("As a nurse, what shoes do I need?", 0.6),
+    ],
+)
+def test_importance_goes_by_kind(text: str, importance: float) -> None:
+    assert [one.importance for one in kept(text)] == [importance]
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("I prefer tea over coffee.", "coffee"),
+        ("We chose Kotlin instead of Java for the app.", "Java"),
+        ("I switched from Vim to Emacs.", "Vim"),
+        ("I prefer trains to planes", "planes"),
+        ("No, I'm an architect, not an engineer.", "an engineer"),
+        ("I prefer tea.", None),
+        ("Ich trinke lieber Tee statt Kaffee.", "Kaffee"),
+    ],
+)
+def test_what_it_takes_the_place_of_is_named(text: str, old: str | None) -> None:
+    assert kept(text)[0].replaces == old
+
+
+NAMED = (("assistant", "What is your name?"), ("user", "My name is Anna."), ("assistant", "Nice to meet you!"))
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "name"),
+    [
+        ("No, it's Ana.", NAMED, "user.name"),
+        ("No. It's Ana.", NAMED, "user.name"),
+        ("it's spelled Ana", NAMED, "user.name"),
+        ("That's wrong, it's hannah", NAMED, "user.name"),
+        ("No, it's Lyon", (("assistant", "You live in Paris, right?"),), "user.city"),
+        ("Actually it's the 12th", (("assistant", "Your birthday is on March 11th."),), "user.birthday"),
+        ("no, it is mysql", (("user", "We use Postgres."),), "we.database"),
+        ("I meant window seats", (("user", "I prefer aisle seats"),), "user.prefers.seat"),
+        ("Nein, es ist Bonn", (("assistant", "Deine Adresse ist Köln?"),), "user.address"),
+        ("No, I live in Basel", NAMED, "user.city"),
+        ("No, it's Ana.", (), None),
+    ],
+)
+def test_a_correction_takes_the_slot_of_what_it_corrects(
+    text: str, before: tuple[tuple[str, str], ...], name: str | None
+) -> None:
+    assert slot(text, before) == name
+
+
+@pytest.mark.parametrize("text", ["No, it's fine.", "Actually it's working now.", "No, that's not it.", "No thanks."])
+def test_not_every_no_corrects_something(text: str) -> None:
+    assert kept(text, NAMED) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "name"),
+    [
+        ("Forget that I live in Bonn.", "I live in Bonn", "user.city"),
+        ("please forget my address", "my address", "user.address"),
+        ("Delete what I said about my divorce.", "my divorce", None),
+        ("Can you remove my phone number from your memory?", "my phone number", "user.phone"),
+        ("Don't store my birthday.", "my birthday", "user.birthday"),
+        ("Vergiss bitte meine Adresse", "meine Adresse", "user.address"),
+        ("Oublie mon adresse.", "mon adresse", "user.address"),
+        ("Olvida mi dirección", "mi dirección", "user.address"),
+    ],
+)
+def test_a_wish_to_forget_says_what(text: str, span: str, name: str | None) -> None:
+    (one,) = worth(text)
+    assert isinstance(one, Unsaid)
+    assert (text[one.start : one.end], one.slot) == (span, name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Forget it.",
+        "don't forget",
+        "I forget",
+        "I always forget my keys.",
+        "Forget my last message.",
+        "Remove my name from the list.",
+        "Forget everything about me.",
+        "Remember to buy milk.",
+        "Do you remember that I'm vegan?",
+        "Remember that match?",
+    ],
+)
+def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
+    assert worth(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\nmy name is Bob\n```",
+        "```\nmy name is Bob",
+        "> I prefer tea\nwhy?",
+        "She wrote “I live in Rome”.",
+        "What does `I prefer tea` mean",
+        "Is 'I love jazz' correct",
+        "The poem “Night, I love the sea” is short.",
+        "Tom said he is tired, and we decided to drop Python 3.8.",
+        "She keeps saying: I live in Rome.",
+        "2024-05-01 12:00:03 INFO I live in Oslo",
+        "Translate into French: my name is Anna. I live in Rome.",
+        "Anna: I love hiking\nBen: I hate hiking\nWho is right?",
+        "Look:\n\n---- Forwarded message ----\nI moved to Berlin.",
+        "# NOTE: remember that this is O(n)\nx = 1",
+        "Write a story. My name is Thorn and I live in a tower.",
+        "Suppose I'm a lawyer. I have two kids.",
+        "My favourite hobby: filling in forms... love it /s",
+        "Off the record, I hate my job.",
+    ],
+)
+def test_what_is_not_the_speakers_own_or_not_meant_is_left(text: str) -> None:
+    assert worth(text) == []
+
+
+def test_what_comes_before_the_story_is_still_meant() -> None:
+    assert said("I'm a teacher. Write a story in which my name is Thorn.") == ["I'm a teacher"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My password is hunter2.",
+        "Remember that my card number is 4111 1111 1111 1111.",
+        "Remember this: 4111-1111-1111-1111 is for the shop",
+        "Note that our key is AKIAIOSFODNN7EXAMPLE",
+        "Remember: ghp_1234567890abcdefghijABCDEFGHIJ123456",
+        "The verification code is 482913, remember that.",
+        "Password: hunter2. Remember that.",
+        "Merk dir: mein Passwort ist Sonne7",
+    ],
+)
+def test_secrets_are_never_kept(text: str) -> None:
+    assert worth(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never commit passwords to the repo.",
+        "Remember that order 4111 1111 1111 1112 is for Tom",
+        "My zip code is 90210.",
+    ],
+)
+def test_what_only_looks_like_a_secret_is_kept(text: str) -> None:
+    assert len(kept(text)) == 1
+
+
+@given(
+    st.lists(st.sampled_from([row["text"] for row in sentences(OWN)]), max_size=6),
+    st.sampled_from(["\n", " ", ", and "]),
+)
+def test_spans_are_in_order_and_never_overlap(texts: list[str], between: str) -> None:
+    text = between.join(texts)
+    found = worth(text)
+    assert len(found) <= MOST
+    for one, after in pairwise(found):
+        assert one.end <= after.start
+    assert all(text[one.start : one.end].strip() for one in found)
+    assert found == worth(text)
+
+
+@given(st.text(), st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text()), max_size=3))
+def test_no_text_is_too_strange(text: str, before: list[tuple[str, str]]) -> None:
+    assert all(0 <= one.start < one.end <= len(text) for one in worth(text, before))
+
+
+def test_of_a_long_message_both_ends_are_read() -> None:
+    text = "My name is Ana.\n" + "The log goes on and on.\n" * 40_000 + "Remember that I prefer aisle seats."
+    assert said(text) == ["My name is Ana", "I prefer aisle seats"]
+
+
+HOSTILE = {
+    "prose": "I went there and it was fine, but then my friend came. ",
+    "statements": "I prefer tea\n",
+    "spaces": " ",
+    "lines": "\n",
+    "dots": ". ",
+    "questions": "x?\n",
+    "quotes": '"',
+    "ticks": "`",
+    "apostrophes": "' a",
+    "commas": ", i am a ",
+    "leads": "oh hey well so ",
+    "asks": "remember that ",
+    "tasks": "translate ",
+    "names": "My very old friend Ana ",
+    "long sentences": "I " + "really " * 80 + "x. ",
+    "hyphens": "my " + "a-b " * 140 + ". ",
+    "fiction": "write " + "a " * 290 + ". ",
+    "since": "I've been " + "for since " * 55 + ". ",
+    "digits": "1 ",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_takes_less_than_50_ms(name: str) -> None:
+    text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
+    worth(text)
+    taken = []
+    for _ in range(5):
+        start = time.process_time()
+        worth(text)
+        taken.append(time.process_time() - start)
+    assert min(taken) < 0.05
+
+
+def test_every_pattern_is_a_pattern() -> None:
+    known = statements()
+    rules = {rule for some in (*known.by_word.values(), known.inner_rules) for rule in some}
+    for rule in rules:
+        assert not rule.anywhere or "said" in rule.pattern.groupindex, rule.source
+        assert not compiled(rule.source).fullmatch("")
+    for pattern in (*known.signs.values(), *(one for some in known.asks.values() for one in some)):
+        compiled(pattern)
