@@ -36,7 +36,7 @@ class FedSuite(VectorIndexSuite):
 
     @pytest.fixture
     def vectors(self, store: SqliteStore, server: Any, clock: SetClock) -> FedIndex:
-        return FedIndex(store, server, EMBEDDER.model, clock)
+        return FedIndex(store, server, EMBEDDER, clock)
 
     @pytest.fixture
     def feed(self, vectors: FedIndex) -> Callable[[], None]:

@@ -24,11 +24,13 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
+    `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
     store: str = DEFAULT_STORE
+    vectors: str | None = None
     embedder: str = "local"
     embedder_url: str | None = None
     model: str | None = None
@@ -38,7 +40,7 @@ class Settings:
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
-    "stores": {"default": "store", "cache_bytes": "cache_bytes", "engine": "engine"},
+    "stores": {"default": "store", "vectors": "vectors", "cache_bytes": "cache_bytes", "engine": "engine"},
     "embedder": {"model": "embedder", "url": "embedder_url"},
     "model": {"name": "model", "url": "model_url"},
 }

@@ -6,18 +6,23 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import ConfigError
+from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, Kit, Model
+from engrain.ports import Embedder, ItemStore, Kit, Model, VectorServer
+
+if TYPE_CHECKING:
+    from engrain.stores.fed import FedIndex
 from engrain.ports.files import Folder
 
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("postgresql", "postgres", "redis", "rediss", "qdrant", "chroma")
+PLANNED = ("postgresql", "postgres", "redis", "rediss")
+VECTOR_SERVERS = ("qdrant", "chroma")
 
 
 def open_kit(
@@ -34,9 +39,14 @@ def open_kit(
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
     store = _open_store(chosen, clock, read_only)
+    try:
+        fed = None if chosen.vectors is None else _open_vectors(chosen.vectors, store, ready, clock, read_only)
+    except BaseException:
+        store.close()
+        raise
     return Kit(
         store,
-        store,
+        fed or store,
         store,
         store,
         ready,
@@ -47,6 +57,8 @@ def open_kit(
         model=_open_model(model, chosen),
         outcomes=getattr(store, "outcomes", None),
         together=hasattr(store, "episodes"),
+        servers=(fed,) if fed else (),
+        feed=fed,
     )
 
 
@@ -89,9 +101,41 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         from engrain.stores.reference import ReferenceStore
 
         return ReferenceStore(clock=clock)
+    if scheme in VECTOR_SERVERS:
+        raise ConfigError(
+            f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
+            f'[stores] default = "agent.db", vectors = "{scheme}://…".'
+        )
     if scheme in PLANNED:
         raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or sqlite:///path/agent.db.")
+
+
+def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock, read_only: bool) -> FedIndex | None:
+    scheme = url.partition("://")[0]
+    if scheme not in VECTOR_SERVERS:
+        raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
+    if read_only:
+        return None  # Nothing may be settled in the store, which finds by itself.
+    key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
+    try:
+        from engrain.stores.fed import FedIndex
+        from engrain.stores.shared import borrow, give_back
+
+        server = borrow(f"{url} {key}", lambda: _vector_server(scheme, url, key))
+    except ModuleNotFoundError as exc:
+        raise BackendMissing(f"the {scheme.capitalize()} backend", scheme) from exc
+    return FedIndex(store, server, embedder, clock, leave=lambda: give_back(f"{url} {key}"))
+
+
+def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
+    if scheme == "qdrant":
+        from engrain.stores.qdrant import QdrantServer
+
+        return QdrantServer(url, key)
+    from engrain.stores.chroma import ChromaServer
+
+    return ChromaServer(url, key)
 
 
 def _local(_: str, __: str | None) -> Embedder:

@@ -13,6 +13,7 @@ from engrain.core.text import checked_text
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
 from engrain.lifecycle.consolidate import Consolidated, consolidate
+from engrain.lifecycle.feed import BATCH
 from engrain.lifecycle.maintain import Maintained, maintain
 from engrain.ports import Finding, ListQuery
 
@@ -28,6 +29,7 @@ class Engine(Happenings, Knowledge):
             **self.upkeep.state(),
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
+            "vectors": self.feeder.state(),
         }
         return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
 
@@ -52,19 +54,25 @@ class Engine(Happenings, Knowledge):
         return consolidate(self.kit, self.scope, dry_run=dry_run)
 
     def check(self) -> list[Finding]:
-        return [*self.kit.items.check(), self._embedder_check()]
+        beside = (finding for server in self.kit.servers for finding in server.check())
+        return [*self.kit.items.check(), *beside, self._embedder_check()]
 
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
         seen = self.kit.items.rebuild()
         while made := write.embed_missing(self.kit, write.BATCH):
             progress(made)
+        if self.kit.feed is not None:
+            self.kit.feed.refeed()
+            while fed := self.kit.feed.feed(BATCH):
+                progress(fed)
         return seen
 
     def close(self) -> None:
         self.enricher.stop()
         self.upkeep.stop()
-        self.kit.items.close()
+        self.feeder.stop()
+        self.kit.close()
 
     def _embedder_check(self) -> Finding:
         try:

@@ -107,6 +107,8 @@ class Knowledge(Parts):
             self.episodic.remove([*forgotten.ids, *forgotten.marked])
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
+        if forgotten and not self.feeder.brought():
+            forgotten = replace(forgotten, pending=True)
         return forgotten
 
     def _embed_marked(self, count: int) -> None:

@@ -70,7 +70,7 @@ class Memory(Knowledge, Happenings, DurableTasks):
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
         except BaseException:
-            kit.items.close()
+            kit.close()
             raise
 
     @property

@@ -47,8 +47,9 @@ class VectorServer(Protocol):
         """Those that have a collection."""
 
     def target(self, model: str, dimension: int) -> str:
-        """The model's collection as the item store's outbox knows it: made if there is none. One that was lost or
-        cleared and made anew has another name, so that it begins with everything."""
+        """The model's collection as the item store's outbox knows it: made if there is none, but not with dimension 0,
+        which is NotFound. One that was lost or cleared and made anew has another name, so that it begins with
+        everything."""
 
     def put(self, model: str, points: Sequence[Point]) -> None:
         """In place of all that their items had. Doing it twice changes nothing."""

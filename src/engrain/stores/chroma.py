@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import chromadb
@@ -30,8 +31,8 @@ from engrain.stores.folder import Folder
 from engrain.stores.vector_address import Address, read_address
 
 PORT = 8000
+PAUSE = 0.5
 _BATCH = 500
-_TRIES = 2
 # Measured on 10,000 × 384: the 100 nearest of 400 are all found in scopes of 1 %, 19 % and 100 %.
 _HNSW = {"space": "cosine", "ef_construction": 200, "ef_search": 400, "max_neighbors": 32}
 T = TypeVar("T")
@@ -68,7 +69,9 @@ class ChromaServer:
 
     def target(self, model: str, dimension: int) -> str:
         with self._turn:
-            if model not in self._collections:
+            if model not in self._collections and not dimension:
+                self._collections[model] = self._ask("get_collection", self._name(model), embedding_function=None)
+            elif model not in self._collections:
                 self._collections[model] = self._ask(
                     "get_or_create_collection",
                     self._name(model),
@@ -162,7 +165,8 @@ class ChromaServer:
 
     def _tried(self, call: Callable[[Any], Any]) -> Any:
         """All calls can be repeated without harm."""
-        for left in reversed(range(_TRIES)):
+        ends = time.monotonic() + self._address.timeout
+        while True:
             try:
                 return call(self._connected())
             except EngrainError:
@@ -173,17 +177,16 @@ class ChromaServer:
             except (AuthorizationError, ChromaAuthError) as exc:
                 raise ConfigError(f"{self.where} refused the key: set CHROMA_API_KEY.") from exc
             except (httpx.HTTPError, OSError) as exc:
-                if not left:
+                # A server that has just been started anew refuses at once.
+                if time.monotonic() + PAUSE > ends:
                     raise self._silent(exc) from exc
+                time.sleep(PAUSE)
             except (ChromaError, ValueError) as exc:
                 raise StoreError(f"{self.where} refused: {str(exc)[:200]}") from exc
-        raise AssertionError
 
     def _silent(self, exc: Exception) -> StoreUnavailable:
         why = str(exc) or type(exc).__name__
-        return StoreUnavailable(
-            f"{self.where} did not answer within {self._address.timeout:g} s, {_TRIES} times: {why}."
-        )
+        return StoreUnavailable(f"{self.where} did not answer within {self._address.timeout:g} s: {why}.")
 
     def _connected(self) -> Any:
         if self._closed:
@@ -206,8 +209,6 @@ class ChromaServer:
                 answer.read()
         except HTTPError:
             pass  # it answers; what it refuses, it refuses again below
-        except (URLError, OSError) as exc:
-            raise self._silent(exc) from exc
         options = dict(address.options)
         client: Any = chromadb.HttpClient(
             host=address.host,

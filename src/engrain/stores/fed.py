@@ -15,11 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.clock import Clock, system_clock
-from engrain.core.embedding import EmbeddingModel
-from engrain.core.errors import EngrainError, InvalidInput, NotFound, StoreError, StoreUnavailable
+from engrain.core.errors import (
+    ConfigError,
+    EngrainError,
+    InvalidInput,
+    NotFound,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
 from engrain.core.points import Point, PointQuery, points_of, second
 from engrain.core.scope import Scope
 from engrain.ports import (
+    Embedder,
     Finding,
     ItemStore,
     ListQuery,
@@ -66,13 +74,13 @@ class FedIndex:
         self,
         items: ItemStore,
         server: VectorServer,
-        model: EmbeddingModel,
+        embedder: Embedder,
         clock: Clock = system_clock,
         leave: Callable[[], None] | None = None,
     ) -> None:
         self._items = items
         self._server = server
-        self._model = model
+        self._embedder = embedder
         self._clock = clock
         self._leave = leave or server.close
         self._others: list[str] | None = None  # models that have a collection too
@@ -116,7 +124,10 @@ class FedIndex:
             # Before the server is asked: what leaves the outbox after this is on the server already.
             waiting = self._items.outbox(target, ALL, query.scope)
             return self._both(query, asked, waiting)
-        except StoreUnavailable as exc:
+        except StoreClosed:
+            raise
+        except (StoreError, ConfigError) as exc:
+            # Also when it refuses: a copy that cannot be read is no reason to answer nothing.
             self._note(exc)
             warnings.warn(f"engrain: {exc} Words find everything meanwhile.", ServerAway, stacklevel=2)
             return self._without_server(query, asked, [one.item for one in waiting if not one.gone])
@@ -172,25 +183,26 @@ class FedIndex:
 
     def feed(self, limit: int) -> int:
         """Every collection that there is: one of an older model must lose what is forgotten too."""
-        turn = _turns.setdefault(self._server, threading.Lock())
-        if not turn.acquire(blocking=False):
-            return 0
+        if time.monotonic() < self._again:
+            raise StoreUnavailable(self._error or self._server.where)
         try:
-            fed = self._fed(limit)
+            with _turns.setdefault(self._server, threading.Lock()):
+                fed = self._fed(limit)
         except NotFound:
+            # Dropped by somebody else: the next call makes it anew.
             self._others = None
-            return 0
-        except StoreUnavailable as exc:
+            return 1
+        except StoreClosed:
+            raise
+        except (StoreError, ConfigError) as exc:
             self._note(exc)
             raise
-        finally:
-            turn.release()
         self._error, self._again = None, 0.0
         return fed
 
     def _fed(self, limit: int) -> int:
-        own = self._model.key
-        target = self._server.target(own, self._model.dimension)
+        own = self._embedder.model.key
+        target = self._own_target()
         if self._others is None:
             self._others = [model for model in self._server.models() if model != own]
         targets = {own: target, **{model: self._server.target(model, 0) for model in self._others}}
@@ -237,9 +249,9 @@ class FedIndex:
 
     def state(self) -> dict[str, Any]:
         try:
-            target = self._server.target(self._model.key, self._model.dimension)
+            target = self._own_target()
             behind: int | None = len(self._items.outbox(target, COUNTED))
-        except (StoreUnavailable, NotFound) as exc:
+        except (StoreError, ConfigError, NotFound) as exc:
             self._note(exc)
             behind = None
         return {"server": self._server.where, "behind": behind, "error": self._error}
@@ -247,15 +259,19 @@ class FedIndex:
     def check(self) -> list[Finding]:
         where = self._server.where
         try:
-            target = self._server.target(self._model.key, self._model.dimension)
-            points = self._server.count(self._model.key)
-        except (StoreError, NotFound) as exc:
+            target = self._own_target()
+            points = self._server.count(self._embedder.model.key)
+        except (StoreError, ConfigError, NotFound) as exc:
             return [Finding("vectors", "fail", str(exc), "Words find everything meanwhile; nothing is lost.")]
         behind = len(self._items.outbox(target, COUNTED))
         if behind:
             why = f"{where} holds {points:,} points and has {behind:,} changes to come"
             return [Finding("vectors", "warn", why, "they go there while a memory is open")]
         return [Finding("vectors", "pass", f"{where} holds {points:,} points and every change.")]
+
+    def _own_target(self) -> str:
+        model = self._embedder.model
+        return self._server.target(model.key, model.dimension)
 
     def close(self) -> None:
         if not self._closed:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,8 @@ from engrain.stores.vector_address import Address, read_address
 
 PORT = 6333
 EXACT = 20_000  # points of a scope that are all compared; beyond, the graph is asked
+PAUSE = 0.5
 _BATCH = 500
-_TRIES = 2
 _NAMESPACE = uuid.UUID("6b0d5e0e-5d5c-4c0a-9d0f-0c5f6a3f7f11")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]")
 _ESCAPED = re.compile(r"~([0-9a-f]+)~")
@@ -61,7 +62,10 @@ class QdrantServer:
     def target(self, model: str, dimension: int) -> str:
         with self._turn:
             if model not in self._names:
-                self._names[model] = self._known(model) or self._made(model, dimension)
+                known = self._known(model)
+                if known is None and not dimension:
+                    raise NotFound(f"{self.where} has no collection for {model}.")
+                self._names[model] = known or self._made(model, dimension)
             return f"qdrant/{self._names[model]}"
 
     def clear(self) -> None:
@@ -170,23 +174,24 @@ class QdrantServer:
 
     def _ask(self, verb: str, *args: Any, **options: Any) -> Any:
         """A call of the client. All of them can be repeated without harm."""
-        for left in reversed(range(_TRIES)):
+        ends = time.monotonic() + self._address.timeout
+        while True:
             try:
                 with self._using() as client:
                     return getattr(client, verb)(*args, **options)
             except UnexpectedResponse as exc:
                 raise self._refused(exc) from exc
             except (ApiException, OSError) as exc:
-                if not left:
-                    raise StoreUnavailable(
-                        f"{self.where} did not answer within {self._address.timeout:g} s, {_TRIES} times: {exc}."
-                    ) from exc
+                # A server that has just been started anew refuses at once.
+                if time.monotonic() + PAUSE > ends:
+                    why = f"did not answer within {self._address.timeout:g} s: {str(exc) or type(exc).__name__}."
+                    raise StoreUnavailable(f"{self.where} {why}") from exc
+                time.sleep(PAUSE)
             except ValueError as exc:
                 if "not found" not in str(exc):
                     raise
                 self._names.clear()
                 raise NotFound(f"a collection is no longer in {self.where}.") from exc
-        raise AssertionError
 
     @contextmanager
     def _using(self) -> Iterator[QdrantClient]:
