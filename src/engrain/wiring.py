@@ -13,7 +13,7 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, VectorServer
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
 
 if TYPE_CHECKING:
     from engrain.stores.fed import FedIndex
@@ -60,6 +60,16 @@ def open_kit(
         servers=(fed,) if fed else (),
         feed=fed,
     )
+
+
+def open_movable(url: str | os.PathLike[str]) -> Movable:
+    """The store of items behind a URL, to be copied as a whole; no embedder is opened for it."""
+    chosen = settings(url)
+    store = _open_store(chosen, system_clock, read_only=False)
+    if not isinstance(store, Movable):
+        store.close()
+        raise ConfigError(f"this version of engrain cannot copy a {chosen.store.partition('://')[0]} store.")
+    return store
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:

@@ -30,6 +30,7 @@ from engrain.core.queries import (
 )
 from engrain.core.tokens import CountTokens
 from engrain.ports.items import ItemStore
+from engrain.ports.moving import Movable
 from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog
 from engrain.ports.tasks import TaskJournal
@@ -54,6 +55,7 @@ __all__ = [
     "ListQuery",
     "Matches",
     "Model",
+    "Movable",
     "Nearest",
     "OutboxEntry",
     "Outcomes",
