@@ -44,6 +44,15 @@ class ChromaProcess:
             self._process.kill()
             self._process.wait(30)
 
+    def pause(self) -> None:
+        """It keeps its connections and says nothing."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGCONT)
+
     def _wait(self) -> None:
         assert self._process
         ends = time.monotonic() + _START_SECONDS

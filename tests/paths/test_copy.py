@@ -119,7 +119,7 @@ class Late:
 
 
 def test_a_write_in_the_middle_is_noticed_and_the_next_copy_takes_it(source: SqliteStore, target: SqliteStore) -> None:
-    with pytest.raises(Conflict, match="differ in items: .* Copy once more"):
+    with pytest.raises(Conflict, match=r"differ in items: .* Copy once more"):
         copy(source, Late(target, source), quiet)
     assert copy(source, target, quiet).written == 1
 

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 from chroma_server import ChromaProcess, new_server, shared_server
+from click.testing import CliRunner
 from fed_kit import feed_all
 
 from engrain import Memory
+from engrain.cli.root import root
 from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, add, correct, fact, forget, vector_query
 from engrain.conformance.embedder import DIMENSION, HashEmbedder
 from engrain.core.errors import BackendMissing, ConfigError, NotFound, StoreBusy, StoreUnavailable
 from engrain.core.items import Vectors
 from engrain.core.plans import Change, Embed, Plan
+from engrain.lifecycle import feed
 from engrain.ports import VectorQuery
 from engrain.stores import fed
 from engrain.stores.chroma import ChromaServer
@@ -273,6 +276,48 @@ def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess
     server.close()
 
 
+def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, store: SqliteStore) -> None:
+    server = ChromaServer(f"{mortal.url}/?timeout=1")
+    index = FedIndex(store, server, EMBEDDER)
+    (id,) = add(store, fact("Ana likes tea."))
+    feed_all(index)
+    mortal.pause()
+    began = time.monotonic()
+    with pytest.warns(ServerAway):
+        assert found(index, "Ana likes tea.") == [id]
+    assert time.monotonic() - began < 3
+    forget(store, id)
+    mortal.resume()
+    index._again = 0.0
+    feed_all(index)
+    assert server.count(MODEL) == 0
+    server.close()
+
+
+def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
+    mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fed, "REST", 0.2)
+    monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(feed, "IDLE", 0.01)
+    with Memory(settings(tmp_path, f"{mortal.url}/?timeout=1"), embedder=EMBEDDER) as memory:
+        ids = []
+        for n in range(90):
+            ids.append(memory.remember(f"This is note number {n}."))
+            if n == 30:
+                mortal.kill()
+            if n == 60:
+                mortal.start()
+        ends = time.monotonic() + 60
+        while memory.status().background["vectors"]["behind"] != 0:
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+    server = ChromaServer(mortal.url)
+    server.target(MODEL, DIMENSION)
+    assert server.count(MODEL) == server.count(MODEL, ids) == 90
+    server.close()
+
+
 @pytest.mark.parametrize("kind", [ChromaServer, QdrantServer])
 def test_a_server_that_says_nothing_is_given_up_in_time(kind: Any, store: SqliteStore) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -406,3 +451,11 @@ def test_a_collection_is_not_made_for_nothing(server: QdrantServer) -> None:
     with pytest.raises(NotFound):
         server.target("old/64/0", 0)
     assert server.models() == []
+
+
+def test_status_tells_people_where_the_vectors_are(tmp_path: Path) -> None:
+    toml = settings(tmp_path, f"qdrant://{tmp_path}/vectors")
+    with Memory(toml, embedder=EMBEDDER):
+        pass
+    told = CliRunner().invoke(root, ["status", "--store", str(toml)])
+    assert f"qdrant://{tmp_path}/vectors: every change" in told.stdout.replace("\n", "")

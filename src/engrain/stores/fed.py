@@ -248,12 +248,12 @@ class FedIndex:
             self._others = None
 
     def state(self) -> dict[str, Any]:
+        behind: int | None = None
         try:
-            target = self._own_target()
-            behind: int | None = len(self._items.outbox(target, COUNTED))
+            if time.monotonic() >= self._again:
+                behind = len(self._items.outbox(self._own_target(), COUNTED))
         except (StoreError, ConfigError, NotFound) as exc:
             self._note(exc)
-            behind = None
         return {"server": self._server.where, "behind": behind, "error": self._error}
 
     def check(self) -> list[Finding]:
