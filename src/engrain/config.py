@@ -24,12 +24,15 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
+    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`.
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
     store: str = DEFAULT_STORE
+    episodic: str | None = None
+    tasks: str | None = None
     vectors: str | None = None
     embedder: str = "local"
     embedder_url: str | None = None
@@ -40,7 +43,14 @@ class Settings:
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
-    "stores": {"default": "store", "vectors": "vectors", "cache_bytes": "cache_bytes", "engine": "engine"},
+    "stores": {
+        "default": "store",
+        "episodic": "episodic",
+        "tasks": "tasks",
+        "vectors": "vectors",
+        "cache_bytes": "cache_bytes",
+        "engine": "engine",
+    },
     "embedder": {"model": "embedder", "url": "embedder_url"},
     "model": {"name": "model", "url": "model_url"},
 }

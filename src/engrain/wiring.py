@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
+from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
     from engrain.stores.fed import FedIndex
-from engrain.ports.files import Folder
+    from engrain.stores.redis import RedisStore
 
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("postgresql", "postgres", "redis", "rediss")
+REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
 
 
@@ -38,33 +40,39 @@ def open_kit(
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
-    store = _open_store(chosen, clock, read_only)
-    try:
-        fed = None if chosen.vectors is None else _open_vectors(chosen.vectors, store, ready, clock, read_only)
-    except BaseException:
-        store.close()
-        raise
-    return Kit(
-        store,
-        fed or store,
-        store,
-        store,
-        ready,
-        clock,
-        count_tokens,
-        episodes=getattr(store, "episodes", None),
-        journal=store.journal,
-        model=_open_model(model, chosen),
-        outcomes=getattr(store, "outcomes", None),
-        together=hasattr(store, "episodes"),
-        servers=(fed,) if fed else (),
-        feed=fed,
-    )
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(_open_store(chosen, clock, read_only)))
+        servers: dict[str, RedisStore] = {}
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+            servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
+        fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
+        if fed:
+            opened.enter_context(closing(fed))
+        kit = Kit(
+            store,
+            fed or store,
+            store,
+            store,
+            ready,
+            clock,
+            count_tokens,
+            episodes=servers[chosen.episodic].episodes if chosen.episodic else getattr(store, "episodes", None),
+            journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
+            model=_open_model(model, chosen),
+            outcomes=getattr(store, "outcomes", None),
+            together=chosen.episodic is None and hasattr(store, "episodes"),
+            servers=(*servers.values(), *((fed,) if fed else ())),
+            feed=fed,
+        )
+        opened.pop_all()
+    return kit
 
 
 def open_movable(url: str | os.PathLike[str]) -> Movable:
     """The store of items behind a URL, to be copied as a whole; no embedder is opened for it."""
     chosen = settings(url)
+    if chosen.episodic or chosen.tasks:
+        raise ConfigError("episodes and tasks in Redis cannot be copied yet. Name the store of items by its own URL.")
     store = _open_store(chosen, system_clock, read_only=False)
     if not isinstance(store, Movable):
         store.close()
@@ -111,22 +119,49 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         from engrain.stores.reference import ReferenceStore
 
         return ReferenceStore(clock=clock)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(chosen.store, clock, read_only)
+    if scheme in REDIS:
+        raise ConfigError(
+            "Redis holds episodes and tasks beside a store of items. Name both in a .toml file: "
+            f'[stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
+        )
     if scheme in VECTOR_SERVERS:
         raise ConfigError(
             f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
-            f'[stores] default = "agent.db", vectors = "{scheme}://…".'
+            f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
-    if scheme in PLANNED:
-        raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
-    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or sqlite:///path/agent.db.")
+    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
-def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock, read_only: bool) -> FedIndex | None:
+def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Postgres backend", "postgres") from exc
+    from engrain.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, read_only=read_only)
+
+
+def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
+    if url.partition("://")[0] not in REDIS:
+        raise ConfigError(f"episodic and tasks in [stores] take a redis:// URL, not {url.partition('://')[0]!r}.")
+    try:
+        import redis  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Redis backend", "redis") from exc
+    from engrain.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, read_only=read_only)
+
+
+def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:
+    """Not for a store that is only read: nothing can be settled there, and it finds by itself."""
     scheme = url.partition("://")[0]
     if scheme not in VECTOR_SERVERS:
         raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
-    if read_only:
-        return None  # Nothing may be settled in the store, which finds by itself.
     key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
     try:
         from engrain.stores.fed import FedIndex

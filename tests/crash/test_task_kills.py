@@ -40,10 +40,11 @@ def test_a_process_killed_in_step_18_of_25_continues_there(path: Path) -> None:
     assert outside.lines() == ["mail", *map(str, range(1, 26))]
 
 
-PLACES = ["in a step", "before the effect", "in the effect", "in a memory step", "at the end"]
+PLACES = ["before the effect", "in the effect", "in a memory step"]
+MORE = [pytest.param(where, marks=pytest.mark.slow) for where in ("in a step", "at the end")]
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", [*PLACES, *MORE])
 def test_a_stopped_worker_that_wakes_up_late_changes_nothing(path: Path, where: str) -> None:
     outside = Outside(path.with_suffix(".out"))
     process = subprocess.Popen([sys.executable, PROGRAM, "zombie", str(path), where], stdout=subprocess.PIPE, text=True)

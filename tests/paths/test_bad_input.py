@@ -136,7 +136,7 @@ def test_a_scope_with_bad_text_is_refused(part: str, tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_no_path_is_refused(tmp_path: Path) -> None:
-    for where in ("", "a\x00b", "nosuch://server", "postgresql://localhost/db", tmp_path / "none.toml"):
+    for where in ("", "a\x00b", "nosuch://server", "qdrant://localhost", tmp_path / "none.toml"):
         with pytest.raises(ConfigError):
             Memory(where)
     with pytest.raises(ConfigError, match="unknown embedder"):

@@ -22,8 +22,9 @@ from engrain.core.chat import ToolCall
 from engrain.core.dialects import as_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText
 from engrain.core.filters import parse_filter
-from engrain.core.items import FORGOTTEN, Cite, Item
+from engrain.core.items import FORGOTTEN, Cite, Draft, Item, Source
 from engrain.core.messages import Message, message_of
+from engrain.core.plans import Add, Forget, Plan
 from engrain.core.recalled import Hit, Recall
 from engrain.core.worth import Unsaid, Worth
 from engrain.ports import Kit, ListQuery
@@ -185,6 +186,25 @@ def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say) -> None:
     assert texts(kit) == [], "and is not brought back"
 
 
+def test_forgetting_by_a_message_takes_what_else_rests_on_the_words(kit: Kit, say: Say, clock: SetClock) -> None:
+    assert kit.episodes is not None
+    other = say("Hello, I am allergic to nuts.")
+    told = say("Hi! I live in Quito. I like tea.")
+    row = told.ids[0]
+    over = [Draft("Somebody in Quito.", "episode", source=Source(cites=(Cite(row),)), derived=True)]
+    over.append(
+        Draft("Quito, they said.", "summary", source=Source(cites=(Cite(row), Cite(other.ids[0]))), derived=True)
+    )
+    made = kit.items.apply(Plan(ANA, tuple(map(Add, over)))).outcomes
+    recorded = say("Please forget that I live in Quito.")
+    city = next(id for id in told.facts if id in recorded.forgotten)
+    assert set(recorded.forgotten) == {city, *(one.id for one in made)}
+    assert set(recorded.marked) == {row, recorded.ids[0]}
+    assert "Quito" not in everything(kit)
+    assert set(texts(kit)) == {"I am allergic to nuts", "I like tea"}
+    assert row not in {one.item for one in kit.episodes.recent(ANA, None, 10, clock())}
+
+
 def test_forgetting_by_a_message_reaches_the_summaries_of_sessions(memory: Memory, clock: SetClock) -> None:
     memory.start_session("one")
     memory.add_message("user", "Hi! I live in Lima. Can you help me with flights?")
@@ -249,7 +269,7 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrappe
     hits = [Hit(item, item.text, (0, len(item.text)), 1.0, 1.0) for item in found]
     block = str(Recall(tuple(hits)))
     for item in found:
-        kit.items.apply(turns.Plan(ANA, (turns.Forget(item.id),)))
+        kit.items.apply(Plan(ANA, (Forget(item.id),)))
     quoted = "\n".join(wrapped.format(line) if "\n" not in wrapped else line for line in block.splitlines())
     recorded = say(wrapped.format(quoted) if "\n" in wrapped else quoted)
     assert recorded.facts == ()
@@ -362,7 +382,17 @@ def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
     recorded = record(as_messages([decision]), "monday", ANA, kit)
     (item,) = items(kit, "episode")
     assert (item.text, item.id) == (decision.text, recorded.facts[0])
-    assert item.sources[0].cites[0].item == recorded.ids[0]
+    assert item.sources[0].cites == (Cite(recorded.ids[0]),)
+
+
+def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: Kit) -> None:
+    decision = Message("assistant", "We use Postgres for the log.", event="decision")
+    first, second = record(as_messages([decision, decision]), "monday", ANA, kit).ids
+    (item,) = items(kit, "episode")
+    assert {cite.item for source in item.sources for cite in source.cites} == {first, second}
+    kit.items.apply(Plan(ANA, (Forget(first),)))
+    assert items(kit, "episode") == []
+    assert log(kit) == [decision.text]
 
 
 def test_what_happened_long_ago_makes_no_episode(kit: Kit, clock: SetClock) -> None:

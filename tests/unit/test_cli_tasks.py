@@ -171,3 +171,10 @@ def test_a_long_task_is_followed_without_reading_it_once_for_each_step(
     monkeypatch.setattr(Memory, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
     assert run("show", "long", "--follow").output.count("✓ step") == 30
     assert len(looks) <= 3
+
+
+def test_a_wait_is_shown_with_its_end(run: Run, memory: Memory) -> None:
+    with pytest.raises(TaskWaiting), memory.task("order") as task:
+        task.wait_event("paid", timeout=86_400, block=False)
+    until = memory.timeline("order").steps[0].input
+    assert f"until {until}" in run("show", "order").output

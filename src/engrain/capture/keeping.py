@@ -85,8 +85,7 @@ def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -
         occurred_at=now,
         expires_at=None if meant else now,
     )
-    copies = (Forget(item.id, keep_source=True) for item in _told_of(meant, scope, kit))
-    return [Add(statement), *(Forget(item.id) for item in meant), *copies]
+    return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
 def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item]:
@@ -102,15 +101,6 @@ def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item
     value = set(terms(statement)) - set(terms(spoken(found.slot))) - languages().stop_terms
     whole = [item for item in versions if value <= set(terms(item.text))]
     return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
-
-
-def _told_of(meant: Sequence[Item], scope: Scope, kit: Kit) -> list[Item]:
-    """Summaries and lasting episodes of the messages that these facts cite: they have the same words, and more of
-    their own than can be cut."""
-    rows = [cite.item for item in meant for source in item.sources for cite in source.cites]
-    over = {link.item for link in kit.items.lineage(scope, rows) if link.cite.item in rows} if rows else set()
-    found = kit.items.get_many(scope, sorted(over))
-    return [item for item in found if item.kind in ("summary", "episode")]
 
 
 def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:

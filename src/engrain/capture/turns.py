@@ -117,7 +117,8 @@ def _lasting(turn: Turn, k: int) -> list[Step]:
         return []
     source = note_of(turn.message, "").source
     assert isinstance(source, Source)
-    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k), 0, len(turn.event.text)),)))
+    # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
+    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k)),)))
     return [Add(replace(write.draft(note), kind="episode"))]
 
 
@@ -178,7 +179,8 @@ def _recorded(applied: Applied, count: int) -> Recorded:
 
 
 def _finished(recorded: Recorded, plan: Plan, applied: Applied, kit: Kit) -> Recorded:
-    """After a forgetting: statements that stood alone, the bytes of what is gone, vectors of what was cut."""
+    """After a forgetting: statements that stood alone, entries in a store that does not see it, the bytes of what is
+    gone, vectors of what was cut."""
     pairs = zip(plan.steps, applied.outcomes, strict=True)
     alone = [one.id for step, one in pairs if one.id and isinstance(step, Add) and step.draft.expires_at is not None]
     if not alone and not recorded.forgotten:
@@ -186,6 +188,8 @@ def _finished(recorded: Recorded, plan: Plan, applied: Applied, kit: Kit) -> Rec
     done = kit.items.apply(Plan(plan.scope, tuple(map(Forget, alone)))).outcomes if alone else ()
     marked = tuple(dict.fromkeys((*recorded.marked, *(id for one in done for id in one.marked))))
     try:
+        if kit.episodes is not None and not kit.together:
+            kit.episodes.remove(plan.scope, [*recorded.forgotten, *marked])
         kit.items.purge()
         write.embed_missing(kit, len(marked))
     except (StoreError, EmbedderFailed) as exc:

@@ -45,6 +45,9 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "List ways of doing things, with their record.",
         ),
     },
+    "Files": {
+        "files": ("engrain.cli.commands.files:files", "Keep SOUL.md, MEMORY.md and daily logs in step."),
+    },
     "Durable tasks": {
         "tasks": ("engrain.cli.commands.tasks:tasks", "List tasks; show, resume, resolve, park, cancel, prune."),
     },

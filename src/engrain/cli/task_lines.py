@@ -54,7 +54,7 @@ def step_lines(step: StepRecord, task: TaskRecord, left: int = 24) -> Iterator[s
     said = [took(step.ended_at - step.began_at) if step.ended_at else f"begun {step.began_at:%H:%M:%S}"]
     if step.attempt > 1:
         said.append(f"attempt {step.attempt}")
-    if step.kind == "sleep" and step.status == "intent":
+    if step.kind in ("sleep", "event") and step.status == "intent" and step.input:
         said.append(f"until {step.input}")
     yield line + faint(" · ".join(said))
     if step.error:

@@ -137,23 +137,112 @@ class ForgettingSuite(Suite):
 
     def test_other_cites_move_with_their_text(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))
-        name, lima, tea = (cite(said, part) for part in ("Ana", "I live in Lima", "I like tea"))
-        across = cite(said, "Lima and I like")
-        around = cite(said, "Ana, I live in Lima and")
-        (made,) = add(store, derived("Lives in Lima.", lima))
-        others = add(
-            store, *(derived(f"Made {n}.", each) for n, each in enumerate((name, tea, across, around, Cite(said))))
-        )
-        forget(store, made)
+        parts = ("My name", "Ana", " and", "I like tea", "tea.")
+        others = add(store, *(derived(f"Made {n}.", cite(said, part)) for n, part in enumerate(parts)))
+        (rest,) = add(store, derived("Rest.", Cite(said, SAID.index(" and"), None)))
+        (made,) = add(store, derived("Lives in Lima.", cite(said, "I live in Lima")))
+        assert forget(store, made).others == ()
         text = get(store, said).text
         cited = [get(store, id).sources[0].cites[0] for id in others]
-        assert [text[one.start : one.end] for one in cited] == [
-            "Ana", "I like tea", f"{FORGOTTEN} and I like", f"Ana, {FORGOTTEN} and", text,
-        ]  # fmt: skip
-        assert cited[-1] == Cite(said)
+        assert tuple(text[one.start : one.end] for one in cited) == parts
+        assert get(store, rest).sources[0].cites == (Cite(said, text.index(" and"), None),)
+        assert {one.cite for one in store.lineage(ANA, [others[1]])} == {cite(said, "Ana")}
         forget(store, others[1])
-        assert get(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("I like tea", FORGOTTEN)
-        assert {one.cite for one in store.lineage(ANA, [others[0]])} == {name}
+        assert get(store, said).text == SAID.replace("I live in Lima", FORGOTTEN).replace("Ana", FORGOTTEN)
+
+    # What rests on words that are cut
+
+    def test_what_rests_on_words_that_are_cut_goes_with_them(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        overlapping = ("Lima", "live in Lima and I like", "Ana, I", "a, I live in Lima and I like tea")
+        gone = add(store, *(derived(f"Made {n}.", cite(said, part)) for n, part in enumerate(overlapping)))
+        gone += add(
+            store,
+            derived("All of it.", Cite(said)),
+            derived("From there on.", Cite(said, SAID.index("Lima"), None)),
+            derived("Up to there.", Cite(said, None, SAID.index("live"))),
+            derived("In sum.", Cite(said), kind="summary"),
+            derived("It happened.", Cite(said), kind="episode"),
+        )
+        beside = add(store, *(derived(f"Beside {n}.", cite(said, part)) for n, part in enumerate(("Ana, ", " and I"))))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        outcome = forget(store, made)
+        assert (set(outcome.others), outcome.marked) == (set(gone), (said,))
+        assert {item.id for item in page(store, history=True)} == {said, *beside}
+
+    def test_what_cites_or_was_corrected_into_it_goes_along(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (old,) = add(store, fact("Ana is from Lime."))
+        new = correct(store, old, derived("Ana is from Lima.", Cite(said))).id or ""
+        (more,) = add(store, derived("Ana is from Peru.", Cite(new)))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        assert set(forget(store, made).others) == {old, new, more}
+        assert [item.id for item in page(store, history=True)] == [said]
+
+    def test_closed_and_corrected_versions_that_rest_on_it_go_too(self, store: ItemStore, clock: SetClock) -> None:
+        (said,) = add(store, message(SAID))
+        (closed,) = add(store, derived("Lima", cite(said, "Lima"), slot="city"))
+        (wrong,) = add(store, derived("Lives in Lime.", Cite(said)))
+        correct(store, wrong, fact("Lives by the sea."))
+        clock.advance()
+        add(store, fact("Quito", slot="city"))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        assert set(forget(store, made).others) == {closed, wrong}
+        assert sorted(texts(page(store))) == ["Lives by the sea.", SAID.replace("I live in Lima", FORGOTTEN), "Quito"]
+
+    def test_what_only_they_cite_is_not_cut(self, store: ItemStore) -> None:
+        said, other, more = add(store, message(SAID), message("Lima is in Peru."), fact("Peru is large."))
+        gone = add(
+            store,
+            derived("From Peru.", cite(said, "Lima"), Cite(other, 0, 4), Cite(more)),
+            derived("In sum.", Cite(said), Cite(other), kind="summary"),
+        )
+        gone += add(store, derived("Far away.", Cite(gone[0]), Cite(more, 0, 4)))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        outcome = forget(store, made)
+        assert (set(outcome.others), outcome.marked) == (set(gone), (said,))
+        assert texts(store.get_many(ANA, [other, more])) == ["Lima is in Peru.", "Peru is large."]
+
+    def test_the_same_words_elsewhere_stay_unless_the_item_cites_them(self, store: ItemStore) -> None:
+        first, second, third = add(store, message(SAID), message(SAID), message(SAID))
+        cites = (cite(first, "I live in Lima"), cite(second, "I live in Lima"))
+        (made,) = add(store, derived("I live in Lima", *cites))
+        (gone, kept) = add(store, derived("Of two.", Cite(second)), derived("Of three.", Cite(third)))
+        outcome = forget(store, made)
+        assert (outcome.others, set(outcome.marked)) == ((gone,), {first, second})
+        assert (get(store, third).text, get(store, kept).text) == (SAID, "Of three.")
+
+    def test_what_would_be_cut_goes_if_it_rests_on_words_that_are(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (note,) = add(store, derived("Lima is where Ana lives.", Cite(said)))
+        (made,) = add(store, derived("Lives there.", cite(said, "I live in Lima"), Cite(note, 0, 4)))
+        outcome = forget(store, made)
+        assert (outcome.others, outcome.marked) == ((note,), (said,))
+
+    def test_with_the_source_kept_nothing_that_rests_on_it_goes(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (beside,) = add(store, derived("All of it.", Cite(said)))
+        (made,) = add(store, derived("Ana lives in Lima.", cite(said, "I live in Lima")))
+        assert forget(store, made, keep_source=True).others == ()
+        assert {item.id for item in page(store)} == {said, beside}
+
+    def test_what_went_along_is_not_derived_again_but_may_be_summed_up(self, store: ItemStore) -> None:
+        first, second = add(store, message(SAID), message("Hello."))
+        drafts = (derived("All of it.", Cite(first)), derived("In sum.", Cite(first), Cite(second), kind="summary"))
+        add(store, *drafts)
+        (made,) = add(store, derived("Ana lives in Lima.", cite(first, "I live in Lima")))
+        forget(store, made)
+        assert [add_one(store, draft).status for draft in drafts] == ["kept_out", "added"]
+        forget(store, second)
+        assert add_one(store, derived("In sum.", Cite(first), kind="summary")).status == "added"
+
+    def test_a_corrected_version_takes_the_whole_text_that_it_cites(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        (wrong,) = add(store, derived("Ana lives in Lime.", Cite(said), kind="episode"))
+        right = correct(store, wrong, fact("Ana lives in Lima.")).id or ""
+        outcome = forget(store, right)
+        assert (outcome.others, outcome.marked) == ((wrong,), (said,))
+        assert get(store, said).text == FORGOTTEN
 
     def test_a_kept_source_is_not_cut(self, store: ItemStore) -> None:
         (said,) = add(store, message(SAID))

@@ -128,6 +128,15 @@ class StoreMachine(RuleBasedStateMachine):
             self._apply(scope, [("add", {**PLAIN, "text": f"Derived {number}.", "cites": [cite, *last]})])
         self._apply(scope, [("forget", pick, False)])
 
+    @rule(scope=SCOPES, pick=PICKS, spans=st.lists(SPANS, min_size=2, max_size=4), n=st.integers(0, 3))
+    def derive_beside_and_forget(self, scope: Scope, pick: Any, spans: list[Any], n: int) -> None:
+        """Several items over one text, and one of them goes."""
+        plain = {**PLAIN, "derived": False}  # else only the first round adds anything
+        kinds = zip(("fact", "summary", "episode", "fact"), spans, strict=False)
+        beside = [{**plain, "text": f"A {kind}.", "kind": kind, "cites": [(pick, span)]} for kind, span in kinds]
+        self._apply(scope, [("add", spec) for spec in beside])
+        self._apply(scope, [("forget", (n, 9), False)])
+
     @rule(scope=SCOPES, n=st.integers(0, 20))
     def derive_again(self, scope: Scope, n: int) -> None:
         """What was said or cited once, and may be forgotten since."""

@@ -26,15 +26,13 @@ def cut(text: str, spans: Sequence[Span]) -> str:
     return text
 
 
-def moved(at: int | None, spans: Sequence[Span], *, left: bool) -> int | None:
-    """Where an edge of a cite is after the cut; one inside a hole moves out, so that the cite takes in the mark."""
+def overlaps(start: int | None, end: int | None, spans: Sequence[Span]) -> bool:
+    """Whether a cite with these edges has a character inside a span; one with none is of the whole text."""
+    return any((start or 0) < right and (end is None or left < end) for left, right in spans)
+
+
+def moved(at: int | None, spans: Sequence[Span]) -> int | None:
+    """Where an edge of a cite is after the cut; none is inside a hole, since what overlaps one is gone."""
     if at is None:
         return None
-    shift = 0
-    for start, end in joined(spans):
-        if at <= start:
-            break
-        if at < end or (not left and at == end):
-            return start + shift + (0 if left else len(FORGOTTEN))
-        shift += len(FORGOTTEN) - (end - start)
-    return at + shift
+    return at + sum(len(FORGOTTEN) - (end - start) for start, end in joined(spans) if end <= at)

@@ -39,27 +39,27 @@ class Piece:
 def composed(blocks: Sequence[Block], put: Mapping[int, str | None], new: Sequence[Piece], end: str = "\n") -> str:
     """The page with some blocks replaced, or removed where `put` has None, and the new pieces under their headings.
 
-    Headings of ours that have nothing under them any more go; nothing else that people wrote is touched.
+    Headings of ours that have nothing under them any more go, and so does the note of what is elsewhere; nothing else
+    that people wrote is touched.
     """
-    kept = [(block, put.get(n, block.raw)) for n, block in enumerate(blocks)]
+    kept = [(block, None if _NOTE.match(block.raw) else put.get(n, block.raw)) for n, block in enumerate(blocks)]
     page = [_Part(block, raw) for block, raw in kept if raw is not None]
-    removed = any(raw is None for _, raw in kept)
     wanted = {one.heading for one in new}
-    if removed:
+    if len(page) < len(blocks):
         page = _without_empty(page, wanted)
+    if any(_NOTE.match(block.raw) for block in blocks):
+        while page and _blank(page[-1]):
+            page.pop()
     for heading in [one for one in (*SECTIONS, None) if one in wanted]:
         _insert(page, heading, [one.raw for one in new if one.heading == heading], end)
     return "".join(part.raw for part in page)
 
 
 def noted(text: str, more: int, where: str, end: str = "\n") -> str:
-    """With a last line that says how many entries are elsewhere; without one if there are none."""
-    lines = text.splitlines(keepends=True)
-    others = [line for line in lines if not _NOTE.match(line)]
-    if not more and len(others) == len(lines):
-        return text
-    kept = "".join(others).rstrip("\r\n") + end
-    return f"{kept}{end}> {more:,} more {'is' if more == 1 else 'are'} in {where}{end}" if more else kept
+    """With a last line that says how many entries are elsewhere, if there are any."""
+    verb = "is" if more == 1 else "are"
+    kept = text.rstrip("\r\n")
+    return f"{kept}{end}{end}> {more:,} more {verb} in {where}{end}" if more else text
 
 
 def elsewhere(budget: Budget) -> str:
@@ -76,7 +76,7 @@ def chosen(pieces: Sequence[Piece], rest: str, budget: Budget) -> set[str]:
     lines += 3 * len(SECTIONS) + 2
     size += len(elsewhere(budget)) + 40 + sum(len(one) + 9 for one in SECTIONS)
     found: set[str] = set()
-    for one in pieces:
+    for one in sorted(pieces, key=lambda one: not one.pinned):
         more = _measure(one.raw)
         if lines + more[0] <= budget.lines and size + more[1] <= budget.bytes:
             lines, size = lines + more[0], size + more[1]

@@ -83,8 +83,11 @@ def matched(base: Sequence[Line], seen: Sequence[Seen], side: Side) -> list[Matc
     found: list[Match] = []
     found += _by_key([*base], seen)
     found += _by_item(_unseen(found, seen), side.shown, {match.line.id for match in found if match.line})
-    lines = [one for one in _unmatched(found, base) if one.sure and not one.away]
-    found += _edits(lines, _unseen(found, seen), _Around(base, seen), side)
+    # What was coming when a sync was cut off may not have come: what stood there before has the better claim.
+    for states in (("stands", "going"), ("coming",)):
+        taken = {match.line.id for match in found if match.line}
+        lines = [one for one in _unmatched(found, base) if one.state in states and one.id not in taken]
+        found += _edits(lines, _unseen(found, seen), _Around(base, seen), side)
     found += [Match(line) for line in _unmatched(found, base)]
     return found + [Match(seen=one) for one in _unseen(found, seen)]
 
@@ -92,9 +95,9 @@ def matched(base: Sequence[Line], seen: Sequence[Seen], side: Side) -> list[Matc
 def held(verdicts: Sequence[Verdict], base: Sequence[Line], side: Side, torn: Torn) -> list[Verdict]:
     """The same with deletions held back where there are too many of them, or where a file is empty or was cut off."""
     deleted = [one for one in verdicts if one.do == "forget" and one.line]
-    many = len(deleted) > FEW and len(deleted) * SHARE > sum(line.sure and not line.away for line in base)
+    many = len(deleted) > FEW and len(deleted) * SHARE > sum(line.state == "stands" for line in base)
     cut = [one for one in verdicts if _cut_off(one, side, torn)]
-    last = {line.file: line for line in base if line.sure and not line.away}
+    last = {line.file: line for line in base if line.state == "stands"}
     lost = {one.line.file for one in deleted if one.line and one.line == last[one.line.file]} & set(torn.unended)
     doubtful = torn.gone | lost | {one.seen.file for one in cut if one.seen}
     found: list[Verdict] = []
@@ -146,11 +149,11 @@ def _verdict(
 
 def _missing(line: Line, side: Side, settled: set[str | None]) -> Verdict | None:
     now = side.stands.get(line.id)
-    if now is None or now in settled or not (line.sure or line.away):
+    if now is None or now in settled or line.state in ("going", "coming"):
         return None
     if now == line.id:
-        return Verdict("hold" if line.away else "forget", line, id=now)
-    return None if line.away else Verdict("clash", line, id=now)
+        return Verdict("hold" if line.state == "away" else "forget", line, id=now)
+    return None if line.state == "away" else Verdict("clash", line, id=now)
 
 
 def _by_key(base: list[Line], seen: Sequence[Seen]) -> list[Match]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 SOUL, MEMORY, OVERFLOW, CONFLICTS = "SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md"
 BASE = ".engrain/mirror.json"
@@ -17,6 +17,7 @@ REMEMBERED = 5_000  # lines that once were ours
 
 _DAY = re.compile(r"memory/(\d{4}-\d\d-\d\d)\.md")
 
+LineState = Literal["stands", "going", "coming", "away"]
 Action = Literal["added", "corrected", "changed", "forgotten", "kept out"]
 
 
@@ -33,22 +34,21 @@ def day_of(name: str) -> date | None:
 class Line:
     """An item's line in a file, as it stood after the last sync; `key` is core.pages.key_of of it.
 
-    One that is not `sure` was being written or removed when the last sync was cut off. One that is `away` was taken out
-    of the file by hand, and its item stays.
+    One that is "going" or "coming" was about to be removed or written when the last sync was cut off. One that is
+    "away" was taken out of the file by hand, and its item stays.
     """
 
     id: str
     key: str
     file: str
-    sure: bool = True
-    away: bool = False
+    state: LineState = "stands"
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
     """What both sides agreed on last: the common ancestor of the next merge. It holds no text.
 
-    `ours` are keys of lines that once stood in the files: a text among them that comes back was not newly typed.
+    `ours` are keys of lines that the memory took out of the files: one that comes back was not newly typed.
     """
 
     folder: str
@@ -57,26 +57,31 @@ class Base:
     lines: tuple[Line, ...] = ()
     ours: tuple[str, ...] = ()
 
-    def of(self, *files: str) -> list[Line]:
-        return [line for line in self.lines if line.file in files]
+    def by_file(self) -> dict[str, list[Line]]:
+        found: dict[str, list[Line]] = {}
+        for line in self.lines:
+            found.setdefault(line.file, []).append(line)
+        return found
 
     def unsure(self, after: Base) -> Base:
         """What to keep while the files are written, so that no line that is being removed looks deleted by hand."""
-        both = set(self.lines) & set(after.lines)
-        lines = [replace(one, sure=one in both) for one in dict.fromkeys((*self.lines, *after.lines))]
-        return replace(after, lines=tuple(lines), ours=after.ours)
+        stays = {*self.lines} & {*after.lines} | {one for one in after.lines if one.state == "away"}
+        coming = [one if one in stays else replace(one, state="coming") for one in after.lines]
+        there = {(one.id, one.key, one.file) for one in coming}
+        going = [replace(one, state="going") for one in self.lines if (one.id, one.key, one.file) not in there]
+        return replace(after, lines=(*going, *coming))
 
-    def then(self, lines: Iterable[Line]) -> Base:
-        """After a sync that left these lines."""
+    def then(self, lines: Iterable[Line], by_hand: Iterable[Line] = ()) -> Base:
+        """After a sync that left these lines, where others were taken out by hand."""
         now = tuple(dict.fromkeys(lines))
-        keys = {line.key for line in now}
+        changed = {line.key for line in (*now, *by_hand)}
         past = dict.fromkeys((*self.ours, *(line.key for line in self.lines)))
-        ours = [key for key in past if key not in keys]
+        ours = [key for key in past if key not in changed]
         return replace(self, round=self.round + 1, lines=now, ours=tuple(ours[-REMEMBERED:]))
 
 
 def base_text(base: Base) -> str:
-    lines = [[one.id, one.key, one.file, int(one.sure), int(one.away)] for one in base.lines]
+    lines = [[one.id, one.key, one.file, one.state] for one in base.lines]
     told = {"version": VERSION, "folder": base.folder, "scope": base.scope, "round": base.round, "ours": base.ours}
     return json.dumps({**told, "lines": lines}, separators=(",", ":"), ensure_ascii=False) + "\n"
 
@@ -87,13 +92,17 @@ def base_of(text: str) -> Base | None:
         told: Any = json.loads(text)
         if told["version"] != VERSION:
             return None
-        lines = tuple(
-            Line(str(id), str(key), str(file), bool(sure), bool(away)) for id, key, file, sure, away in told["lines"]
-        )
+        lines = tuple(Line(str(id), str(key), str(file), _state(state)) for id, key, file, state in told["lines"])
         ours = tuple(map(str, told["ours"]))
         return Base(str(told["folder"]), str(told["scope"]), int(told["round"]), lines, ours)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _state(told: object) -> LineState:
+    if told not in get_args(LineState):
+        raise ValueError(told)
+    return cast("LineState", told)
 
 
 @dataclass(frozen=True, slots=True)

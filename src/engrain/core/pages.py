@@ -26,7 +26,7 @@ _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?P<title>(?:[ \t].*)?)")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 _NOT_PROSE = re.compile(r" {0,3}(?:[>|#<]|`{3}|~{3})")
 # A name with a dot is a slot as it stands; any other says so, because **Note**: is how people begin a line.
-_SLOT = re.compile(r"\*\*(?P<name>[^*]+?)(?:\*\*:|:\*\*|\*\*(?P<slot> \(slot\)):)[ \t]+(?P<text>[^ \t].*)")
+_SLOT = re.compile(r"\*\*(?P<name>[^*]+?)(?:\*\*:|:\*\*|\*\*(?P<slot> \(slot\)):)(?:[ \t]+(?P<text>[^ \t].*))?")
 _DOTTED = re.compile(r"[\w-]+(?:\.[\w-]+)+")
 _TIME = re.compile(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)[ \t]+(?P<text>[^ \t].*)")
 
@@ -222,7 +222,8 @@ def _entry(head: str, below: Sequence[str], log: bool) -> Entry:
     if log and (time := _TIME.fullmatch(head)):
         return Entry(whole(time["text"]), at=f"{time['hour']:0>2}:{time['minute']}")
     if not log and (slot := _slot(head)):
-        return Entry(whole(slot["text"]), _unescaped(slot["name"]))
+        text = "\n".join(below) if slot["text"] is None else whole(slot["text"])
+        return Entry(text, _unescaped(slot["name"]))
     return Entry(whole(head))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from engrain.capture import write
 from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
-from engrain.core.errors import EmbedderFailed
+from engrain.core.errors import EmbedderFailed, StoreError
 from engrain.core.events import Event
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Relation
@@ -103,13 +103,22 @@ class Knowledge(Parts):
 
     def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
         forgotten = self.semantic.forget(what, keep_source, request_id)
-        if self.kit.episodes is not None and not self.kit.together:
-            self.episodic.remove([*forgotten.ids, *forgotten.marked])
+        if self.kit.episodes is not None and not self.kit.together and not self._episodes_removed(forgotten):
+            forgotten = replace(forgotten, pending=True)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
         if forgotten and not self.feeder.brought():
             forgotten = replace(forgotten, pending=True)
         return forgotten
+
+    def _episodes_removed(self, forgotten: Forgotten) -> bool:
+        try:
+            self.episodic.remove([*forgotten.ids, *forgotten.marked])
+        except StoreError as exc:
+            # The words are gone, and no entry shows without them; `maintain` removes what is left of it.
+            _log.warning("the episodes of what was forgotten are still to be removed: %s", exc)
+            return False
+        return True
 
     def _embed_marked(self, count: int) -> None:
         """What was cut has other words now, and needs other vectors; if that fails, the upkeep goes on trying."""

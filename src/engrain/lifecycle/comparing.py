@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from engrain.core.echo import unrecalled
 from engrain.core.items import FORGOTTEN, Item
 from engrain.core.merging import Seen, Side, Torn, Verdict, held, merged
-from engrain.core.mirrored import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, Base, Line, day_of
+from engrain.core.mirrored import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, Line, day_of
 from engrain.core.pages import Entry, key_of
 from engrain.lifecycle.giving import Page, Placed
-from engrain.lifecycle.shelf import TRUSTED, Shelf, day_name, entry_of, log_entry_of, soul_entry_of, soul_text
+from engrain.lifecycle.shelf import TRUSTED, Shelf, entry_of, log_entry_of, soul_entry_of, soul_text
 
 SHARED = (MEMORY, OVERFLOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Both sides at one moment. `before` are the items of the base's lines as they were, `stands` those that stand for
-    them now."""
+    """Both sides at one moment, and the base's lines by file. `before` are the items of these lines as they were,
+    `stands` those that stand for them now."""
 
     pages: Mapping[str, Page]
-    base: Base
+    lines: Mapping[str, Sequence[Line]]
     shelf: Shelf
     before: Mapping[str, Item]
     stands: Mapping[str, Item | None]
@@ -67,13 +67,13 @@ def placed(found: Sequence[Verdict], ids: Mapping[Seen, str | None]) -> Placed:
 
 
 def away(found: Sequence[Verdict]) -> list[Line]:
-    return [replace(one.line, sure=True, away=True) for one in found if one.do == "hold" and one.line]
+    return [replace(one.line, state="away") for one in found if one.do == "hold" and one.line]
 
 
 def _memory(desk: Desk) -> list[Verdict]:
     pages = [desk.pages[name] for name in SHARED]
     seen = [one for page in pages for one in _seen(page)]
-    base = desk.base.of(*SHARED)
+    base = [line for name in SHARED for line in desk.lines.get(name, ())]
     side = _side(desk, base, desk.shelf.facts, entry_of)
     found = [one for one in merged(base, seen, side) if not (one.do == "add" and _recalled(desk, one))]
     files = {line.file for line in base}
@@ -84,8 +84,8 @@ def _memory(desk: Desk) -> list[Verdict]:
 
 def _day(desk: Desk, page: Page) -> list[Verdict]:
     """A log is added to, and edits by hand are kept: a line that is missing was left out, and nothing is forgotten."""
-    base = desk.base.of(page.name)
-    side = _side(desk, base, desk.shelf.log, log_entry_of)
+    base = desk.lines.get(page.name, ())
+    side = _side(desk, base, desk.shelf.day(page.name), log_entry_of)
     found: list[Verdict] = []
     added: set[str] = set()
     for one in merged(base, _seen(page), side):
@@ -108,7 +108,7 @@ def _in_log(one: Verdict, desk: Desk) -> Verdict:
     was, now = desk.before.get(line.id), desk.stands.get(line.id)
     if one.do == "edit" and was is not None and was.kind != "summary":
         return one
-    if now is None or now.id not in desk.shelf.log or day_name(now) != seen.file:
+    if now is None or now.id not in desk.shelf.day(seen.file):
         return Verdict("keep", line, seen, line.id)
     # A summary that was made anew on the same day; and words that were cut out of an item go from its line as well.
     ours = was is not None and seen.key == line.key == key_of(log_entry_of(was))
@@ -120,7 +120,7 @@ def _in_log(one: Verdict, desk: Desk) -> Verdict:
 
 def _soul(desk: Desk) -> list[Verdict]:
     """One text in one slot: the whole of the file is its only line."""
-    base, item = desk.base.of(SOUL), desk.shelf.soul
+    base, item = desk.lines.get(SOUL, ()), desk.shelf.soul
     if item is not None and item.trust < TRUSTED:
         return []
     text = desk.soul

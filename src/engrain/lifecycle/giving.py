@@ -9,7 +9,7 @@ from engrain.core.errors import TooLarge
 from engrain.core.layout import FACTS, HEADER, Budget, Piece, chosen, composed, elsewhere, noted, within
 from engrain.core.mirrored import MEMORY, OVERFLOW, Line, day_of
 from engrain.core.pages import Block, Entry, key_of, line_end, read_page, written
-from engrain.lifecycle.shelf import Shelf, day_name, entry_of, heading_of, log_entry_of
+from engrain.lifecycle.shelf import Shelf, entry_of, heading_of, log_entry_of, when
 
 OVERFLOW_ITEMS = 2_000
 OVERFLOW_HEADER = "# Memory, the rest\n\n<!-- What MEMORY.md has no room for; kept in step in the same way. -->\n"
@@ -66,13 +66,13 @@ def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget
     rest = [one for one in pieces if one.id not in fitting]
     listed = _limited([Piece(one.id, one.raw) for one in rest], LARGEST)
     first = _page(memory, _sorted([one for one in pieces if one.id in fitting], shelf), placed)
-    first = noted(first, len(listed), elsewhere(budget), memory.end)
+    first = noted(first, len(listed), elsewhere(budget), memory.end) if first.strip() else HEADER
     if rest and not within(first, budget):
         raise TooLarge(f"MEMORY.md cannot be kept to {budget.lines:,} lines and {budget.bytes:,} bytes. Shorten it.")
     if rest and not overflow.text.strip():
         overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
     second = noted(_page(overflow, listed, placed), len(rest) - len(listed), ALONE, overflow.end)
-    texts = {MEMORY: first, OVERFLOW: "" if second == OVERFLOW_HEADER else second}
+    texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
     keys = {key_of(entry): id for id, entry in entries.items()}
     return Given(texts, tuple(line for name, text in texts.items() for line in _lines(name, text, keys)))
 
@@ -89,7 +89,7 @@ def day_page(page: Page, shelf: Shelf, placed: Placed, known: Container[str]) ->
             put[n] = None
             continue
         if (page.name, n) in placed.fresh:
-            entry = log_entry_of(shelf.log[id])
+            entry = log_entry_of(shelf.day(page.name)[id])
             put[n] = written(entry, log=True, mark=block.mark, end=page.end)
         keys[key_of(entry)] = id
     new = _new_in(page.name, shelf, known, keys)
@@ -111,8 +111,8 @@ def _entries(shelf: Shelf, placed: Placed) -> dict[str, Entry]:
 
 
 def _new_in(name: str, shelf: Shelf, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
-    items = sorted(shelf.log.values(), key=lambda one: (one.occurred_at or one.recorded_at, one.id))
-    new = {one.id: log_entry_of(one) for one in items if day_name(one) == name and one.id not in known}
+    items = sorted(shelf.day(name).values(), key=lambda one: (when(one), one.id))
+    new = {one.id: log_entry_of(one) for one in items if one.id not in known}
     return {id: entry for id, entry in new.items() if key_of(entry) not in keys}
 
 
@@ -129,7 +129,7 @@ def _page(page: Page, pieces: Sequence[Piece], placed: Placed) -> str:
 def _bare(page: Page, placed: Placed) -> str:
     """The page without any item's line and without the note of ours."""
     spots = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in placed.ids]
-    return noted(composed(page.blocks, dict.fromkeys(spots), [], page.end), 0, "", page.end)
+    return composed(page.blocks, dict.fromkeys(spots), [], page.end)
 
 
 def _raws(pages: Sequence[Page], placed: Placed, entries: Mapping[str, Entry]) -> dict[str, str]:

@@ -30,20 +30,24 @@ _HAPPENED = {"kind": {"in": ["episode", "summary"]}}
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Facts and relations, best first; what happened, newest first; and who the agent is."""
+    """Facts and relations, best first; what happened, by the name of its day's log; and who the agent is."""
 
     facts: Mapping[str, Item] = field(default_factory=dict)
-    log: Mapping[str, Item] = field(default_factory=dict)
+    days: Mapping[str, Mapping[str, Item]] = field(default_factory=dict)
     soul: Item | None = None
+
+    def day(self, name: str) -> Mapping[str, Item]:
+        return self.days.get(name, {})
 
 
 def shelf(kit: Kit, scope: Scope) -> Shelf:
     wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": IMPORTANT}}, _FACTS)
     found = {item.id: item for where in wheres for item in _newest(kit, scope, where, MOST)}
     facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_rank)
-    log = _newest(kit, scope, _HAPPENED, LOGGED)
-    soul = kit.items.slot(scope, SOUL_SLOT, None)
-    return Shelf({one.id: one for one in facts}, {one.id: one for one in log}, soul)
+    days: dict[str, dict[str, Item]] = {}
+    for one in _newest(kit, scope, _HAPPENED, LOGGED):
+        days.setdefault(day_name(one), {})[one.id] = one
+    return Shelf({one.id: one for one in facts}, days, kit.items.slot(scope, SOUL_SLOT, None))
 
 
 def standing(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:

@@ -33,7 +33,7 @@ from engrain.core.plans import Change, Plan
 from engrain.core.scope import Scope
 from engrain.lifecycle.comparing import Desk, away, decided, placed, verdicts
 from engrain.lifecycle.giving import Given, Page, Placed, day_page, memory_pages
-from engrain.lifecycle.shelf import TRUSTED, Shelf, day_name, shelf, soul_entry_of, standing
+from engrain.lifecycle.shelf import TRUSTED, Shelf, shelf, soul_entry_of, standing
 from engrain.lifecycle.taking import Hand, Took, take, told, wishes
 from engrain.ports import Kit
 from engrain.ports.files import Folder
@@ -79,7 +79,8 @@ class Round:
             on_shelf = shelf(self._kit, self._scope) if wanted else desk.shelf
         given = self._given(replace(desk, shelf=on_shelf), found, took)
         if not self._terms.dry_run:
-            self._save(hand.base, hand.base.then((*given.lines, *away(found))), given, raws, was)
+            by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
+            self._save(hand.base, hand.base.then((*given.lines, *away(found)), by_hand), given, raws, was)
             self._settle(found)
         texts = {**conflicts, **given.texts}
         return Synced(
@@ -110,11 +111,11 @@ class Round:
     def _desk(self, base: Base) -> tuple[Desk, Raws]:
         on_shelf = shelf(self._kit, self._scope)
         logged = {line.file for line in base.lines if day_of(line.file)}
-        days = {*self._folder.days(), *logged, *map(day_name, on_shelf.log.values())}
+        days = {*self._folder.days(), *logged, *on_shelf.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, text_of(name, raw)) for name, raw in raws.items()}
         before, stands = standing(self._kit, self._scope, [line.id for line in base.lines])
-        return Desk(pages, base, on_shelf, before, stands), raws
+        return Desk(pages, base.by_file(), on_shelf, before, stands), raws
 
     def _conflicts(self, page: str, clashes: Sequence[Clash]) -> str:
         ids = unsettled(page)
@@ -125,7 +126,9 @@ class Round:
 
     def _given(self, desk: Desk, found: Sequence[Verdict], took: Took) -> Given:
         where = placed(found, took.ids)
-        known = {line.id for line in desk.base.lines} | {id for id in where.ids.values() if id}
+        base = [line for lines in desk.lines.values() for line in lines]
+        logged = {line.id for line in base if line.state in ("stands", "away")}
+        known = logged | {id for id in where.ids.values() if id}
         given = [
             memory_pages(desk.pages, desk.shelf, where, self._terms.budget),
             _soul(desk, where),
@@ -180,7 +183,7 @@ def text_of(name: str, raw: bytes | None) -> str:
 def _soul(desk: Desk, where: Placed) -> Given:
     item, page = desk.shelf.soul, desk.pages[SOUL]
     if item is not None and item.trust < TRUSTED:
-        return Given({}, tuple(desk.base.of(SOUL)))
+        return Given({}, tuple(desk.lines.get(SOUL, ())))
     if item is None or item.id in where.away:
         gone = (SOUL, 0) in where.ids and where.ids[SOUL, 0] is None
         return Given({SOUL: "" if gone else page.text})
@@ -193,7 +196,7 @@ def _untouched(on_shelf: Shelf, found: Sequence[Verdict]) -> Shelf:
     """For a dry run: without the items whose lines are about to be taken in."""
     ids = {one.line.id for one in found if one.do in ("edit", "forget") and one.line}
     soul = on_shelf.soul if on_shelf.soul and on_shelf.soul.id not in ids else None
-    return Shelf({id: item for id, item in on_shelf.facts.items() if id not in ids}, on_shelf.log, soul)
+    return Shelf({id: item for id, item in on_shelf.facts.items() if id not in ids}, on_shelf.days, soul)
 
 
 def _clashes(found: Sequence[Verdict], desk: Desk) -> Iterator[Clash]:

@@ -243,7 +243,8 @@ def event(ledger: Ledger, seat: Seat, name: str, timeout: timedelta | None, bloc
 
 
 def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flow[list[str]]:
-    """Items and record in one transaction; where they live apart, the step's key makes a repeated write harmless."""
+    """Items and record in one transaction; where they live apart, the step's key makes a repeated write harmless, and
+    the fence is where the journal is: whoever may no longer begin the step writes no items."""
     started = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if started else seat.attempt + 1
     scope = ledger.lease.scope
@@ -252,7 +253,7 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
         record = StepWrite(ledger.lease, ledger.start(seat, attempt), ended(seat, "done"))
         applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, record=record)))
         return [one.id for one in applied.outcomes]
-    yield Ask(ledger.assure)
+    yield Ask(ledger.begin, (seat, attempt))
     key = ledger.stable_key(seat)
     applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, request_id=f"task:{key}")))
     ids = [one.id for one in applied.outcomes]

@@ -19,7 +19,6 @@ def moved(source: Source, item: str, spans: Sequence[Span]) -> Source:
     """The source with its cites of `item` moved to where their text is after the cut."""
 
     def after(cite: Cite) -> Cite:
-        start = cutting.moved(cite.start, spans, left=True)
-        return Cite(item, start, cutting.moved(cite.end, spans, left=False))
+        return Cite(item, cutting.moved(cite.start, spans), cutting.moved(cite.end, spans))
 
     return replace(source, cites=tuple(after(cite) if cite.item == item else cite for cite in source.cites))

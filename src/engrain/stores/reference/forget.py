@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from engrain.core.cutting import Span, cut
+from engrain.core.cutting import Span, cut, overlaps
 from engrain.core.items import Cite, Item
 from engrain.core.passages import index_words
 from engrain.core.plans import Forget, Outcome
@@ -20,26 +20,41 @@ from engrain.stores.reference.work import Work
 def forget(work: Work, step: Forget) -> Outcome:
     if not work.state.known(work.scope, step.id):
         return Outcome(step.id, "missing")
-    gone = _closure(work, step.id)
-    spans = {} if step.keep_source else _cited_spans(work, gone, step.id)
+    asked = _with_corrected(work, step.id)
+    gone = _closure(work, asked)
+    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
+    gone = _closure(work, [*gone, *_resting(work, spans)])
     for id in gone:
-        _remove(work, id)
-    for id, cuts in spans.items():
-        _cut(work, id, cuts)
-    return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(spans))
+        _remove(work, id, asked)
+    marked = [id for id in spans if id not in gone]
+    for id in marked:
+        _cut(work, id, spans[id])
+    return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(marked))
 
 
-def _closure(work: Work, id: str) -> list[str]:
-    gone = [id]
+def _with_corrected(work: Work, id: str) -> list[str]:
+    found = [id]
+    for one in found:
+        found += [each.item.id for each in work.state.within(work.scope) if _corrected_by(each.item, one)]
+    return found
+
+
+def _closure(work: Work, ids: Sequence[str]) -> list[str]:
+    """These, what they corrected, what cites any of it, and so on."""
+    gone = list(dict.fromkeys(ids))
     for one in gone:
         for item in (each.item for each in work.state.within(work.scope)):
-            corrected = item.replaced_by == one and item.retracted_at is not None
-            if item.id not in gone and (corrected or any(cite.item == one for cite in _cites(item))):
+            near = _corrected_by(item, one) or any(cite.item == one for cite in _cites(item))
+            if near and item.id not in gone:
                 gone.append(item.id)
     return gone
 
 
-def _cited_spans(work: Work, gone: Sequence[str], asked: str) -> dict[str, list[Span]]:
+def _corrected_by(item: Item, id: str) -> bool:
+    return item.replaced_by == id and item.retracted_at is not None
+
+
+def _cited_spans(work: Work, gone: Sequence[str], asked: Sequence[str]) -> dict[str, list[Span]]:
     """By item that stays. A cite of a whole item counts only if it is the forgotten item's own, and what a summary
     cites does not count: else forgetting one message would take every other message of the session along."""
     items = work.state.items
@@ -49,14 +64,25 @@ def _cited_spans(work: Work, gone: Sequence[str], asked: str) -> dict[str, list[
             continue
         for cite in _cites(items[id].item):
             whole = cite.start is None and cite.end is None
-            if cite.item not in gone and (id == asked or not whole):
+            if cite.item not in gone and (id in asked or not whole):
                 spans.setdefault(cite.item, []).append(span(cite, items[cite.item].item.text))
     return spans
 
 
-def _remove(work: Work, id: str) -> None:
+def _resting(work: Work, spans: Mapping[str, Sequence[Span]]) -> list[str]:
+    """What cites words that are cut."""
+    return [
+        each.item.id
+        for each in work.state.within(work.scope)
+        if any(overlaps(cite.start, cite.end, spans.get(cite.item, ())) for cite in _cites(each.item))
+    ]
+
+
+def _remove(work: Work, id: str, asked: Sequence[str]) -> None:
     stored = work.state.items.pop(id)
-    _entomb(work, stored.item.text)
+    # What is left may be summed up in the same words.
+    if stored.item.kind != "summary" or id in asked:
+        _entomb(work, stored.item.text)
     _uncover(work, stored.item)
     episodes.drop_over(work.state, work.scope, id)
     for key in [key for key in work.state.trials if key[:2] == (work.scope, id)]:

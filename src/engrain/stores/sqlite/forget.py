@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engrain.core.cutting import Span, cut, moved
+from collections.abc import Iterable, Mapping, Sequence
+
+from engrain.core.cutting import Span, cut, moved, overlaps
 from engrain.core.passages import index_words
 from engrain.core.plans import Forget, Outcome
 from engrain.core.traits import traits
@@ -14,33 +16,49 @@ _SQL = load("forget.sql")
 
 
 def forget(work: Work, step: Forget) -> Outcome:
-    closure = work.db.rows(_SQL["closure"], {"scope": work.scope_n, "id": step.id})
-    if not closure:
+    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.scope_n, "id": step.id})]
+    if not asked:
         return Outcome(step.id, "missing")
-    numbers = [n for n, _ in closure]
-    spans = {} if step.keep_source else _cited_spans(work, numbers, numbers[0])
-    _remove(work, numbers)
-    marked = [_cut(work, number, cuts) for number, cuts in spans.items()]
-    return Outcome(step.id, "forgotten", tuple(id_ for _, id_ in closure[1:]), tuple(marked))
+    gone = _closure(work, asked)
+    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
+    resting = _resting(work, spans) - gone.keys()
+    if resting:
+        gone = _closure(work, [*gone, *resting])
+    _remove(work, gone, asked)
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
+    return Outcome(step.id, "forgotten", tuple(id_ for id_ in gone.values() if id_ != step.id), tuple(marked))
 
 
-def _cited_spans(work: Work, gone: list[int], asked: int) -> dict[int, list[Span]]:
+def _closure(work: Work, numbers: Iterable[int]) -> dict[int, str]:
+    """Ids by number."""
+    return dict(work.db.rows(_SQL["closure"], {"scope": work.scope_n, "start": as_json(numbers)}))
+
+
+def _cited_spans(work: Work, gone: Iterable[int], asked: Sequence[int]) -> dict[int, list[Span]]:
     """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
     message would take what rests on several with it, and that would take the others."""
     spans: dict[int, list[Span]] = {}
     for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": as_json(gone)}):
-        if item == asked or start is not None or end is not None:
+        if item in asked or start is not None or end is not None:
             spans.setdefault(cited, []).append((start or 0, length if end is None else end))
     return spans
 
 
-def _remove(work: Work, numbers: list[int]) -> None:
+def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
+    """What cites words that are cut."""
+    rows = work.db.rows(_SQL["cites_of"], (as_json(spans),)) if spans else []
+    return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+
+
+def _remove(work: Work, numbers: Iterable[int], asked: Sequence[int]) -> None:
     # Not above: it needs numpy, which `import engrain` must not.
     from engrain.stores.sqlite.index_rows import drop_index
 
     for number in numbers:
-        ((id_, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
-        _entomb(work, text)
+        ((id_, kind, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
+        # What is left may be summed up in the same words.
+        if kind != "summary" or number in asked:
+            _entomb(work, text)
         _uncover(work, session, place)
         drop_index(work.db, number)
         work.db.run(_SQL["add_gone"], (work.mark(), work.scope_n, number, id_))
@@ -67,7 +85,7 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     drop_index(work.db, number)
     write_index(work.db, number, words, None)
     for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
-        where = (moved(start, spans, left=True), moved(end, spans, left=False), row)
+        where = (moved(start, spans), moved(end, spans), row)
         work.db.run(_SQL["move_cite"], where)
         work.db.run(_SQL["mark"], (work.mark(), citing))
     return str(id_)

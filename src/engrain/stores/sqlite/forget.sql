@@ -1,7 +1,17 @@
--- closure --
--- The item, what it corrected, what cites these, and so on; the item itself first.
-with recursive gone (n, id) as (
+-- asked --
+-- The item, and the versions that corrections took away on the way to it.
+with recursive asked (n, id) as (
   select n, id from item where scope = :scope and id = :id
+  union
+  select old.n, old.id from asked
+  join item as old on old.replaced_by = asked.id and old.retracted_at is not null and +old.scope = :scope
+)
+select n from asked;
+
+-- closure --
+-- These items, what they corrected, what cites any of it, and so on.
+with recursive gone (n, id) as (
+  select n, id from item where n in (select value from json_each(:start))
   union
   select near.n, near.id from gone join item as near on near.n in (
     select cite.item from cite where cite.cited = gone.n
@@ -9,7 +19,7 @@ with recursive gone (n, id) as (
     select old.n from item as old where old.replaced_by = gone.id and old.retracted_at is not null and +old.scope = :scope
   )
 )
-select item.n, item.id from gone join item on item.n = gone.n order by item.id <> :id, item.n;
+select n, id from gone order by n;
 
 -- cited_spans --
 -- What the removed items cite in items that stay; a summary has no words of its own to take back.
@@ -18,8 +28,12 @@ join item on item.n = cite.cited join item as citing on citing.n = cite.item and
 where cite.item in (select value from json_each(:gone)) and cite.cited not in (select value from json_each(:gone))
 order by cite.rowid;
 
+-- cites_of --
+-- Who cites these items, and which part of them.
+select item, cited, start, "end" from cite where cited in (select value from json_each(?));
+
 -- forgotten --
-select id, text, session, place from item where n = ?;
+select id, kind, text, session, place from item where n = ?;
 
 -- add_tombstone --
 insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+
+from engrain.stores.sql import statements
 
 # What rows.py reads, in its order.
 ITEM = (
@@ -24,18 +24,9 @@ EPISODE = (
     "episode.expires_at, episode.count, episode.data, (select item.id from item where item.n = episode.item), "
     "episode.key"
 )
-_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 
 @cache
 def load(name: str) -> Mapping[str, str]:
     """{item} and {episode} stand for the columns of one, {visible} for the test that an item holds at :at."""
-    text = (files("engrain.stores.sqlite") / name).read_text("utf-8")
-    parts = _NAME.split(text)
-    return {key: _statement(body) for key, body in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def _statement(body: str) -> str:
-    lines = [line for line in body.strip().splitlines() if not line.startswith("--")]
-    text = "\n".join(lines).rstrip(";")
-    return text.replace("{item}", ITEM).replace("{episode}", EPISODE).replace("{visible}", VISIBLE)
+    return statements("engrain.stores.sqlite", name, {"item": ITEM, "episode": EPISODE, "visible": VISIBLE})

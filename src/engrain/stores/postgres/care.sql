@@ -1,0 +1,86 @@
+-- status --
+select
+  (select count(*) from item),
+  (select count(*) from item where valid_to is null and retracted_at is null),
+  (select count(*) from scope where exists (select 1 from item where item.scope = scope.id)),
+  (select case when is_called then last_value else 0 end from change),
+  (select count(*) from item where not exists (
+    select 1 from embedding join model on model.n = embedding.model
+    where embedding.scope = item.scope and embedding.item = item.n
+      and (%(model)s::text is null or model.key = %(model)s))),
+  (select count(*) from sweep),
+  (select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class
+    where relnamespace = current_schema()::regnamespace and relkind = 'r');
+
+-- schema --
+select value from meta where name = 'schema';
+
+-- indexes --
+-- Items without words, words and vectors without an item, and scopes whose vectors are miscounted.
+select
+  (select count(*) from item where words > 0 and retracted_at is null
+    and not exists (select 1 from word where word.item = item.n)),
+  (select count(*) from word where not exists (select 1 from item where item.n = word.item)),
+  (select count(*) from embedding where not exists (select 1 from item where item.n = embedding.item)),
+  (select count(*) from embedded where count <> (
+    select count(*) from embedding where embedding.scope = embedded.scope and embedding.model = embedded.model)),
+  (select count(*) from pg_index join pg_class on pg_class.oid = indexrelid
+    where relnamespace = current_schema()::regnamespace and not (indisvalid and indisready));
+
+-- walls --
+-- Tables whose rows carry a scope and that no policy, or a policy not forced, protects.
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and relkind = 'r' and not (relrowsecurity and relforcerowsecurity)
+  and exists (select 1 from pg_attribute where attrelid = pg_class.oid and attname = 'scope' and not attisdropped)
+order by relname;
+
+-- role --
+select rolsuper or rolbypassrls from pg_roles where rolname = current_user;
+
+-- scopes --
+select distinct on (scope) scope.id, tenant, agent, "user" from item join scope on scope.id = item.scope
+where scope.id > %s::uuid order by scope limit %s;
+
+-- texts --
+select n, text, speaker, slot, retracted_at is not null from item where scope = %s and n > %s order by n limit %s;
+
+-- drop_words --
+delete from word where item = any(%s);
+
+-- recount --
+update item set passages = %s, words = %s where n = %s;
+
+-- renumber --
+update scope set seq = nextval('change') where id = %s;
+
+-- misfits --
+delete from embedding using model where model.n = embedding.model and embedding.scope = %(scope)s and (
+  vector_dims(embedding.vector) <> model.dimension
+  or not exists (select 1 from item where item.n = embedding.item));
+
+-- recount_vectors --
+insert into embedded (scope, model, count)
+select scope, model, count(*) from embedding where scope = %(scope)s group by scope, model
+on conflict (scope, model) do update set count = excluded.count;
+
+-- pending --
+-- Transactions whose leavings are still to be swept out, and how old the oldest of them is.
+select array_agg(after::text), max(age(after::xid)) from sweep;
+
+-- held --
+-- How old the oldest moment is that somebody may still look at; null if this role cannot see that of others.
+select case when pg_has_role(current_user, 'pg_read_all_stats', 'usage') or (
+    select rolsuper from pg_roles where rolname = current_user) then
+  greatest(
+    (select coalesce(max(age(backend_xmin)), 0) from pg_stat_activity
+      where (datname = current_database() or datname is null) and pid <> pg_backend_pid()),
+    (select coalesce(max(age(xmin)), 0) from pg_replication_slots),
+    (select coalesce(max(age(transaction)), 0) from pg_prepared_xacts where database = current_database())) end;
+
+-- leavings --
+-- Rows that are dead and still there, as the last vacuum counted them.
+select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_all_tables
+where schemaname = current_schema() and relname = any(%s);
+
+-- swept --
+delete from sweep where after = any(%s::xid8[]);

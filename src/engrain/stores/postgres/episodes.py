@@ -1,0 +1,109 @@
+"""What happened in sessions, beside the items in the same database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.episodes import joined
+from engrain.core.errors import NotFound
+from engrain.core.scope import Scope
+from engrain.core.tiers import TIERS
+from engrain.ports import Episode, Raw
+from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.rows import metadata_text, micros_of, moment
+from engrain.stores.postgres.sql import load
+
+if TYPE_CHECKING:
+    from engrain.stores.postgres.handle import Handle
+
+_SQL = load("episodes.sql")
+
+
+class PostgresEpisodes:
+    """A view of the store: its `expire` is not that of the tasks."""
+
+    def __init__(self, store: Handle) -> None:
+        self._store = store
+
+    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+        def do(db: Db) -> Episode:
+            self._store._lock_scope(db, scope)
+            return keep(db, scope.id, episode, raw)
+
+        return self._store._writing(scope, do)
+
+    def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
+        values = {"scope": scope.id, "session": session, "at": to_micros(now), "limit": n}
+        statement = _SQL["recent" if session is None else "recent_in"]
+        return [_episode_of(row) for row in self._store._reading(scope, lambda db: db.rows(statement, values))]
+
+    def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
+        values = {"scope": scope.id, "id": id, "at": to_micros(now)}
+        rows = self._store._reading(scope, lambda db: db.rows(_SQL["raw"], values))
+        return rows[0][0] if rows else None
+
+    def remove(self, scope: Scope, ids: Sequence[str]) -> int:
+        def do(db: Db) -> int:
+            self._store._lock_scope(db, scope)
+            gone = len(db.rows(_SQL["drop"], (scope.id, list(ids))))
+            if gone:
+                db.run(_SQL["sweep_later"])
+            return gone
+
+        return self._store._writing(scope, do)
+
+    def trim(self, scope: Scope, session: str, keep: int) -> int:
+        def do(db: Db) -> int:
+            self._store._lock_scope(db, scope)
+            return len(_trimmed(db, scope.id, session, keep))
+
+        return self._store._writing(scope, do)
+
+    def expire(self, now: datetime) -> int:
+        def do(db: Db) -> int:
+            db.run(_SQL["drop_raw"], (to_micros(now),))
+            return len(db.rows(_SQL["expire"], (to_micros(now),)))
+
+        return self._store._writing(None, do)
+
+
+def keep(db: Db, owner: str, episode: Episode, raw: Raw | None) -> Episode:
+    """Inside a transaction that has locked the scope."""
+    if episode.item is not None and not db.rows(_SQL["known"], (owner, episode.item)):
+        raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
+    same: list[Episode] = []
+    if episode.key is not None:
+        asked = {"scope": owner, "session": episode.session, "key": episode.key, "id": episode.id}
+        rows = db.rows(_SQL["same"], {**asked, "at": to_micros(episode.happened_at)})
+        same = [_episode_of(row) for row in rows]
+    stands = joined(episode, same)
+    db.run(_SQL["drop"], (owner, [one.id for one in (episode, *same)]))
+    _insert(db, owner, stands, raw)
+    most = TIERS["episodic"].max_items
+    if most is not None:
+        db.run(_SQL["trim"], {"scope": owner, "session": episode.session, "keep": most})
+    return stands
+
+
+def _insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
+    row = (
+        owner, episode.id, episode.session, episode.kind, episode.text, episode.importance,
+        to_micros(episode.happened_at), micros_of(episode.expires_at), episode.count, metadata_text(episode.data),
+        episode.item, episode.key, raw.text if raw else None, to_micros(raw.expires_at) if raw else None,
+    )  # fmt: skip
+    db.run(_SQL["add"], row)
+
+
+def _trimmed(db: Db, owner: str, session: str, keep: int) -> list[Row]:
+    return db.rows(_SQL["trim"], {"scope": owner, "session": session, "keep": keep})
+
+
+def _episode_of(row: Row) -> Episode:
+    id_, session, kind, text, importance, happened, expires, count, data, item, key = row
+    return Episode(
+        id_, session, kind, text, importance, from_micros(happened), moment(expires), count, json.loads(data), item, key
+    )

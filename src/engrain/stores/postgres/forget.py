@@ -1,0 +1,102 @@
+"""Remove an item with all that rests on it, and cut what it cites out of what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engrain.core.cutting import Span, cut, moved, overlaps
+from engrain.core.passages import index_words
+from engrain.core.plans import Forget, Outcome
+from engrain.core.traits import traits
+from engrain.stores.postgres.index_rows import word_count, write_words
+from engrain.stores.postgres.link import Row
+from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.work import Work
+
+_SQL = load("forget.sql")
+
+
+def forget(work: Work, step: Forget) -> Outcome:
+    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.owner, "id": step.id})]
+    if not asked:
+        return Outcome(step.id, "missing")
+    closure = _closure(work, asked)
+    gone = [row[0] for row in closure]
+    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
+    resting = _resting(work, spans) - set(gone)
+    if resting:
+        closure = _closure(work, [*gone, *resting])
+        gone = [row[0] for row in closure]
+    _remove(work, closure, asked)
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
+    work.db.run(_SQL["sweep_later"])
+    return Outcome(step.id, "forgotten", tuple(row[1] for row in closure if row[1] != step.id), tuple(marked))
+
+
+def _closure(work: Work, numbers: Sequence[int]) -> list[Row]:
+    return list(work.db.rows(_SQL["closure"], {"scope": work.owner, "start": list(numbers)}))
+
+
+def _cited_spans(work: Work, gone: Sequence[int], asked: Sequence[int]) -> dict[int, list[Span]]:
+    """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
+    message would take what rests on several with it, and that would take the others."""
+    spans: dict[int, list[Span]] = {}
+    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": list(gone)}):
+        if item in asked or start is not None or end is not None:
+            spans.setdefault(cited, []).append((start or 0, length if end is None else end))
+    return spans
+
+
+def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
+    """What cites words that are cut."""
+    rows = work.db.rows(_SQL["cites_of"], (list(spans),)) if spans else []
+    return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+
+
+def _remove(work: Work, closure: Sequence[Row], asked: Sequence[int]) -> None:
+    for number, id_, kind, text, session, place in closure:
+        # What is left may be summed up in the same words.
+        if kind != "summary" or number in asked:
+            _entomb(work, text)
+        _uncover(work, session, place)
+        work.change(_SQL["add_gone"], (work.owner, id_))
+    ids = [row[1] for row in closure]
+    for statement in ("remove_episodes", "remove_trials"):
+        work.db.run(_SQL[statement], (work.owner, ids))
+    numbers = [row[0] for row in closure]
+    for statement in ("remove_words", "remove_vectors", "remove"):
+        work.db.run(_SQL[statement], (numbers,))
+
+
+def _cut(work: Work, number: int, spans: list[Span]) -> str:
+    """The item stays, with a mark in place of each span; its vectors are made anew by whoever embeds."""
+    ((id_, text, session, place, speaker, role, slot),) = work.db.rows(_SQL["cut_from"], (number,))
+    for piece in (text, *(text[start:end] for start, end in spans)):
+        _entomb(work, piece)
+    _uncover(work, session, place)
+    after = cut(text, spans)
+    words = index_words(after, speaker, slot)
+    # A hash of its own: two items cut to the same words are still two.
+    values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
+    values |= {"passages": words.passages, "words": word_count(words), "n": number}
+    work.change(_SQL["cut"], values)
+    work.db.run(_SQL["cut_entities"], (number,))
+    work.db.run(_SQL["remove_episodes"], (work.owner, [id_]))
+    for statement in ("remove_words", "remove_vectors"):
+        work.db.run(_SQL[statement], ([number],))
+    write_words(work.db, work.owner, [(number, words)])
+    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
+        where = (moved(start, spans), moved(end, spans), row)
+        work.db.run(_SQL["move_cite"], where)
+        work.change(_SQL["mark"], (citing,))
+    return str(id_)
+
+
+def _entomb(work: Work, text: str) -> None:
+    work.db.run(_SQL["add_tombstone"], (work.owner, work.digest("text", text), work.micros))
+
+
+def _uncover(work: Work, session: str | None, place: int | None) -> None:
+    """A summary that covers a forgotten message goes; the next one begins at version 1 again."""
+    if session is not None and place is not None:
+        work.db.run(_SQL["uncover"], (work.owner, session, place))

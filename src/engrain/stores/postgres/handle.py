@@ -1,0 +1,112 @@
+"""An open store: its connections, its clock, its closing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.errors import EngrainError, ReadOnlyStore
+from engrain.core.ids import IdSource, SortableIds
+from engrain.core.scope import Scope
+from engrain.stores.postgres.address import read_url
+from engrain.stores.postgres.episodes import PostgresEpisodes
+from engrain.stores.postgres.journal import PostgresJournal
+from engrain.stores.postgres.link import Db, Link
+from engrain.stores.postgres.migrate import prepare
+from engrain.stores.postgres.outcomes import PostgresOutcomes
+from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.touches import Touches, write_uses
+from engrain.stores.postgres.youth import Youth
+
+Answer = TypeVar("Answer")
+
+_SQL = load("queries.sql")
+
+
+class Handle:
+    """Without a clock of its own the store goes by the server's, which is one for all machines."""
+
+    def __init__(
+        self, url: str, *, clock: Clock = system_clock, ids: IdSource | None = None, read_only: bool = False
+    ) -> None:
+        self._clock = None if clock is system_clock else clock
+        self._ids: IdSource = ids or SortableIds()
+        self._read_only = read_only
+        self._touches = Touches()
+        self._models: dict[str, tuple[int, int]] = {}
+        self._closed = False
+        self._link = Link(read_url(url))
+        self._key, self._version = prepare(self._link, read_only)
+        self._youth = Youth(self._link)
+        self._link.read(None, self._youth.begin)
+        self.episodes = PostgresEpisodes(self)
+        self.outcomes = PostgresOutcomes(self)
+        self.journal = PostgresJournal(self)
+
+    # What the other parts of the store use
+
+    def _reading(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "read") -> Answer:
+        return self._link.read(scope, do, mode)
+
+    def _writing(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
+        if self._read_only:
+            self._link.opened()  # a closed store says that first
+            raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only. Open it without read_only to write.")
+        return self._link.write(scope, do, mode)
+
+    def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
+        """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""
+        seq = self._lock_scope(db, scope)
+        ((micros, _),) = db.rows(_SQL["begin_write"], (self._clock_micros(),))
+        return seq, micros
+
+    def _lock_scope(self, db: Db, scope: Scope) -> int:
+        found = db.rows(_SQL["lock_scope"], (scope.id,))
+        if not found:
+            self._add_scope(db, scope)
+            found = db.rows(_SQL["lock_scope"], (scope.id,))
+        return int(found[0][0])
+
+    def _add_scope(self, db: Db, scope: Scope) -> None:
+        db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
+
+    def _know_models(self, found: Mapping[str, int]) -> None:
+        """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""
+        for key, dimension in found.items():
+            if key not in self._models:
+                row = (key, dimension)
+                self._writing(None, lambda db: db.run(_SQL["add_model"], row), "repeat")  # noqa: B023
+                ((number, known),) = self._reading(None, lambda db: db.rows(_SQL["model"], row[:1]))  # noqa: B023
+                self._models[key] = number, known
+
+    def _micros(self, db: Db, at: datetime | None = None) -> int:
+        """The moment asked for, or now: the clock, or the newest time recorded by anybody if that is later."""
+        if at is not None:
+            return to_micros(at)
+        ((now,),) = db.rows(_SQL["moment"], (self._clock_micros(),))
+        return int(now)
+
+    def _clock_micros(self) -> int | None:
+        """None: the server's."""
+        return None if self._clock is None else to_micros(self._clock())
+
+    def _write_touches(self, scope: Scope) -> None:
+        def do(db: Db) -> None:
+            db.rows(_SQL["lock_scope"], (scope.id,))
+            write_uses(db, scope, uses)
+
+        with self._touches.leaving(scope) as uses:
+            self._link.write(scope, do)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        # Counts of use are no promise.
+        with suppress(EngrainError):
+            for scope in [] if self._read_only else self._touches.scopes():
+                self._write_touches(scope)
+        self._link.close()

@@ -1,0 +1,272 @@
+"""Connections to the server: a pool of them, transactions on them, and what is tried again when one is lost."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from random import random
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
+from engrain.core.scope import Scope
+from engrain.stores.postgres.address import Address
+from engrain.stores.postgres.arrays import Context
+from engrain.stores.postgres.faults import again, lost, translated
+
+Answer = TypeVar("Answer")
+Row = tuple[Any, ...]
+
+_ATTEMPTS = 6
+_PAUSE = 0.02
+_ASK_AGAIN = 1.0
+# The server gives up first, and says why; only one that is silent is given up by us.
+_LATER = 5.0
+_BEGIN = {
+    "read": b"begin isolation level repeatable read read only",
+    # For what must see a newer moment with each statement.
+    "look": b"begin isolation level read committed read only",
+    "write": b"begin isolation level read committed",
+    "repeat": b"begin isolation level read committed",
+}
+_SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.scope', %s, true),
+  set_config('engrain.upkeep', %s, true), set_config('statement_timeout', %s, true),
+  set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true),
+  set_config('plan_cache_mode', 'force_custom_plan', true)"""
+
+
+class Timed(psycopg.Connection[Row]):
+    """Every wait for the server ends, also if it takes what we send and never answers."""
+
+    patience = 60.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._limited(gen), *args, **kwargs)
+
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = time.monotonic() + self.patience
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > deadline:
+                    seconds, self.patience = self.patience, 0.0  # nor is it worth waiting for when we take our leave
+                    raise psycopg.OperationalError(f"no answer within {seconds:g} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
+
+
+@dataclass(frozen=True, slots=True)
+class Db:
+    """A connection inside a transaction of a scope, or of upkeep across all."""
+
+    connection: Timed
+
+    def rows(self, sql: str, args: Any = None) -> list[Row]:
+        return self.ask(sql, args).fetchall()
+
+    def ask(self, sql: str, args: Any = None) -> psycopg.Cursor[Row]:
+        """To be fetched later: so several questions go to the server in one go."""
+        return self.connection.execute(sql.encode(), args, binary=True)
+
+    def run(self, sql: str, args: Any = None) -> None:
+        """Does not wait: what fails here is raised by the next statement that does, and nothing is kept."""
+        self.connection.execute(sql.encode(), args)
+
+
+class Link:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._guard = threading.Lock()
+        self._pool: ConnectionPool[Timed] | None = None
+        self._process = 0
+        self.path = ""
+        self._closed = False
+
+    # Transactions
+
+    def read(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "read") -> Answer:
+        """All in one snapshot; with no scope, across all of them."""
+        return self._persist(lambda connection: self._transact(connection, scope, do, mode))
+
+    def write(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
+        """One transaction. What others made fail is done again, from the start; nothing is done twice.
+
+        With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
+        return self._persist(lambda connection: self._transact(connection, scope, do, mode))
+
+    def alone(self, do: Callable[[Timed], Answer]) -> Answer:
+        """For statements that allow no transaction around them."""
+        return self._persist(do)
+
+    def _transact(self, connection: Timed, scope: Scope | None, do: Callable[[Db], Answer], mode: str) -> Answer:
+        try:
+            with connection.pipeline():
+                connection.execute(_BEGIN[mode])
+                connection.execute(_SETTINGS, self._settings(scope))
+                answer = do(Db(connection))
+        except BaseException as exc:
+            _leave(connection, exc)
+            raise
+        try:
+            connection.execute(b"commit")
+        except psycopg.Error as exc:
+            if mode in ("read", "look"):
+                return answer
+            if mode == "write" and lost(exc):
+                raise OutcomeUnknown(
+                    f"the connection to {self.address.shown} was lost during the commit, so the write may or may not "
+                    "be durable. Repeat it with the same request_id."
+                ) from exc
+            raise
+        return answer
+
+    def _settings(self, scope: Scope | None) -> tuple[str, ...]:
+        millis = int(self.address.timeout * 1000)
+        owner, upkeep = ("", "on") if scope is None else (scope.id, "")
+        # A lock before the statement: then the error says what was waited for.
+        return (self.path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
+
+    def _persist(self, do: Callable[[Timed], Answer]) -> Answer:
+        attempt, deadline = 0, time.monotonic() + self.address.timeout
+        while True:
+            attempt += 1
+            try:
+                with self._connection() as connection:
+                    return do(connection)
+            except psycopg.Error as exc:
+                late = attempt >= _ATTEMPTS or time.monotonic() > deadline
+                if late or not (again(exc) or lost(exc)):
+                    raise translated(exc, self.address.shown) from exc
+                if lost(exc):
+                    self.opened().check()
+            time.sleep(_PAUSE * 2**attempt * (0.5 + random()))
+
+    # Connections
+
+    @contextmanager
+    def _connection(self) -> Iterator[Timed]:
+        pool = self.opened()
+        connection = self._taken(pool)
+        try:
+            yield connection
+        except psycopg.Error as exc:
+            if lost(exc):
+                connection.close()
+            raise
+        except OutcomeUnknown:
+            connection.close()
+            raise
+        finally:
+            pool.putconn(connection)
+
+    def _taken(self, pool: ConnectionPool[Timed]) -> Timed:
+        deadline = time.monotonic() + self.address.timeout
+        while True:
+            try:
+                # By and by: the pool tries to connect when it is asked, and not again while we wait.
+                return pool.getconn(min(_ASK_AGAIN, self.address.timeout))
+            except PoolTimeout as exc:
+                if time.monotonic() > deadline:
+                    raise self._unavailable() from exc
+            except PoolClosed as exc:
+                raise StoreClosed("this store was closed. Open it again.") from exc
+
+    def opened(self) -> ConnectionPool[Timed]:
+        """The pool of this process: a fork's child must not speak on its parent's connections."""
+        with self._guard:
+            if self._closed:
+                raise StoreClosed("this store was closed. Open it again.")
+            if self._pool is None or self._process != os.getpid():
+                self._pool = ConnectionPool(
+                    connection_class=Timed,
+                    kwargs=self.parameters(),
+                    min_size=0,
+                    max_size=self.address.pool,
+                    timeout=self.address.timeout,
+                    configure=self._configure,
+                    reconnect_timeout=_ASK_AGAIN,
+                    name="engrain",
+                    open=True,
+                )
+                self._process = os.getpid()
+            return self._pool
+
+    def connect(self) -> Timed:
+        """A connection of its own, outside the pool."""
+        try:
+            connection = Timed.connect(**self.parameters())
+        except psycopg.Error as exc:
+            raise self._refused(exc) from exc
+        self._configure(connection)
+        return connection
+
+    def parameters(self) -> dict[str, Any]:
+        address = self.address
+        try:
+            given = conninfo_to_dict(address.url)
+        except psycopg.ProgrammingError as exc:
+            raise ConfigError(f"{address.shown} is not a Postgres URL: {str(exc).strip()}.") from exc
+        return {
+            "connect_timeout": math.ceil(address.timeout),
+            "keepalives_idle": 30,
+            "application_name": "engrain",
+            **given,
+            "client_encoding": "UTF8",
+            "autocommit": True,
+            "context": Context,
+            "prepare_threshold": 5 if address.prepare else None,
+        }
+
+    def _configure(self, connection: Timed) -> None:
+        connection.patience = self.address.timeout + _LATER
+
+    def use_path(self, path: str) -> None:
+        """Where names are looked up: our schema, and that of pgvector."""
+        self.path = path
+
+    def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
+        """Why the pool gave nothing: all are in use, or the server cannot be reached."""
+        seconds = f"{self.address.timeout:g} seconds"
+        try:
+            self.connect().close()
+        except (StoreUnavailable, ConfigError) as exc:
+            return exc
+        return StoreBusy(
+            f"all {self.address.pool} connections to {self.address.shown} were in use for {seconds}. "
+            "Raise pool= in the URL, or use fewer threads."
+        )
+
+    def _refused(self, exc: psycopg.Error) -> StoreUnavailable | ConfigError:
+        tried = f"tried {self.address.shown} for up to {self.address.timeout:g} seconds"
+        said = "; ".join(line.strip() for line in str(exc).strip().splitlines())
+        # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.
+        wrong = ("password", "authentication", "does not exist", "no pg_hba.conf entry", "is not permitted")
+        if any(word in said for word in wrong):
+            return ConfigError(f"the server refused us: {said}. ({tried})")
+        return StoreUnavailable(f"the server did not answer: {said}. ({tried})")
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool and self._process == os.getpid():
+            pool.close()
+
+
+def _leave(connection: Timed, why: BaseException) -> None:
+    """Undo what was begun; on a connection that is lost there is nothing to say any more."""
+    with suppress(psycopg.Error):
+        if isinstance(why, psycopg.Error) and lost(why):
+            connection.close()
+        else:
+            connection.rollback()

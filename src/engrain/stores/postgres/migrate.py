@@ -1,0 +1,143 @@
+"""Bring a database to the schema of this version, step by numbered step, one process at a time."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from importlib.resources import files
+
+import psycopg
+from psycopg import sql
+
+from engrain.core.errors import ConfigError, NewerStore, NotADatabase, StoreError
+from engrain.stores.postgres.faults import translated
+from engrain.stores.postgres.link import Link, Timed
+
+_LEAST_VERSION = 14
+_LEAST_VECTOR = (0, 8)
+_MARK = "engrain"
+
+
+@cache
+def migrations() -> tuple[tuple[int, str], ...]:
+    """(number, script), in order. Read once."""
+    folder = files("engrain.stores.postgres") / "migrations"
+    named = ((re.fullmatch(r"(\d{4})_\w+\.sql", one.name), one) for one in folder.iterdir())
+    return tuple(sorted((int(match[1]), one.read_text("utf-8")) for match, one in named if match))
+
+
+def latest() -> int:
+    return migrations()[-1][0]
+
+
+def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
+    """The store's key and the server's version, once its schema is that of this engrain."""
+    connection = link.connect()
+    try:
+        _check_server(connection)
+        if version(connection, link.address.schema) < latest():
+            if read_only:
+                raise StoreError(
+                    f"{link.address.shown} has no schema {link.address.schema!r} of this version. Open it once without "
+                    "read_only, so that it is made."
+                )
+            _upgrade(connection, link.address.schema)
+        link.use_path(_path(connection, link.address.schema))
+        connection.execute(b"select set_config('search_path', %s, false)", (_path(connection, link.address.schema),))
+        ((key,),) = connection.execute(b"select value from meta where name = 'key'").fetchall()
+        shown = connection.info.parameter_status("server_version") or ""
+        return bytes.fromhex(key), shown.split()[0]
+    except psycopg.Error as exc:
+        raise translated(exc, link.address.shown) from exc
+    finally:
+        connection.close()
+
+
+def version(connection: Timed, schema: str) -> int:
+    """0 for a database that holds nothing of ours yet."""
+    there = connection.execute(
+        b"select to_regclass(format('%%I.meta', %s::text)), exists(select 1 from pg_namespace where nspname = %s)",
+        (schema, schema),
+    ).fetchone()
+    assert there
+    if there[0] is None:
+        if (
+            there[1]
+            and connection.execute(
+                b"select 1 from pg_class where relnamespace = %s::regnamespace limit 1", (_quoted(schema),)
+            ).fetchone()
+        ):
+            raise NotADatabase(f"the schema {schema!r} holds tables of another program. Name one with ?schema=…")
+        return 0
+    statement = sql.SQL("select value from {}.meta where name = 'schema'").format(sql.Identifier(schema))
+    found = connection.execute(statement).fetchone()
+    number = int(found[0]) if found else 0
+    if number > latest():
+        raise NewerStore(
+            f"the schema {schema!r} was written by a newer engrain (version {number}; this one knows {latest()}). "
+            "Upgrade: pip install -U engrain."
+        )
+    return number
+
+
+def _upgrade(connection: Timed, schema: str) -> None:
+    with connection.transaction():
+        # Held until the commit: of several that start at once, one works and the others find it done.
+        connection.execute(b"select pg_advisory_xact_lock(hashtext(%s), hashtext(%s))", (_MARK, schema))
+        have = version(connection, schema)
+        if have == latest():
+            return
+        _ensure_vector(connection)
+        if not have:
+            connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+        connection.execute(b"select set_config('search_path', %s, true)", (_path(connection, schema),))
+        connection.execute(b"select set_config('engrain.upkeep', 'on', true)")
+        for number, script in migrations():
+            if number > have:
+                connection.execute(script.encode())
+        if not have:
+            connection.execute(b"insert into meta (name, value) values ('key', %s)", (os.urandom(32).hex(),))
+        connection.execute(
+            b"insert into meta (name, value) values ('schema', %s) "
+            b"on conflict (name) do update set value = excluded.value",
+            (str(latest()),),
+        )
+
+
+def _check_server(connection: Timed) -> None:
+    if connection.info.server_version < _LEAST_VERSION * 10_000:
+        raise ConfigError(f"Postgres {_LEAST_VERSION} or newer is needed; this server is older.")
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise ConfigError("the database's encoding must be UTF8: create database … encoding 'UTF8'.")
+
+
+def _ensure_vector(connection: Timed) -> None:
+    if not _vector(connection):
+        try:
+            with connection.transaction():
+                connection.execute(b"create extension if not exists vector")
+        except psycopg.Error as exc:
+            raise ConfigError(
+                "pgvector is not there and could not be made. Install it on the server, and let a superuser run "
+                f"once in this database: create extension vector; ({exc.diag.message_primary or exc})"
+            ) from exc
+    ((found, _),) = _vector(connection)
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _LEAST_VECTOR:
+        raise ConfigError(f"pgvector 0.8 or newer is needed, not {found}: alter extension vector update;")
+
+
+def _vector(connection: Timed) -> list[tuple[str, str]]:
+    return connection.execute(
+        b"select extversion, quote_ident(nspname) from pg_extension join pg_namespace as space "
+        b"on space.oid = extnamespace where extname = 'vector'"
+    ).fetchall()
+
+
+def _path(connection: Timed, schema: str) -> str:
+    found = _vector(connection)
+    return f"{_quoted(schema)}, {found[0][1]}" if found else _quoted(schema)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,183 @@
+"""Everything that is read from the items: by id, by page, by slot, by lineage, by change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from engrain.core.clock import from_micros
+from engrain.core.filters import Filter
+from engrain.core.items import Cite, Item, Vectors
+from engrain.core.scope import Scope
+from engrain.ports import (
+    Changes,
+    ItemChange,
+    Lineage,
+    ListQuery,
+    OutboxEntry,
+    Outdated,
+    Sketch,
+    SketchQuery,
+    Unembedded,
+)
+from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.filters import where_sql
+from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.rows import item_of
+from engrain.stores.postgres.sql import load
+
+_SQL = load("queries.sql")
+_MOST_TOUCHES = 1_000
+
+
+class Reads(Handle):
+    def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
+        found = self._items(scope, "items_by_id", (scope.id, list(ids)))
+        by_id = {item.id: item for item in found}
+        return [by_id[one] for one in ids if one in by_id]
+
+    def page(self, query: ListQuery) -> list[Item]:
+        def do(db: Db) -> list[Row]:
+            where, values = self._listed(db, query)
+            values |= {"after": query.after, "limit": query.limit}
+            return db.rows(_SQL["page"].replace("{where}", where), values)
+
+        return self._shown(query.scope, self._reading(query.scope, do))
+
+    def count(self, query: ListQuery) -> int:
+        def do(db: Db) -> list[Row]:
+            where, values = self._listed(db, query)
+            return db.rows(_SQL["count"].replace("{where}", where), values)
+
+        ((found,),) = self._reading(query.scope, do)
+        return int(found)
+
+    def _listed(self, db: Db, query: ListQuery) -> tuple[str, dict[str, Any]]:
+        where, values = where_sql(query.where)
+        at = 0 if query.history else self._micros(db, query.at)
+        return where, {**values, "scope": query.scope.id, "history": query.history, "at": at}
+
+    def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
+        return self._items_at(scope, "slots", {"prefix": prefix}, at)
+
+    def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
+        return next(iter(self._items_at(scope, "slot", {"slot": name}, at)), None)
+
+    def history(self, scope: Scope, slot: str) -> list[Item]:
+        return self._items(scope, "history", (scope.id, slot))
+
+    def corrected(self, scope: Scope, id: str) -> list[Item]:
+        return self._items(scope, "corrected", {"scope": scope.id, "id": id})
+
+    def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
+        return self._items_at(scope, "about", {"name": entity.casefold()}, at)
+
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+        values = {"scope": scope.id, "ids": list(ids)}
+        rows = self._reading(scope, lambda db: db.rows(_SQL["lineage"], values))
+        return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
+
+    def speakers(self, scope: Scope) -> frozenset[str]:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["speakers"], {"scope": scope.id}))
+        return frozenset(name for (name,) in rows)
+
+    def sketches(self, query: SketchQuery) -> list[Sketch]:
+        where, values = where_sql(query.where)
+
+        def do(db: Db) -> list[Row]:
+            asked = {"scope": query.scope.id, "ids": list(query.ids), "reach": query.reach}
+            statement = _SQL["sketches"].replace("{where}", where)
+            return db.rows(statement, {**values, **asked, "at": self._micros(db, query.at)})
+
+        return [_sketch(row) for row in self._reading(query.scope, do)]
+
+    def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
+        test, values = where_sql(where)
+
+        def do(db: Db) -> list[Row]:
+            asked = {"scope": scope.id, "traits": traits, "limit": limit, "at": self._micros(db, at)}
+            return db.rows(_SQL["having"].replace("{where}", test), {**values, **asked})
+
+        return [id_ for (id_,) in self._reading(scope, do)]
+
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
+        def do(db: Db) -> list[Outdated]:
+            at = self._micros(db)
+            found = []
+            for cited, start, end, until, item, slot in db.rows(
+                _SQL["outdated"], {"scope": scope.id, "ids": list(ids), "at": at}
+            ):
+                where = {"scope": scope.id, "at": at, "slot": slot, "n": item}
+                holds = db.rows(_SQL["chain_end" if slot is None else "slot_holder"], where)
+                found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
+            return found
+
+        order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
+        return sorted(self._reading(scope, do), key=lambda one: (order[one.id], one.start, one.end, one.until))
+
+    def changes(self, scope: Scope, since: int, limit: int) -> Changes:
+        def do(db: Db) -> tuple[list[Row], int]:
+            rows = db.rows(_SQL["changes"], {"scope": scope.id, "since": since, "limit": limit + 1})
+            newest = db.rows(_SQL["scope_seq"], (scope.id,))
+            return rows, newest[0][0] if newest else 0
+
+        rows, seq = self._reading(scope, do)
+        found = tuple(ItemChange(changed, id_, gone) for changed, id_, gone in rows[:limit])
+        if len(rows) <= limit:
+            return Changes(max(since, seq), found)
+        return Changes(found[-1].seq if found else since, found, complete=False)
+
+    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+        rows = self._reading(None, lambda db: db.rows(_SQL["unembedded"], {"model": model, "limit": limit}))
+        return [
+            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            for tenant, agent, user, id_, text, kind, hash_, slot in rows
+        ]
+
+    def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
+        values = {"scope": scope.id, "ids": list(ids), "model": model}
+        windows: dict[str, tuple[bytes, ...]] = {}
+        for id_, sent in self._reading(scope, lambda db: db.rows(_SQL["vectors_of"], values)):
+            windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
+        return {id_: Vectors(model, rows) for id_, rows in windows.items()}
+
+    def touch(self, scope: Scope, ids: Sequence[str]) -> None:
+        at = self._reading(scope, self._micros)
+        if not self._read_only and self._touches.add(scope, dict.fromkeys(ids), at) > _MOST_TOUCHES:
+            self._write_touches(scope)
+
+    def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
+        def do(db: Db) -> tuple[list[Row], bool]:
+            known = db.rows(_SQL["target"], (target,))
+            ((upto,),) = db.rows(_SQL["settled"])
+            values = {"since": known[0][0] if known else 0, "upto": upto, "limit": limit}
+            return db.rows(_SQL["outbox"], {**values, "scope": scope and scope.id}), bool(known)
+
+        # Not one snapshot: the rows must be read after the number up to which they are complete.
+        rows, known = self._reading(None, do, mode="look")
+        if not known:
+            self._writing(None, lambda db: db.run(_SQL["add_target"], (target,)), "repeat")
+        return [OutboxEntry(seq, Scope(*owner), item, gone) for seq, item, gone, *owner in rows]
+
+    def settle(self, target: str, seq: int) -> None:
+        self._writing(None, lambda db: db.run(_SQL["settle"], {"name": target, "seq": seq}), "repeat")
+
+    def _items_at(self, scope: Scope, name: str, values: Mapping[str, Any], at: datetime | None) -> list[Item]:
+        def do(db: Db) -> list[Row]:
+            return db.rows(_SQL[name], {**values, "scope": scope.id, "at": self._micros(db, at)})
+
+        return self._shown(scope, self._reading(scope, do))
+
+    def _items(self, scope: Scope, name: str, values: Any) -> list[Item]:
+        return self._shown(scope, self._reading(scope, lambda db: db.rows(_SQL[name], values)))
+
+    def _shown(self, scope: Scope, rows: Sequence[Row]) -> list[Item]:
+        return self._touches.shown(scope, [item_of(row) for row in rows])
+
+
+def _sketch(row: Row) -> Sketch:
+    values = list(row)
+    values[6] /= 1e6
+    return Sketch(*values)

@@ -1,0 +1,82 @@
+"""The log of a session: its messages in order, and its rolling summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.items import Draft, Item, Place
+from engrain.core.plans import Add, Applied, Plan
+from engrain.core.scope import Scope
+from engrain.ports import Behind, Summary
+from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.rows import item_of
+from engrain.stores.postgres.sql import load
+
+_SQL = load("sessions.sql")
+
+
+class Sessions(Handle):
+    if TYPE_CHECKING:
+
+        def apply(self, plan: Plan) -> Applied: ...
+
+    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
+        steps = tuple(Add(_message(draft, session)) for draft in drafts)
+        return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
+
+    def length(self, scope: Scope, session: str) -> int:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["length"], (scope.id, session)))
+        return int(rows[0][0]) if rows else 0
+
+    def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["read"], (scope.id, session, start, limit)))
+        return self._touches.shown(scope, [item_of(row) for row in rows])
+
+    def last(self, scope: Scope, session: str, n: int) -> list[Item]:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["last"], (scope.id, session, n)))
+        return self._touches.shown(scope, [item_of(row) for row in rows[::-1]])
+
+    def sessions(self, scope: Scope, limit: int) -> list[str]:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["sessions"], {"scope": scope.id, "limit": limit}))
+        return [name for (name,) in rows]
+
+    def summary(self, scope: Scope, session: str) -> Summary | None:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["summary"], (scope.id, session)))
+        return Summary(*rows[0]) if rows else None
+
+    def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
+        def do(db: Db) -> None:
+            self._lock_scope(db, scope)
+            stored = db.rows(_SQL["version"], (scope.id, session))
+            version = stored[0][0] if stored else 0
+            if summary.version != version + 1:
+                raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
+            values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
+            values |= {"by": summary.by}
+            db.run(_SQL["summarize"], {**values, "scope": scope.id, "session": session})
+
+        self._writing(scope, do)
+
+    def progress(self, scope: Scope, session: str, work: str) -> int:
+        rows = self._reading(scope, lambda db: db.rows(_SQL["progress"], (scope.id, session, work)))
+        return int(rows[0][0]) if rows else 0
+
+    def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
+        self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)), "repeat")
+
+    def behind(self, work: str, limit: int) -> list[Behind]:
+        rows = self._reading(None, lambda db: db.rows(_SQL["behind"], (work, limit)))
+        return [Behind(Scope(*owner), session, upto, length) for *owner, session, upto, length in rows]
+
+
+def _message(draft: Draft, session: str) -> Draft:
+    place = draft.place or Place(session)
+    if draft.kind != "message":
+        raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
+    if place.session != session or place.number is not None:
+        raise InvalidInput(f"a message appended to {session!r} takes the next place there: name no other.")
+    return replace(draft, place=place)

@@ -1,0 +1,345 @@
+"""The store on a Postgres server: every verb that changes items, each in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.episodes import Happening
+from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.items import Draft, Item, Place, Source
+from engrain.core.plans import (
+    Add,
+    Applied,
+    Change,
+    Correct,
+    Embed,
+    Forget,
+    Outcome,
+    Plan,
+    Step,
+    again,
+    gist,
+    named,
+    own,
+)
+from engrain.core.reconcile import Version, mergeable, reconcile
+from engrain.core.text import checked_metadata
+from engrain.stores.postgres.care import Care
+from engrain.stores.postgres.episodes import keep
+from engrain.stores.postgres.forget import forget
+from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.reads import Reads
+from engrain.stores.postgres.rows import (
+    answer_of,
+    answer_text,
+    filters_text,
+    item_of,
+    metadata_text,
+    micros_of,
+    source_of,
+)
+from engrain.stores.postgres.sessions import Sessions
+from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.touches import Uses, write_uses
+from engrain.stores.postgres.vectors import VectorSearch
+from engrain.stores.postgres.words import WordSearch
+from engrain.stores.postgres.work import Work
+
+_SQL = load("queries.sql")
+
+
+class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care):
+    """One schema of one database, any number of processes on any number of machines."""
+
+    def apply(self, plan: Plan) -> Applied:
+        self._know_models(models_of(plan.steps))
+        with self._touches.leaving(plan.scope) as uses:
+            applied = self._writing(plan.scope, lambda db: self._apply(db, plan, uses))
+        self._youth.wrote(len(plan.steps))
+        return applied
+
+    def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied:
+        seq, micros = self._begin_write(db, plan.scope)
+        work = Work(db, plan.scope.id, from_micros(micros), micros, self._key, self._models)
+        first = _answered(work, plan.request_id, plan.steps)
+        if first:
+            return first
+        page = self.journal.page(db, plan.record.lease) if plan.record else None
+        if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+            return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
+        if plan.expect:
+            _check_expected(work, *plan.expect)
+        outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
+        flush(work)
+        for happening in plan.episodes:
+            _happen(work, happening)
+        if page and plan.record:
+            page.finish_memory(plan.record, [one.id for one in outcomes])
+        if work.changed:
+            ((seq,),) = db.rows(_SQL["end_write"], (work.owner,))
+        applied = Applied(outcomes, seq)
+        _keep_answer(work, plan.request_id, plan.steps, applied)
+        write_uses(db, plan.scope, uses)
+        return applied
+
+    def _numbered(self, work: Work, number: int, step: Step) -> Outcome:
+        if isinstance(step, (Add, Correct)):
+            cited = {cite.item for cite in step.draft.source.cites if cite.item in work.given}
+            draft = named(step.draft, {name: _standing_for(work, name) for name in cited}) if cited else step.draft
+            outcome = self._step(work, replace(step, draft=draft)) if draft else Outcome(None, "kept_out")
+        else:
+            outcome = self._step(work, step)
+        work.given[own(number)] = outcome.id
+        return outcome
+
+    def _step(self, work: Work, step: Step) -> Outcome:
+        if isinstance(step, Add):
+            return self._add_once(work, step)
+        flush(work)
+        if isinstance(step, Correct):
+            return self._correct(work, step)
+        if isinstance(step, Change):
+            return _change(work, step)
+        if isinstance(step, Forget):
+            return forget(work, step)
+        return _embed(work, step)
+
+    def _add_once(self, work: Work, step: Add) -> Outcome:
+        if step.request_id is None:
+            return self._add(work, step.draft)
+        first = None if _kept_out(work, step.draft) else _answered(work, step.request_id, (step,))
+        if first:
+            return again(first.outcomes[0])
+        outcome = self._add(work, step.draft)
+        if outcome.id is not None:
+            # A part of a plan has no number of its own that anybody asks for.
+            _keep_answer(work, step.request_id, (step,), Applied((outcome,), 0))
+        return outcome
+
+    def _add(self, work: Work, draft: Draft) -> Outcome:
+        if _kept_out(work, draft):
+            return Outcome(None, "kept_out")
+        trust = _trust(work, draft.source)
+        taken = _at_place(work, draft.place)
+        if taken:
+            _, id_, text, place = taken
+            if text != draft.text:
+                raise Conflict(f"place {place} of session {draft.place.session!r} holds another text.")  # type: ignore[union-attr]
+            return _repeat(work, id_, draft, trust)
+        hash_ = work.hash_of(draft)
+        decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
+        if decision.repeats:
+            return _repeat(work, decision.repeats, draft, trust)
+        values = {
+            "valid_from": to_micros(decision.valid_from),
+            "valid_to": micros_of(decision.valid_to),
+            "replaced_by": decision.replaced_by,
+            **_placed(work, draft.place),
+        }
+        new = self._ids(work.now)
+        if decision.closes:
+            work.change(_SQL["close_item"], (values["valid_from"], new, work.owner, decision.closes))
+        _insert(work, new, draft, {**values, "hash": hash_, "trust": trust})
+        status = "behind" if decision.valid_to else "replaced" if decision.closes else "added"
+        return Outcome(new, status, (decision.closes,) if decision.closes else (), place=values["place"])  # type: ignore[arg-type]
+
+    def _correct(self, work: Work, step: Correct) -> Outcome:
+        old = _standing(work, step.id)
+        draft = step.draft
+        if _kept_out(work, draft):
+            return Outcome(None, "kept_out")
+        trust = _trust(work, draft.source)
+        times = {name: getattr(draft, name) or getattr(old, name) for name in ("occurred_at", "expires_at")}
+        draft = replace(draft, kind=old.kind, slot=old.slot, place=None, **times)
+        hash_ = work.hash_of(draft)
+        work.change(_SQL["retract_item"], (work.micros, work.owner, old.id))
+        work.db.run(_SQL["drop_words"], {"scope": work.owner, "id": old.id})
+        if mergeable(draft) and old.session is None and old.open:
+            decision = reconcile(draft, hash_.hex(), work.now, _versions(work, draft, hash_))
+            if decision.repeats:
+                work.db.run(_SQL["point_item"], (decision.repeats, work.owner, old.id))
+                return replace(_repeat(work, decision.repeats, draft, trust), others=(old.id,))
+        new = self._ids(work.now)
+        work.db.run(_SQL["point_item"], (new, work.owner, old.id))
+        kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
+        _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
+        return Outcome(new, "replaced", (old.id,), place=old.place)
+
+
+def _standing_for(work: Work, name: str) -> str | None:
+    """The id of what a step gave, if it is still there; another name stands for itself."""
+    if name not in work.given:
+        return name
+    id_ = work.given[name]
+    return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
+
+
+def _happen(work: Work, happening: Happening) -> None:
+    episode = happening.episode
+    if episode.item is not None:
+        item = _standing_for(work, episode.item)
+        if item is None:
+            return
+        episode = replace(episode, item=item, id=episode.id or item)
+    if not episode.id:
+        raise InvalidInput("an episode without an item needs an id of its own.")
+    keep(work.db, work.owner, episode, happening.raw)
+
+
+def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
+    if request_id is None:
+        return None
+    first = work.db.rows(_SQL["request"], (work.owner, request_id))
+    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+
+
+def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
+    if request_id is not None:
+        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        work.db.run(_SQL["add_request"], (work.owner, request_id, answer, work.micros))
+
+
+def _check_expected(work: Work, session: str, length: int) -> None:
+    rows = work.db.rows(_SQL["session_length"], (work.owner, session))
+    found = rows[0][0] if rows else 0
+    if found != length:
+        raise Conflict(f"the session {session!r} has {found} messages, not {length}: read it again.")
+
+
+def _kept_out(work: Work, draft: Draft) -> bool:
+    return draft.derived and bool(work.db.rows(_SQL["tombstone"], (work.owner, work.digest("text", draft.text))))
+
+
+def _trust(work: Work, source: Source) -> float:
+    """The source's own, and no more than that of any item it cites."""
+    trust = source.trust
+    for cite in source.cites:
+        rows = work.db.rows(_SQL["cited"], (work.owner, cite.item))
+        if not rows:
+            raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
+        cited_trust, length = rows[0]
+        start, end = cite.start or 0, length if cite.end is None else cite.end
+        if not 0 <= start < end <= length:
+            raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
+        trust = min(trust, cited_trust)
+    return trust
+
+
+def _at_place(work: Work, place: Place | None) -> tuple[Any, ...] | None:
+    if place is None or place.number is None:
+        return None
+    rows = work.db.rows(_SQL["at_place"], (work.owner, place.session, place.number))
+    return rows[0] if rows else None
+
+
+def _versions(work: Work, draft: Draft, hash_: bytes) -> list[Version]:
+    """What reconcile needs: of a slot, the versions on either side; of words alone, the open item that has them."""
+    if draft.slot is not None:
+        slot = {"scope": work.owner, "slot": draft.slot, "at": to_micros(draft.occurred_at or work.now)}
+        rows = work.db.rows(_SQL["slot_beside"], slot)
+    elif mergeable(draft):
+        rows = work.db.rows(_SQL["open_same"], (work.owner, hash_))
+    else:
+        rows = []
+    return [
+        Version(id_, found.hex(), from_micros(begins), None if ends is None else from_micros(ends))
+        for id_, found, begins, ends in rows
+    ]
+
+
+def _placed(work: Work, place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {"session": None, "place": None, "speaker": None, "role": None}
+    number = place.number
+    if number is None:
+        rows = work.db.rows(_SQL["session_length"], (work.owner, place.session))
+        number = rows[0][0] if rows else 0
+    work.change(_SQL["grow_session"], {"scope": work.owner, "session": place.session, "length": number + 1})
+    return {"session": place.session, "place": number, "speaker": place.speaker, "role": place.role}
+
+
+def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> None:
+    relation = draft.relation
+    row = {
+        "id": new, "scope": work.owner, "kind": draft.kind, "importance": draft.importance, "pinned": False,
+        "traits": draft.traits, "passages": draft.words.passages, "words": word_count(draft.words),
+        "occurred_at": micros_of(draft.occurred_at), "recorded_at": work.micros,
+        "expires_at": micros_of(draft.expires_at), "slot": draft.slot,
+        "subject": relation.subject if relation else None, "relation": relation.relation if relation else None,
+        "object": relation.object if relation else None, "metadata": metadata_text(draft.metadata),
+        "filters": filters_text(draft.metadata), "text": draft.text, "source_kind": draft.source.kind,
+        "source_name": draft.source.name, **values,
+    }  # fmt: skip
+    work.change(_SQL["add_item"], row)
+    _add_cites(work, new, 0, draft.source)
+    if relation:
+        for name in (relation.subject, relation.object):
+            work.db.run(_SQL["add_entity"], {"scope": work.owner, "name": name.casefold(), "id": new})
+    work.indexing.append((new, draft.words, draft.vectors))
+
+
+def _add_source(work: Work, id_: str, number: int, source: Source) -> None:
+    where = {"scope": work.owner, "id": id_, "number": number}
+    work.db.run(_SQL["add_source"], {**where, "kind": source.kind, "name": source.name})
+    _add_cites(work, id_, number, source)
+
+
+def _add_cites(work: Work, id_: str, number: int, source: Source) -> None:
+    where = {"scope": work.owner, "id": id_, "number": number}
+    for cite in source.cites:
+        work.db.run(_SQL["add_cite"], {**where, "cited": cite.item, "from": cite.start, "to": cite.end})
+
+
+def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
+    ((place, stored),) = work.db.rows(_SQL["repeated"], (work.owner, id_))
+    merged = checked_metadata({**json.loads(stored), **draft.metadata}) if draft.metadata else None
+    said = {
+        "importance": draft.importance,
+        "trust": trust,
+        "expires": micros_of(draft.expires_at),
+        "metadata": None if merged is None else metadata_text(merged),
+        "filters": None if merged is None else filters_text(merged),
+    }
+    work.change(_SQL["repeat_item"], {**said, "scope": work.owner, "id": id_})
+    ((found,),) = work.db.rows(_SQL["sources_of"], (work.owner, id_))
+    known = [source_of(one) for one in found or ()]
+    if draft.source not in known:
+        _add_source(work, id_, len(known), draft.source)
+    return Outcome(id_, "repeated", place=place)
+
+
+def _standing(work: Work, id_: str) -> Item:
+    rows = work.db.rows(_SQL["standing"], (work.owner, id_))
+    if not rows:
+        raise NotFound(f"there is no item {id_!r} in this scope.")
+    return item_of(rows[0])
+
+
+def _change(work: Work, step: Change) -> Outcome:
+    _standing(work, step.id)
+    values = {
+        "importance": step.importance,
+        "pinned": step.pinned,
+        "metadata": None if step.metadata is None else metadata_text(step.metadata),
+        "filters": None if step.metadata is None else filters_text(step.metadata),
+    }
+    work.change(_SQL["change_item"], {**values, "scope": work.owner, "id": step.id})
+    return Outcome(step.id, "changed")
+
+
+def _embed(work: Work, step: Embed) -> Outcome:
+    rows = work.db.rows(_SQL["hash_of"], (work.owner, step.id))
+    if not rows:
+        return Outcome(step.id, "missing")
+    number, hash_ = rows[0]
+    if hash_.hex() != step.hash:
+        return Outcome(step.id, "stale")
+    replace_vectors(work, number, step.vectors)
+    work.change(_SQL["mark_item"], (work.owner, step.id))
+    return Outcome(step.id, "changed")

@@ -1,0 +1,7 @@
+"""Episodes and durable tasks in Redis."""
+
+from __future__ import annotations
+
+from engrain.stores.redis.store import RedisStore
+
+__all__ = ["RedisStore"]

@@ -1,0 +1,135 @@
+"""Episodes in Redis, each with the engine's TTL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.episodes import Episode, Raw
+from engrain.core.scope import Scope
+from engrain.core.tiers import TIERS
+from engrain.stores.redis.link import Link, new_call
+from engrain.stores.redis.registry import Registry
+from engrain.stores.redis.scripts import load
+
+_LUA = load("episodes.lua")
+# The engine goes by its own clock, which may be ahead of the caller's: it must never take away what is still shown.
+GRACE = timedelta(hours=1)
+_GRACE = GRACE // timedelta(microseconds=1)
+_MOST = TIERS["episodic"].max_items or 0
+_PAGE = 500
+
+
+class RedisEpisodes:
+    """A view of the store. It knows no items: what stands over one that was forgotten is for others to remove."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._scopes = Registry(link, "episodes")
+
+    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+        self._scopes.note(scope)
+        kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
+        fields = [part for pair in _fields(episode).items() for part in pair]
+        count, importance, expires = self._run("add", scope, episode.id, _MOST, *kept, *fields)
+        return replace(episode, count=int(count), importance=float(importance), expires_at=_moment(expires))
+
+    def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
+        index = "all" if session is None else f"of:{session}"
+        found: dict[str, Episode] = {}
+        top, seen = "+inf", "0"
+        while top and len(found) < n:
+            most = min(n - len(found), _PAGE)
+            page, top, seen = self._ask("recent", scope, index, to_micros(now), most, top, seen)
+            # The first of a page may have been on the one before, if somebody wrote in between.
+            for id, flat in map(json.loads, page):
+                found.setdefault(id, _episode(id, _paired(flat)))
+        return list(found.values())[:n]
+
+    def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
+        text: str | None = self._ask("raw", scope, id, to_micros(now))
+        return text
+
+    def remove(self, scope: Scope, ids: Sequence[str]) -> int:
+        pages = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
+        return sum(int(self._run("remove", scope, *page)) for page in pages)
+
+    def trim(self, scope: Scope, session: str, keep: int) -> int:
+        return int(self._run("trim", scope, session, keep))
+
+    def expire(self, now: datetime) -> int:
+        at = to_micros(now)
+        gone = 0
+        for page in self._scopes.pages():
+            bases = [_base(one.scope) for one in page]
+            over = self._link.commands([("ZCOUNT", f"{base}{name}", "-inf", at) for base in bases for name in _DUE])
+            for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
+                gone += self._expire(one.scope, at) if count else 0
+            left = self._link.commands([("EXISTS", f"{base}all") for base in bases])
+            self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
+        return gone
+
+    def _expire(self, scope: Scope, at: int) -> int:
+        gone, done = 0, 0
+        while not done:
+            went, done = self._run("expire", scope, at, _PAGE)
+            gone += int(went)
+        return gone
+
+    def _run(self, name: str, scope: Scope, *args: str | int) -> Any:
+        return self._link.run(_LUA[name], _base(scope), [new_call(), _GRACE, *args])
+
+    def _ask(self, name: str, scope: Scope, *args: str | int) -> Any:
+        return self._link.ask(_LUA[name], _base(scope), ["", _GRACE, *args])
+
+
+_DUE = ("due", "raws")
+
+
+def _base(scope: Scope) -> str:
+    return f"engrain:{{{scope.id}}}:episodes:"
+
+
+def _fields(episode: Episode) -> dict[str, str | int]:
+    """What an episode is kept as; what it does not have is not there."""
+    given: dict[str, str | int | None] = {
+        "session": episode.session,
+        "kind": episode.kind,
+        "text": episode.text,
+        "importance": repr(float(episode.importance)),
+        "happened": to_micros(episode.happened_at),
+        "expires": None if episode.expires_at is None else to_micros(episode.expires_at),
+        "count": episode.count,
+        "data": json.dumps(episode.data, ensure_ascii=False) if episode.data else None,
+        "item": episode.item,
+        "key": episode.key,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _episode(id: str, fields: Mapping[str, str]) -> Episode:
+    return Episode(
+        id=id,
+        session=fields["session"],
+        kind=fields["kind"],
+        text=fields["text"],
+        importance=float(fields["importance"]),
+        happened_at=from_micros(int(fields["happened"])),
+        expires_at=_moment(fields.get("expires", "")),
+        count=int(fields["count"]),
+        data=json.loads(fields.get("data", "{}")),
+        item=fields.get("item"),
+        key=fields.get("key"),
+    )
+
+
+def _paired(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _moment(micros: str) -> datetime | None:
+    return from_micros(int(micros)) if micros else None

@@ -1,0 +1,170 @@
+"""Durable tasks in Redis: claims, leases, steps, snapshots and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
+from engrain.core.scope import Scope
+from engrain.stores.redis.journal_replies import (
+    Reply,
+    checked,
+    claimed,
+    extended,
+    optional,
+    own_name,
+    stands,
+    step_of,
+    steps_of,
+    task_of,
+)
+from engrain.stores.redis.link import Link, new_call
+from engrain.stores.redis.registry import Registry
+from engrain.stores.redis.scripts import load
+
+_LUA = load("journal.lua")
+_PAGE = 100
+
+
+class RedisJournal:
+    """A view of the store. Leases are judged by the server's clock; with a clock that was handed in, by that one."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = None if clock is system_clock else clock
+        self._scopes = Registry(link, "tasks")
+
+    # Tasks
+
+    def claim(self, claim: Claim) -> Lease:
+        self._scopes.note(claim.scope)
+        deadline = "" if claim.deadline is None else to_micros(claim.deadline)
+        wish = (claim.worker, _micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
+        return claimed(self._run("claim", claim.scope, claim.task, *wish), claim)
+
+    def extend(self, lease: Lease, seconds: float) -> Lease:
+        return extended(self._held("extend", lease, _micros(seconds)), lease)
+
+    def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
+        return task_of(lease.scope, self._held("finish_task", lease, end.status, end.outcome))
+
+    def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
+        reply = self._run("overrule", scope, task, end.status, end.outcome)
+        return task_of(scope, checked(reply, f"the task {task!r}"))
+
+    def task(self, scope: Scope, task: str) -> TaskRecord | None:
+        fields = self._link.command("HGETALL", f"{_base(scope)}task:{task}")
+        return stands(scope, task, fields) if fields else None
+
+    def tasks(self, query: TaskQuery) -> list[TaskRecord]:
+        if query.scope is not None:
+            return self._tasks(query.scope, query)
+        scopes = [one.scope for page in self._scopes.pages() for one in page]
+        found = [task for scope in dict.fromkeys(scopes) for task in self._tasks(scope, query)]
+        return sorted(found, key=lambda task: task.started_at, reverse=True)[: query.limit]
+
+    def expire(self, now: datetime) -> list[TaskRecord]:
+        late = to_micros(now)
+        return [
+            task_of(scope, reply)
+            for scope in self._scopes_with("due", str(late))
+            for reply in self._until_none("expire", scope, late)
+        ]
+
+    def prune(self, before: datetime) -> int:
+        old = to_micros(before)
+        scopes = self._scopes_with("ended", f"({old}")
+        return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
+
+    # Steps
+
+    def begin(self, lease: Lease, start: StepStart) -> StepRecord:
+        name = own_name(start.name, start.occurrence)
+        return step_of(start, self._held("begin", lease, name, *_start(start)))
+
+    def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
+        reply = self._held("finish", lease, own_name(end.name, end.occurrence), *_end(end))
+        return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence})"))
+
+    def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
+        name = own_name(start.name, start.occurrence)
+        return step_of(end, self._held("record", lease, name, *_start(start), *_end(end), _micros(end.took)))
+
+    def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
+        reply = self._run("resolve", scope, task, own_name(end.name, end.occurrence), *_end(end))
+        return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence}) of task {task!r}"))
+
+    def steps(self, scope: Scope, task: str) -> list[StepRecord]:
+        fields = self._link.command("HGETALL", f"{_base(scope)}steps:{task}")
+        return steps_of(fields)
+
+    # Snapshots and events
+
+    def keep(self, lease: Lease, snapshot: str) -> None:
+        self._held("keep", lease, snapshot)
+
+    def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
+        return bool(self._run("signal", scope, task, event, payload)[1])
+
+    def event(self, scope: Scope, task: str, event: str) -> str | None:
+        payload: str | None = self._link.command("HGET", f"{_base(scope)}events:{task}", event)
+        return payload
+
+    # How scripts are asked
+
+    def _run(self, name: str, scope: Scope, *args: str | int) -> Reply:
+        reply: Reply = self._link.run(_LUA[name], _base(scope), [self._given(), new_call(), *args])
+        return reply
+
+    def _held(self, name: str, lease: Lease, *args: str | int) -> Reply:
+        reply = self._run(name, lease.scope, lease.task, lease.worker, lease.epoch, *args)
+        return checked(reply, f"task {lease.task!r}", lease)
+
+    def _given(self) -> str:
+        return "" if self._clock is None else str(to_micros(self._clock()))
+
+    def _tasks(self, scope: Scope, query: TaskQuery) -> list[TaskRecord]:
+        # What has ended is kept for days: whoever looks for what is open does not go through it.
+        open_only = query.stale or (query.status and not set(query.status) & set(ENDED))
+        index, states, stale = "open" if open_only else "tasks", ",".join(query.status), "1" if query.stale else ""
+        found: list[TaskRecord] = []
+        below = "+inf"
+        while below and len(found) < query.limit:
+            wanted: list[str | int] = [self._given(), "", index, states, stale, below, _PAGE]
+            last, page = self._link.ask(_LUA["tasks"], _base(scope), wanted)
+            found += [task_of(scope, reply) for reply in page]
+            below = last and f"({last}"
+        return found[: query.limit]
+
+    def _scopes_with(self, index: str, until: str) -> Iterator[Scope]:
+        """Those that have something up to a time; whoever has no tasks at all any more is let go of."""
+        for page in self._scopes.pages():
+            bases = [_base(one.scope) for one in page]
+            counts = self._link.commands([("ZCOUNT", f"{base}{index}", "-inf", until) for base in bases])
+            yield from (one.scope for one, count in zip(page, counts, strict=True) if count)
+            left = self._link.commands([("EXISTS", f"{base}tasks") for base in bases])
+            self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
+
+    def _until_none(self, name: str, scope: Scope, until: int) -> Iterator[Any]:
+        """Batch after batch: others come in between."""
+        while found := self._run(name, scope, until, _PAGE):
+            yield from found if isinstance(found, list) else [found]
+
+
+def _base(scope: Scope) -> str:
+    return f"engrain:{{{scope.id}}}:tasks:"
+
+
+def _start(start: StepStart) -> tuple[str | int, ...]:
+    return (start.kind, start.input, start.key, start.version, start.attempt)
+
+
+def _end(end: StepEnd) -> tuple[str, ...]:
+    return (end.status, optional(end.result), optional(end.error))
+
+
+def _micros(seconds: float) -> int:
+    return timedelta(seconds=seconds) // timedelta(microseconds=1)

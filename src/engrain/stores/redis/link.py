@@ -1,0 +1,168 @@
+"""Reach the server: connections, tries within a time, and its errors as ours."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from redis import exceptions as errors
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from engrain.core.errors import (
+    ConfigError,
+    EngrainError,
+    OutcomeUnknown,
+    ReadOnlyStore,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
+from engrain.stores.redis.address import Address
+from engrain.stores.redis.scripts import Script
+
+# A call may take this many silent tries; a server that refuses at once is tried more often.
+_SILENT_TRIES = 3
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+# What a server says that cannot do it yet, or is full, without having done it: as an error of the client, or, from
+# within a script, as a word.
+_NOT_YET = ("LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
+_NOT_YET_ERRORS = (errors.ReadOnlyError, errors.ClusterDownError, errors.TryAgainError, errors.MasterDownError)
+_ERRORS = (redis.RedisError, errors.RedisClusterException)
+_FULL = ("OOM", "MISCONF", "NOREPLICAS")
+
+
+class Link:
+    """Safe to use from several threads. Every call ends with an answer or an error of ours: no try begins after the
+    address's time-out, and one takes a third of it at most."""
+
+    def __init__(self, address: Address, read_only: bool = False) -> None:
+        self.address = address
+        self._read_only = read_only
+        self._client: Any = _client(address)
+
+    def run(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
+        """A script that writes. It is sent again when its answer was lost, so that doing it twice must not matter."""
+        self.prove_writable()
+        return self._tried(lambda client: _evaluated(client, script, key, args), writes=True)
+
+    def ask(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
+        """A script that only reads."""
+        return self._tried(lambda client: _evaluated(client, script, key, args))
+
+    def prove_writable(self) -> None:
+        if self._read_only:
+            raise ReadOnlyStore(f"{self.address.shown} was opened to be read only.")
+
+    def command(self, *words: str | int) -> Any:
+        """One that reads, or that may be done any number of times."""
+        return self._tried(lambda client: client.execute_command(*words))
+
+    def commands(self, many: Sequence[Sequence[str | int]]) -> list[Any]:
+        """Several that only read, in one go where the server allows it."""
+
+        def piped(client: Any) -> list[Any]:
+            with client.pipeline(transaction=False) as pipe:
+                for words in many:
+                    pipe.execute_command(*words)
+                return list(pipe.execute())
+
+        return self._tried(piped) if many else []
+
+    def each_server(self, *words: str) -> list[Any]:
+        """A command without a key, from every server that holds data; it is tried once."""
+        if not self.address.cluster:
+            return [self._tried(lambda client: client.execute_command(*words), patience=0.0)]
+        nodes = redis.RedisCluster.PRIMARIES
+        many = self._tried(lambda client: client.execute_command(*words, target_nodes=nodes), patience=0.0)
+        return list(many.values())
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _tried(self, ask: Callable[[Any], Any], writes: bool = False, patience: float | None = None) -> Any:
+        began, pause, tries, unsure = time.monotonic(), _PAUSE, 0, False
+        until = began + (self.address.timeout if patience is None else patience)
+        while True:
+            if self._client is None:
+                raise StoreClosed("this store was closed. Open it again.")
+            tries += 1
+            try:
+                return ask(self._client)
+            except (redis.AuthenticationError, errors.NoPermissionError) as exc:
+                raise ConfigError(f"Redis at {self.address.shown} does not let us in: {exc}.") from exc
+            except _ERRORS as exc:
+                if not _may_pass(exc):
+                    raise self._refused(exc) from exc
+                unsure = unsure or (writes and not _never_done(exc))
+                if time.monotonic() + pause >= until:
+                    raise self._given_up(exc, tries, time.monotonic() - began, unsure) from exc
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _refused(self, exc: Exception) -> EngrainError:
+        where = self.address.shown
+        if isinstance(exc, errors.OutOfMemoryError) or any(word in str(exc) for word in _FULL):
+            return StoreError(f"Redis at {where} takes no writes; nothing was kept of this one: {exc}")
+        return StoreError(f"Redis at {where} could not do this: {exc}")
+
+    def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
+        often, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
+        told = f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {why}."
+        if unsure:
+            return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
+        return StoreUnavailable(f"{told} Is the server up, and can it be reached from here?")
+
+
+def new_call() -> str:
+    """The number of one call, under which its answer is kept for a while."""
+    return secrets.token_hex(8)
+
+
+def _client(address: Address) -> Any:
+    # The client of a cluster tries once more by itself, after it has asked who is where.
+    share = address.timeout / _SILENT_TRIES / (2 if address.cluster else 1)
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "socket_timeout": share,
+        "socket_connect_timeout": min(share, 3.0),
+        "socket_keepalive": True,
+    }
+    try:
+        if address.cluster:
+            once = Retry(NoBackoff(), 1)
+            return redis.RedisCluster.from_url(address.url, retry=once, max_connections=address.pool, **options)
+        pool = redis.BlockingConnectionPool.from_url(
+            address.url, retry=Retry(NoBackoff(), 0), max_connections=address.pool, timeout=share, **options
+        )
+        return redis.Redis(connection_pool=pool)
+    except _ERRORS as exc:
+        raise StoreUnavailable(f"no server of the Redis cluster at {address.shown} answers: {exc}.") from exc
+    except (TypeError, ValueError) as exc:
+        raise ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
+
+
+def _evaluated(client: Any, script: Script, key: str, args: Sequence[str | int]) -> Any:
+    try:
+        return client.evalsha(script.sha, 1, key, *args)
+    except errors.NoScriptError:
+        return client.eval(script.text, 1, key, *args)
+
+
+def _may_pass(exc: Exception) -> bool:
+    """Whether a later try may go better."""
+    if isinstance(exc, redis.ResponseError):
+        return isinstance(exc, _NOT_YET_ERRORS) or any(word in str(exc) for word in _NOT_YET)
+    return isinstance(exc, (redis.ConnectionError, redis.TimeoutError, errors.RedisClusterException))
+
+
+def _never_done(exc: Exception) -> bool:
+    """Whether the command certainly did not reach a server that does it."""
+    if isinstance(exc, (redis.ResponseError, redis.BusyLoadingError)):
+        return True
+    return "connecting to" in str(exc) or "No connection available" in str(exc)

@@ -1,0 +1,83 @@
+"""The Postgres store keeps every contract, on a real server and as a role that row-level security holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from servers import postgres
+
+from engrain.conformance import (
+    EpisodesSuite,
+    ItemStoreSuite,
+    OutcomesSuite,
+    SessionLogSuite,
+    TogetherSuite,
+    VectorIndexSuite,
+    WordIndexSuite,
+)
+from engrain.conformance.clock import SetClock
+from engrain.conformance.machine import compare_with_reference
+from engrain.stores.postgres import PostgresStore
+
+Open = Callable[[], PostgresStore]
+_numbers = count()
+
+
+class Postgres:
+    @pytest.fixture
+    def url(self) -> Iterator[str]:
+        """A schema of the test's own."""
+        schema = f"test_{next(_numbers)}"
+        yield f"{postgres().url()}?schema={schema}&pool=8"
+        postgres().run(f"drop schema if exists {schema} cascade")
+
+    @pytest.fixture
+    def another(self, url: str, clock: SetClock) -> Iterator[Open]:
+        opened: list[PostgresStore] = []
+
+        def open_store() -> PostgresStore:
+            opened.append(PostgresStore(url, clock=clock))
+            return opened[-1]
+
+        yield open_store
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def store(self, another: Open) -> PostgresStore:
+        return another()
+
+
+class TestItems(Postgres, ItemStoreSuite):
+    pass
+
+
+class TestVectors(Postgres, VectorIndexSuite):
+    pass
+
+
+class TestWords(Postgres, WordIndexSuite):
+    pass
+
+
+class TestSessions(Postgres, SessionLogSuite):
+    pass
+
+
+class TestEpisodes(Postgres, EpisodesSuite):
+    pass
+
+
+class TestOutcomes(Postgres, OutcomesSuite):
+    pass
+
+
+class TestTogether(Postgres, TogetherSuite):
+    pass
+
+
+def test_random_plans_do_what_they_do_to_the_reference() -> None:
+    schemas = (f"{postgres().url()}?schema=machine_{n}" for n in count())
+    compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples=5)

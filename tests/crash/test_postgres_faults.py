@@ -1,0 +1,222 @@
+"""A Postgres server that dies, hangs or loses a reply costs no acknowledged write, doubles none, holds nobody up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import count
+
+import psycopg
+import pytest
+from proxy import Direction, Fate, Judge, Proxy
+from servers import Postgres, free_port, postgres, start_postgres
+
+from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
+from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
+from engrain.core.plans import Add, Plan
+from engrain.stores.postgres import PostgresStore
+
+_numbers = count()
+# A dated text is never merged with another: only the request id keeps it from being written twice.
+DATED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    name = f"fault_{next(_numbers)}"
+    yield name
+    postgres().run(f"drop schema if exists {name} cascade")
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(postgres().port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(proxy: Proxy, schema: str) -> Iterator[PostgresStore]:
+    """Behind the proxy, and not patient. Without prepared statements a COMMIT can be seen on its way."""
+    opened = PostgresStore(f"{postgres().url(port=proxy.port)}?schema={schema}&timeout=2&prepare=off&pool=3")
+    yield opened
+    proxy.judge = lambda *_: "pass"
+    opened.close()
+
+
+@pytest.fixture
+def beside(store: PostgresStore, schema: str) -> Iterator[PostgresStore]:
+    """The same store, not through the proxy."""
+    opened = PostgresStore(f"{postgres().url()}?schema={schema}")
+    yield opened
+    opened.close()
+
+
+def at_commit(fate: Fate, direction: Direction) -> Judge:
+    """Strike the first commit itself, or its reply."""
+    seen, struck = threading.Event(), threading.Event()
+
+    def judge(where: Direction, data: bytes) -> Fate:
+        if where == "to server" and b"commit\x00" in data:
+            seen.set()
+        if where == direction and seen.is_set() and not struck.is_set():
+            struck.set()
+            return fate
+        return "pass"
+
+    return judge
+
+
+@pytest.mark.parametrize("fate", ["cut", "swallow"])
+@pytest.mark.parametrize("direction", ["to server", "to client"])
+def test_a_lost_commit_is_told_and_repeating_it_is_safe(
+    store: PostgresStore, beside: PostgresStore, proxy: Proxy, fate: Fate, direction: Direction
+) -> None:
+    add(store, fact("The model is known."), scope=BEN)
+    plan = Plan(ANA, (Add(fact("Once.", occurred_at=DATED)),), request_id="r")
+    proxy.judge = at_commit(fate, direction)
+    began = time.monotonic()
+    with pytest.raises(OutcomeUnknown, match="request_id"):
+        store.apply(plan)
+    assert time.monotonic() - began < 9
+    kept = texts(page(beside))
+    assert kept == ([] if direction == "to server" else ["Once."])
+    assert store.apply(plan).repeated is bool(kept)
+    assert texts(page(beside)) == ["Once."]
+
+
+def test_what_may_be_done_twice_is_done_again(store: PostgresStore, beside: PostgresStore, proxy: Proxy) -> None:
+    proxy.judge = at_commit("cut", "to client")
+    store.settle("index", 7)
+    assert beside._reading(None, lambda db: db.rows("select seq from target")) == [(7,)]
+
+
+def test_a_connection_cut_before_the_commit_is_tried_again(
+    store: PostgresStore, beside: PostgresStore, proxy: Proxy
+) -> None:
+    left = [2]
+
+    def judge(where: Direction, data: bytes) -> Fate:
+        if where == "to server" and b"insert into item" in data and left[0]:
+            left[0] -= 1
+            return "cut"
+        return "pass"
+
+    proxy.judge = judge
+    assert store.apply(Plan(ANA, (Add(fact("Kept.", occurred_at=DATED)),))).outcomes[0].status == "added"
+    assert left == [0]
+    assert texts(page(beside)) == ["Kept."]
+
+
+def test_reads_go_on_after_every_connection_was_cut(store: PostgresStore, proxy: Proxy) -> None:
+    store.apply(Plan(ANA, (Add(fact("Some tea.")),)))
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: page(store), range(9)))
+    proxy.cut()
+    assert texts(page(store)) == ["Some tea."]
+    proxy.cut()
+    assert len(store.best(word_query("tea")).hits) == len(store.nearest(vector_query("tea")).ids) == 1
+
+
+def test_a_server_that_takes_all_and_answers_nothing_is_given_up(store: PostgresStore, proxy: Proxy) -> None:
+    proxy.judge = lambda where, _: "swallow" if where == "to server" else "pass"
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="did not answer"):
+        page(store)
+    assert time.monotonic() - began < 60
+    proxy.judge = lambda *_: "pass"
+    proxy.cut()
+    assert page(store) == []
+
+
+def test_a_slow_network_is_no_error(store: PostgresStore, proxy: Proxy) -> None:
+    proxy.delay = 0.02
+    store.apply(Plan(ANA, (Add(fact("Slow but kept.")),)))
+    assert texts(page(store)) == ["Slow but kept."]
+
+
+def test_a_server_that_is_not_there_is_named(schema: str) -> None:
+    port = free_port()
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=rf"127\.0\.0\.1:{port}.*2 seconds"):
+        PostgresStore(f"postgresql://ana:s3cret@127.0.0.1:{port}/db?timeout=2&schema={schema}")
+    assert time.monotonic() - began < 9
+
+
+def test_a_full_pool_is_told_within_the_time_out(store: PostgresStore) -> None:
+    release, held = threading.Event(), threading.Barrier(4)
+
+    def hold(_: int) -> None:
+        store._link.alone(lambda connection: (held.wait(9), release.wait(9)))
+
+    with ThreadPoolExecutor(3) as pool:
+        list_ = [pool.submit(hold, n) for n in range(3)]
+        held.wait(9)
+        began = time.monotonic()
+        with pytest.raises(StoreBusy, match="all 3 connections"):
+            page(store)
+        assert 1.5 < time.monotonic() - began < 6
+        release.set()
+        for one in list_:
+            one.result()
+    assert page(store) == []
+
+
+def test_a_writer_that_waits_too_long_is_told(store: PostgresStore, schema: str) -> None:
+    store.apply(Plan(ANA, (Add(fact("First.")),)))
+    with psycopg.connect(postgres().url("postgres")) as other:
+        other.execute(f"select 1 from {schema}.scope for update".encode())
+        began = time.monotonic()
+        with pytest.raises(StoreBusy):
+            store.apply(Plan(ANA, (Add(fact("Second.")),)))
+        assert 1.5 < time.monotonic() - began < 9
+        assert store.apply(Plan(BEN, (Add(fact("Another scope's.")),))).outcomes[0].status == "added"
+    assert store.apply(Plan(ANA, (Add(fact("Second.")),))).outcomes[0].status == "added"
+
+
+@pytest.fixture
+def mortal() -> Iterator[Postgres]:
+    """A server of the test's own, to be killed."""
+    server = start_postgres()
+    yield server
+    server.stop()
+
+
+def test_a_server_killed_in_the_middle_of_writes_loses_and_doubles_nothing(mortal: Postgres) -> None:
+    store = PostgresStore(f"{mortal.url()}?timeout=20&pool=6")
+    acknowledged: list[str] = []
+    stop = threading.Event()
+
+    def write(worker: int) -> None:
+        for n in count():
+            if stop.is_set():
+                return
+            text = f"{worker} wrote {n}."
+            plan = Plan(ANA if worker % 2 else BEN, (Add(fact(text, occurred_at=DATED)),), request_id=text)
+            while not stop.is_set():
+                try:
+                    store.apply(plan)
+                except StoreError:
+                    continue
+                acknowledged.append(text)
+                break
+
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(write, n) for n in range(4)]
+        for _ in range(3):
+            time.sleep(0.7)
+            mortal.kill()
+            mortal.start()
+        time.sleep(1.0)
+        stop.set()
+        for one in writers:
+            one.result()
+    kept = [*texts(page(store)), *texts(page(store, scope=BEN))]
+    assert len(acknowledged) > 20
+    assert set(acknowledged) <= set(kept)
+    assert len(kept) == len(set(kept))
+    assert not [one for one in store.check() if one.state == "fail"]
+    store.close()

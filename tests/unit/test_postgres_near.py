@@ -1,0 +1,159 @@
+"""In a large scope an index names the nearest: it finds what comparing all finds, and says that it named them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from postgres_schemas import fresh_schema, open_store
+
+from engrain.conformance.clock import SetClock
+from engrain.conformance.drafts import MODEL, add, fact, forget
+from engrain.conformance.embedder import DIMENSION
+from engrain.core.filters import parse_filter
+from engrain.core.items import Draft, Vectors
+from engrain.core.plans import Add, Plan
+from engrain.core.scope import Scope
+from engrain.ports import VectorQuery
+from engrain.stores.postgres import PostgresStore
+from engrain.stores.postgres.near import index_name
+
+SMALL, MIDDLE, WHOLE = Scope(user="one in a hundred"), Scope(user="one in five"), Scope(user="most of all")
+SIZES = {SMALL: 60, MIDDLE: 1_200, WHOLE: 4_800}
+LIMIT = 10
+
+
+def rows(count: int, seed: int) -> Any:
+    """Clustered, as texts are."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).standard_normal((40, DIMENSION))
+    found = centres[random.integers(0, 40, count)] + 0.7 * random.standard_normal((count, DIMENSION))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype("<f4")
+
+
+def with_vector(text: str, vector: Any, **values: Any) -> Draft:
+    return fact(text, vectors=Vectors(MODEL, (vector.tobytes(),)), **values)
+
+
+def fill(store: PostgresStore, scope: Scope, count: int) -> None:
+    matrix = rows(count, count)
+    for first in range(0, count, 256):
+        numbers = range(first, min(first + 256, count))
+        store.apply(Plan(scope, tuple(Add(with_vector(f"{n}", matrix[n], metadata={"n": n})) for n in numbers)))
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[PostgresStore]:
+    with fresh_schema() as schema:
+        opened = open_store(schema, clock=SetClock())
+        for scope, count in SIZES.items():
+            fill(opened, scope, count)
+        opened.large = 1_000
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def indexed(store: PostgresStore) -> PostgresStore:
+    for scope in SIZES:
+        assert store.nearest(VectorQuery(rows(1, 1)[0], MODEL, scope)).exact  # until the index is there
+        store._near.wait()
+    return store
+
+
+def share_found(store: PostgresStore, scope: Scope, **values: Any) -> tuple[float, set[bool]]:
+    """How many of the true nearest come up, and whether the store says that all were compared."""
+    shares, exact = [], set()
+    for vector in rows(30, 7):
+        query = VectorQuery(vector, MODEL, scope, limit=LIMIT, **values)
+        found = store.nearest(query)
+        store.large = 10**9
+        truth = store.nearest(query)
+        store.large = 1_000
+        assert truth.exact
+        assert found.cosines == sorted(found.cosines, reverse=True)
+        known = dict(zip(truth.ids, truth.cosines, strict=True))
+        for id, cosine in zip(found.ids, found.cosines, strict=True):
+            assert cosine == pytest.approx(known.get(id, cosine), abs=1e-6)
+        shares.append(len({*found.ids} & {*truth.ids}) / len(truth.ids))
+        exact.add(found.exact)
+    return float(np.mean(shares)), exact
+
+
+@pytest.mark.parametrize(("scope", "exact"), [(SMALL, True), (MIDDLE, False), (WHOLE, False)], ids=lambda one: str(one))
+def test_a_scope_of_any_share_finds_its_nearest(indexed: PostgresStore, scope: Scope, exact: bool) -> None:
+    share, said = share_found(indexed, scope)
+    assert share >= (1.0 if exact else 0.95)
+    assert said == {exact}
+
+
+@pytest.mark.parametrize(("most", "least"), [(2_400, 0.95), (240, 0.95), (20, 1.0)])
+def test_a_filter_comes_before_the_limit(indexed: PostgresStore, most: int, least: float) -> None:
+    """However little passes: at last all are compared."""
+    where = parse_filter({"metadata.n": {"<": most}})
+    share, _ = share_found(indexed, WHOLE, where=where)
+    assert share >= least
+
+
+def test_a_write_is_found_at_once_in_an_indexed_scope(indexed: PostgresStore) -> None:
+    vector = rows(1, 99)[0]
+    (id,) = add(indexed, with_vector("New.", vector), scope=WHOLE)
+    found = indexed.nearest(VectorQuery(vector, MODEL, WHOLE, limit=3))
+    assert (found.ids[0], found.exact) == (id, False)
+    assert found.cosines[0] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_mean_is_that_of_all(indexed: PostgresStore) -> None:
+    for vector in rows(5, 3):
+        query = VectorQuery(vector, MODEL, WHOLE, limit=LIMIT)
+        found = indexed.nearest(query)
+        indexed.large = 10**9
+        truth = indexed.nearest(query)
+        indexed.large = 1_000
+        assert found.background == pytest.approx(truth.background, abs=0.02)
+    narrowed = VectorQuery(vector, MODEL, WHOLE, parse_filter({"metadata.n": {"<": 3_000}}), limit=LIMIT)
+    assert indexed.nearest(narrowed).background is None
+
+
+def test_the_index_is_of_its_scope_alone_and_is_used_under_row_level_security(indexed: PostgresStore) -> None:
+    def explained(connection: psycopg.Connection[Any]) -> str:
+        with connection.transaction():
+            connection.execute(f"set local search_path = {indexed._link.path}".encode())
+            settings = "select set_config('engrain.scope', %s, true), set_config('enable_sort', 'off', true)"
+            connection.execute(settings, (WHOLE.id,))
+            statement = (
+                f"explain select item from embedding where scope = '{WHOLE.id}' and model = 1 order by "
+                f"vector::halfvec({DIMENSION}) <#> array_fill(0.1::real, array[{DIMENSION}])::halfvec({DIMENSION}) "
+                "limit 5"
+            )
+            return "\n".join(row[0] for row in connection.execute(statement.encode()).fetchall())
+
+    assert index_name(1, WHOLE.id) in indexed._link.alone(explained)
+    assert index_name(1, SMALL.id) not in repr(_indexes(indexed))
+    assert len(_indexes(indexed)) == 2
+    assert not [one for one in indexed.check() if one.state == "fail"]
+
+
+def test_a_build_that_was_cut_short_is_made_anew(indexed: PostgresStore) -> None:
+    name = index_name(1, MIDDLE.id)
+    schema = indexed._link.address.schema
+    indexed._link.alone(lambda connection: connection.execute(f'drop index {schema}."{name}"'.encode()))
+    indexed._near._asked.clear()
+    assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+    indexed._near.wait()
+    assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+
+
+def test_a_forgotten_vector_is_not_named(indexed: PostgresStore) -> None:
+    vector = rows(1, 98)[0]
+    (id,) = add(indexed, with_vector("Secret.", vector), scope=WHOLE)
+    forget(indexed, id, scope=WHOLE)
+    assert id not in indexed.nearest(VectorQuery(vector, MODEL, WHOLE)).ids
+
+
+def _indexes(store: PostgresStore) -> list[Any]:
+    named = b"select indexname from pg_indexes where schemaname = %s and indexname like 'near\\_%%'"
+    return store._link.alone(lambda connection: connection.execute(named, (store._link.address.schema,)).fetchall())
