@@ -25,6 +25,7 @@ class Settings:
     "sentence-transformers:MODEL".
 
     `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`.
+    `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
@@ -32,6 +33,7 @@ class Settings:
     store: str = DEFAULT_STORE
     episodic: str | None = None
     tasks: str | None = None
+    vectors: str | None = None
     embedder: str = "local"
     embedder_url: str | None = None
     model: str | None = None
@@ -45,6 +47,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "default": "store",
         "episodic": "episodic",
         "tasks": "tasks",
+        "vectors": "vectors",
         "cache_bytes": "cache_bytes",
         "engine": "engine",
     },

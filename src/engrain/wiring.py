@@ -14,16 +14,17 @@ from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, Kit, Model
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
 from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
+    from engrain.stores.fed import FedIndex
     from engrain.stores.redis import RedisStore
 
 __all__ = ["Engine", "open_folder", "open_kit"]
 
-PLANNED = ("qdrant", "chroma")
 REDIS = ("redis", "rediss")
+VECTOR_SERVERS = ("qdrant", "chroma")
 
 
 def open_kit(
@@ -44,9 +45,12 @@ def open_kit(
         servers: dict[str, RedisStore] = {}
         for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
             servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
+        fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
+        if fed:
+            opened.enter_context(closing(fed))
         kit = Kit(
             store,
-            store,
+            fed or store,
             store,
             store,
             ready,
@@ -57,10 +61,23 @@ def open_kit(
             model=_open_model(model, chosen),
             outcomes=getattr(store, "outcomes", None),
             together=chosen.episodic is None and hasattr(store, "episodes"),
-            servers=tuple(servers.values()),
+            servers=(*servers.values(), *((fed,) if fed else ())),
+            feed=fed,
         )
         opened.pop_all()
     return kit
+
+
+def open_movable(url: str | os.PathLike[str]) -> Movable:
+    """The store of items behind a URL, to be copied as a whole; no embedder is opened for it."""
+    chosen = settings(url)
+    if chosen.episodic or chosen.tasks:
+        raise ConfigError("episodes and tasks in Redis cannot be copied yet. Name the store of items by its own URL.")
+    store = _open_store(chosen, system_clock, read_only=False)
+    if not isinstance(store, Movable):
+        store.close()
+        raise ConfigError(f"this version of engrain cannot copy a {chosen.store.partition('://')[0]} store.")
+    return store
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
@@ -109,8 +126,11 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
             "Redis holds episodes and tasks beside a store of items. Name both in a .toml file: "
             f'[stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
         )
-    if scheme in PLANNED:
-        raise ConfigError(f"this version of engrain has no {scheme} backend. Use a path: one SQLite file.")
+    if scheme in VECTOR_SERVERS:
+        raise ConfigError(
+            f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
+            f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
+        )
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
@@ -135,6 +155,32 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     from engrain.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock, read_only=read_only)
+
+
+def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:
+    """Not for a store that is only read: nothing can be settled there, and it finds by itself."""
+    scheme = url.partition("://")[0]
+    if scheme not in VECTOR_SERVERS:
+        raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
+    key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
+    try:
+        from engrain.stores.fed import FedIndex
+        from engrain.stores.shared import borrow, give_back
+
+        server = borrow(f"{url} {key}", lambda: _vector_server(scheme, url, key))
+    except ModuleNotFoundError as exc:
+        raise BackendMissing(f"the {scheme.capitalize()} backend", scheme) from exc
+    return FedIndex(store, server, embedder, clock, leave=lambda: give_back(f"{url} {key}"))
+
+
+def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
+    if scheme == "qdrant":
+        from engrain.stores.qdrant import QdrantServer
+
+        return QdrantServer(url, key)
+    from engrain.stores.chroma import ChromaServer
+
+    return ChromaServer(url, key)
 
 
 def _local(_: str, __: str | None) -> Embedder:

@@ -9,6 +9,7 @@ from engrain.conformance import (
     EpisodesSuite,
     ItemStoreSuite,
     MemoryStepSuite,
+    MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
     TaskJournalSuite,
@@ -61,6 +62,10 @@ class TestTasks(Reference, TaskJournalSuite):
 
 
 class TestMemorySteps(Reference, MemoryStepSuite):
+    pass
+
+
+class TestMoving(Reference, MovingSuite):
     pass
 
 

@@ -12,6 +12,7 @@ import pytest
 from engrain.conformance import (
     EpisodesSuite,
     ItemStoreSuite,
+    MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
     TogetherSuite,
@@ -75,6 +76,14 @@ class TestOutcomes(Sqlite, OutcomesSuite):
 
 class TestTogether(Sqlite, TogetherSuite):
     pass
+
+
+class TestMoving(Sqlite, MovingSuite):
+    pass
+
+
+class TestMovingOfTheStandardLibrary(Sqlite, MovingSuite):
+    engine = "stdlib"
 
 
 class TestItemsOfTheStandardLibrary(Sqlite, ItemStoreSuite):

@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
         "maintain": ("engrain.cli.commands.maintain:maintain", "Remove what is over: expired episodes, old tasks."),
         "doctor": ("engrain.cli.commands.care:doctor", "Check the store and the embedder; mend the indexes."),
+        "copy": ("engrain.cli.commands.copy:copy_memory", "Copy the whole store to another, and prove it."),
         "bench": ("engrain.bench.cli:bench", "Measure quality of recall, and speed."),
         "demo": ("engrain.cli.demo.command:demo", "See it work: ten seconds, nothing to set up."),
     },

@@ -41,7 +41,7 @@ class Session:
         lets the `background` do its work.
         """
         if not makes:
-            self._must_exist()
+            self.must_exist()
         if embeds:
             _warm(self.store, embeds)
         from engrain.memory import Memory
@@ -71,7 +71,7 @@ class Session:
                 click.echo(text)
         return count
 
-    def _must_exist(self) -> None:
+    def must_exist(self) -> None:
         from engrain.config import settings
 
         scheme, found, rest = settings(self.store).store.partition("://")

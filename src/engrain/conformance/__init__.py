@@ -11,6 +11,7 @@ from engrain.conformance.filtering import FilteringSuite
 from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
 from engrain.conformance.isolation import IsolationSuite
+from engrain.conformance.moving import MovingSuite
 from engrain.conformance.outcomes import OutcomesSuite
 from engrain.conformance.reading import ReadingSuite
 from engrain.conformance.sessions import SessionLogSuite
@@ -25,6 +26,7 @@ __all__ = [
     "EpisodesSuite",
     "ItemStoreSuite",
     "MemoryStepSuite",
+    "MovingSuite",
     "OutcomesSuite",
     "SessionLogSuite",
     "TaskJournalSuite",

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, fact
 from engrain.conformance.happenings import HAPPENINGS, MARKS, OWN, PICKS, TRIALS, happening
+from engrain.conformance.moving import check_moved
 from engrain.conformance.views import ENTITIES, MOMENTS, NAMES, SESSIONS, SLOTS, TARGET, View, shown, shown_episode
 from engrain.core.episodes import Episode, Happening
 from engrain.core.errors import EngrainError
@@ -94,6 +95,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for store in getattr(self, "stores", ()):
+            if hasattr(store, "dump"):
+                # Words are made anew on the other side, with the speaker in front, whom the first drafts here left out.
+                store.rebuild()
+                check_moved(store, ReferenceStore(clock=self.clock), START + timedelta(seconds=61))
             store.close()
 
     # What happens

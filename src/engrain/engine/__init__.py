@@ -13,6 +13,7 @@ from engrain.core.text import checked_text
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
 from engrain.lifecycle.consolidate import Consolidated, consolidate
+from engrain.lifecycle.feed import BATCH
 from engrain.lifecycle.maintain import Maintained, maintain
 from engrain.ports import Finding, ListQuery
 
@@ -30,6 +31,7 @@ class Engine(Happenings, Knowledge):
             **self.upkeep.state(),
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
+            "vectors": self.feeder.state(),
         }
         return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
 
@@ -75,11 +77,16 @@ class Engine(Happenings, Knowledge):
         seen = self.kit.items.rebuild()
         while made := write.embed_missing(self.kit, write.BATCH):
             progress(made)
+        if self.kit.feed is not None:
+            self.kit.feed.refeed()
+            while fed := self.kit.feed.feed(BATCH):
+                progress(fed)
         return seen
 
     def close(self) -> None:
         self.enricher.stop()
         self.upkeep.stop()
+        self.feeder.stop()
         self.kit.close()
 
     def _embedder_check(self) -> Finding:

@@ -107,6 +107,8 @@ class Knowledge(Parts):
             forgotten = replace(forgotten, pending=True)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
+        if forgotten and not self.feeder.brought():
+            forgotten = replace(forgotten, pending=True)
         return forgotten
 
     def _episodes_removed(self, forgotten: Forgotten) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
 from engrain.lifecycle.enrich import TIMEOUT, Enricher
+from engrain.lifecycle.feed import Feeder
 from engrain.lifecycle.metered import MeteredModel
 from engrain.lifecycle.summaries import summarizer
 from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
@@ -26,6 +27,7 @@ class Parts:
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
         self.upkeep = Upkeep(kit, background)
+        self.feeder = Feeder(kit.feed, background)
         self.model = MeteredModel(kit.model) if kit.model else None
         self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake), model=self.model)
         self.scope = scope
@@ -42,3 +44,4 @@ class Parts:
         self._talk: ConversationMemory | None = None
         self._new_id = SortableIds()
         self.upkeep.start()
+        self.feeder.start()

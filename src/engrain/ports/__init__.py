@@ -30,7 +30,8 @@ from engrain.core.queries import (
 )
 from engrain.core.tokens import CountTokens
 from engrain.ports.items import ItemStore
-from engrain.ports.search import Embedder, VectorIndex, WordIndex
+from engrain.ports.moving import Movable
+from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog
 from engrain.ports.tasks import TaskJournal
 
@@ -44,6 +45,7 @@ __all__ = [
     "Embedder",
     "Episode",
     "Episodes",
+    "Feed",
     "Finding",
     "Happening",
     "ItemChange",
@@ -53,6 +55,7 @@ __all__ = [
     "ListQuery",
     "Matches",
     "Model",
+    "Movable",
     "Nearest",
     "OutboxEntry",
     "Outcomes",
@@ -70,6 +73,7 @@ __all__ = [
     "Unembedded",
     "VectorIndex",
     "VectorQuery",
+    "VectorServer",
     "WordHit",
     "WordIndex",
     "WordQuery",
@@ -114,6 +118,8 @@ class Kit:
     # Items and episodes are in one store, so that a plan can write both.
     together: bool = False
     servers: tuple[Server, ...] = ()
+    # Where `vectors` are on a server of their own.
+    feed: Feed | None = None
 
     def close(self) -> None:
         for one in (*self.servers, self.items):

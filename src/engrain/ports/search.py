@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.queries import Matches, Nearest, VectorQuery, WordQuery
+from engrain.core.points import Found, Point, PointQuery
+from engrain.core.queries import Finding, Matches, Nearest, VectorQuery, WordQuery
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +29,61 @@ class VectorIndex(Protocol):
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         """The cosine of each of these items, nan where it is not visible or has no vector of the model; filter and
         limit play no part."""
+
+
+class VectorServer(Protocol):
+    """A copy of vectors on a server of its own, fed from an item store. It may be behind the store, and is never the
+    truth. Safe to use from several threads. Each model has a collection of its own, so that two are never compared.
+
+    Every call but `close` raises StoreUnavailable if there is no answer within the time-out, and NotFound if the
+    collection is no longer there.
+    """
+
+    @property
+    def where(self) -> str:
+        """The server as it is named to people."""
+
+    def models(self) -> list[str]:
+        """Those that have a collection."""
+
+    def target(self, model: str, dimension: int) -> str:
+        """The model's collection as the item store's outbox knows it: made if there is none, but not with dimension 0,
+        which is NotFound. One that was lost or cleared and made anew has another name, so that it begins with
+        everything."""
+
+    def put(self, model: str, points: Sequence[Point]) -> None:
+        """In place of all that their items had. Doing it twice changes nothing."""
+
+    def drop(self, model: str, items: Sequence[str]) -> None:
+        """Removes all points of these items, and looks that none is left."""
+
+    def count(self, model: str, items: Sequence[str] | None = None) -> int:
+        """The points of these items, or all of the model's."""
+
+    def nearest(self, query: PointQuery) -> Found:
+        """Never crosses the scope. A point that does not hold may be among them, one that holds is not left out."""
+
+    def clear(self) -> None:
+        """Removes every collection of this memory."""
+
+    def close(self) -> None:
+        """A second call does nothing."""
+
+
+class Feed(Protocol):
+    """The way from an item store to a VectorServer, behind a VectorIndex that is over both."""
+
+    def feed(self, limit: int) -> int:
+        """Brings the oldest changes to the server, at most so many, and settles them; how many. StoreUnavailable if
+        the server does not answer: nothing is lost, and the next call goes on there."""
+
+    def refeed(self) -> None:
+        """Drops what the server has; `feed` then begins with everything."""
+
+    def state(self) -> dict[str, Any]:
+        """Where the server is, how many changes it is behind, and why it does not answer."""
+
+    def check(self) -> list[Finding]: ...
 
 
 class WordIndex(Protocol):

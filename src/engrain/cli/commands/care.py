@@ -67,8 +67,16 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("to embed", f"{store.pop('unembedded'):,}"),
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
+    rows += _vector_server(answer.background.get("vectors") or {})
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
+
+
+def _vector_server(state: dict[str, Any]) -> list[tuple[str, str]]:
+    if not state:
+        return []
+    behind = state["error"] or ("every change" if state["behind"] == 0 else f"{state['behind']:,} changes to come")
+    return [("vectors in", f"{state['server']}: {behind}")]
 
 
 def _scopes(store: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ class Transaction(Work):
             journal.finish(self.state, plan.record.lease, replace(plan.record.end, result=result), self.now)
         applied = Applied(outcomes, self.state.seq)
         if plan.request_id is not None:
-            self.state.requests[self.scope, plan.request_id] = (gist(plan.steps), applied)
+            self.state.requests[self.scope, plan.request_id] = (self._asked(plan.steps), applied)
         return applied
 
     def _numbered(self, number: int, step: Step) -> Outcome:
@@ -90,16 +90,22 @@ class Transaction(Work):
             return again(first.outcomes[0])
         outcome = self._add(step.draft)
         if step.request_id is not None and outcome.id is not None:
-            self.state.requests[self.scope, step.request_id] = (gist((step,)), Applied((outcome,), self.state.seq))
+            self.state.requests[self.scope, step.request_id] = (
+                self._asked((step,)),
+                Applied((outcome,), self.state.seq),
+            )
         return outcome
 
     def _answered(self, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:
         if request_id is None or (self.scope, request_id) not in self.state.requests:
             return None
         asked, answer = self.state.requests[self.scope, request_id]
-        if steps and asked != gist(steps):
+        if steps and asked != self._asked(steps):
             raise Conflict(f"the request id {request_id!r} was used for another write. Give this one an id of its own.")
         return answer
+
+    def _asked(self, steps: tuple[Step, ...]) -> str:
+        return self.digest("asked", gist(steps))
 
     def _step(self, step: Step) -> Outcome:
         if isinstance(step, Add):

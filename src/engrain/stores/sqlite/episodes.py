@@ -43,8 +43,8 @@ class SqliteEpisodes:
         with self._store._reading() as db:
             number = self._store._scope(db, scope)
             if session is None:
-                return [_episode(row) for row in db.rows(_SQL["recent"], (number, at, n))]
-            return [_episode(row) for row in db.rows(_SQL["recent_of"], (number, session, at, n))]
+                return [episode_of(row) for row in db.rows(_SQL["recent"], (number, at, n))]
+            return [episode_of(row) for row in db.rows(_SQL["recent_of"], (number, session, at, n))]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
         with self._store._reading() as db:
@@ -98,7 +98,7 @@ def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: R
     happened = to_micros(episode.happened_at)
     if episode.key is not None:
         rows = db.rows(_SQL["same"], (scope, episode.session, episode.key, episode.id, happened))
-        same = [_episode(row) for row in rows]
+        same = [episode_of(row) for row in rows]
         episode = joined(episode, same)
         for one in same:
             db.run(_SQL["drop"], (scope, one.id))
@@ -123,7 +123,7 @@ def _trim(db: Connection, scope: int | None, session: str, keep: int) -> int:
     return db.run(_SQL["drop_oldest"], {"scope": scope, "session": session, "over": over}) if over > 0 else 0
 
 
-def _episode(row: Row) -> Episode:
+def episode_of(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(
         id_, session, kind, text, importance, from_micros(happened), moment(expires), count,

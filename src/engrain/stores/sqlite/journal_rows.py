@@ -97,7 +97,7 @@ class Page:
         if there.status not in UNSETTLED:
             raise Conflict(f"the step {end.name!r} ({end.occurrence}) is settled already: {there.status}.")
         ended = max(from_micros(self.now), there.began_at)
-        self.db.run(_SQL["settle"], (end.status, to_micros(ended), *self._stored(end.result), end.error, n))
+        self.db.run(_SQL["settle"], (end.status, to_micros(ended), *self.stored(end.result), end.error, n))
         return replace(there, status=end.status, ended_at=ended, result=end.result, error=end.error)
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
@@ -127,11 +127,11 @@ class Page:
             start.name, start.occurrence, start.kind, end.status, start.attempt, lease.epoch, start.input, start.key,
             start.version, began, ended,
         )  # fmt: skip
-        if not self.db.run(_ADD_STEP, (self.task, *row, *self._stored(end.result), end.error)):
+        if not self.db.run(_ADD_STEP, (self.task, *row, *self.stored(end.result), end.error)):
             return None
         return step_of((*row, end.result, end.error))
 
-    def _stored(self, result: str | None) -> tuple[str | None, int | None]:
+    def stored(self, result: str | None) -> tuple[str | None, int | None]:
         """What stands in the step's own row: the result itself, or where it is."""
         if result is None or len(result) <= LARGE:
             return result, None

@@ -32,6 +32,7 @@ from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
 from engrain.stores.sqlite.search import Search
@@ -42,7 +43,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Sessions, Care):
+class SqliteStore(Reads, Search, Sessions, Care, Moving):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:

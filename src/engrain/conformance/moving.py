@@ -1,0 +1,204 @@
+"""What moving promises: every row of a store arrives in another as it was, and works there."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engrain.conformance.clock import START, SetClock
+from engrain.conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message, plain, vector_query
+from engrain.conformance.embedder import HashEmbedder
+from engrain.conformance.suite import Suite
+from engrain.conformance.views import View
+from engrain.core.episodes import Episode, Raw
+from engrain.core.errors import Conflict, StoreClosed
+from engrain.core.items import Cite, Relation, Source
+from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
+from engrain.core.moving import ROW_KINDS, Row
+from engrain.core.outcomes import Trial
+from engrain.core.plans import Add, Change, Embed, Plan
+from engrain.core.scope import Scope
+from engrain.ports import Summary
+from engrain.stores.reference import ReferenceStore
+
+SCOPES = (ANA, BEN, Scope(), Scope("", None, "日本語"))
+
+
+def dumped(store: Any, page: int = 1_000) -> list[Row]:
+    found: list[Row] = []
+    for kind in ROW_KINDS:
+        after = None
+        while rows := store.dump(kind, after, page):
+            assert len(rows) <= page
+            found += rows
+            after = rows[-1].key
+    return found
+
+
+def moved(source: Any, target: Any, page: int = 7) -> Any:
+    rows = dumped(source)
+    for start in range(0, len(rows), page):
+        target.restore(rows[start : start + page])
+    return target
+
+
+def check_moved(source: Any, target: Any, at: datetime) -> None:
+    """The target shows all that the source does."""
+    moved(source, target)
+    assert dumped(target) == dumped(source)
+    for scope in SCOPES:
+        wanted, found = (View(store, scope, at, lambda id: id).everything() for store in (source, target))
+        for name, value in wanted.items():
+            assert found[name] == value, f"{name} of {scope}"
+
+
+def fill(store: Any, clock: SetClock) -> None:
+    """A little of everything that a store can hold, in every kind of row."""
+    other = HashEmbedder("other")
+    for scope in SCOPES:
+        said = store.append(
+            scope, "monday", [message("Ana lives in Lima. She likes tea."), message("And coffee.")], None
+        )
+        first = said.outcomes[0].id
+        steps = (
+            Add(fact("Lima", slot="city", metadata={"k": [1, None, "ü"]})),
+            Add(derived("Ana likes tea.", Cite(first, 19, 33)), request_id="once"),
+            Add(fact("Ana knows Ben.", kind="relation", relation=Relation("Ana", "knows", "tea"))),
+            Add(plain("I always want short answers.", importance=0.9, source=Source("page", "web"))),
+            Add(fact("Over soon.", expires_at=START + timedelta(hours=1), vectors=other.vectors("Over soon."))),
+            Add(fact("It happened.", occurred_at=START - timedelta(days=400), kind="procedure")),
+        )
+        written = store.apply(Plan(scope, steps, request_id="all"))
+        ids = [one.id for one in written.outcomes]
+        clock.advance(60)
+        add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Cite(first)), scope=scope)
+        correct(store, ids[3], fact("I always want long answers."), scope=scope)
+        (secret,) = add(store, derived("coffee", Cite(said.outcomes[1].id, 4, 10)), scope=scope)
+        forget(store, secret, scope=scope)
+        store.apply(Plan(scope, (Change(ids[2], pinned=True, importance=0.1),)))
+        (hash,) = (one.hash for one in store.unembedded(other.model.key, 999) if one.id == ids[0])
+        store.apply(Plan(scope, (Embed(ids[0], hash, other.vectors("Lima")),)))
+        store.append(scope, "tuesday", [message("Hello.", "tuesday")], None)
+        store.append(scope, "monday", [message("Later.")], None)
+        store.touch(scope, [ids[0], ids[0], ids[2]])
+        store.summarize(scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
+        store.advance(scope, "monday", "extract", 2)
+        _happen(store, scope, ids[5], clock)
+
+
+def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
+    over = Episode("~a", "monday", "turn", "", 0.5, clock(), None, item=procedure, key="same", data={"k": [1]})
+    store.episodes.add(scope, over, Raw("The whole of it.", START + timedelta(days=1)))
+    store.episodes.add(scope, Episode("~b", "wednesday", "error", "It broke.", 0.9, clock(), clock() + timedelta(1)))
+    store.outcomes.count(scope, Trial(procedure, "order", True, clock(), "well"))
+    lease = store.journal.claim(Claim(scope, "order", "one", goal="ship", version="1", deadline=START + timedelta(9)))
+    for n in (2, 1, 3):
+        store.journal.record(lease, StepStart(f"step {n}", input="x"), StepEnd(f"step {n}", result='"y"' * 3_000))
+    store.journal.begin(lease, StepStart("open", kind="effect", key="k"))
+    store.journal.keep(lease, '{"page": 7}')
+    store.journal.signal(scope, "order", "paid", '"yes"')
+    done = store.journal.claim(Claim(scope, "old", "two"))
+    store.journal.end(done, TaskEnd("done", "fine"))
+
+
+class MovingSuite(Suite):
+    """Between the backend and the reference store, both ways."""
+
+    def test_what_is_there_arrives_elsewhere(self, store: Any, clock: SetClock) -> None:
+        fill(store, clock)
+        check_moved(store, ReferenceStore(clock=clock), START + timedelta(seconds=61))
+
+    def test_what_arrives_is_what_was_there(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        check_moved(source, store, START + timedelta(seconds=61))
+        for scope in SCOPES:
+            for task in ("order", "old"):
+                assert store.journal.task(scope, task) == source.journal.task(scope, task)
+                assert store.journal.steps(scope, task) == source.journal.steps(scope, task)
+            assert store.journal.event(scope, "order", "paid") == '"yes"'
+
+    def test_every_kind_of_row_is_tried(self, store: Any, clock: SetClock) -> None:
+        fill(store, clock)
+        assert {row.kind for row in dumped(store)} == set(ROW_KINDS)
+
+    @pytest.mark.parametrize("page", [1, 3])
+    def test_rows_come_in_the_order_of_their_keys_page_by_page(self, store: Any, clock: SetClock, page: int) -> None:
+        fill(store, clock)
+        rows = dumped(store, page)
+        assert rows == dumped(store)
+        for kind in ROW_KINDS:
+            keys = [row.key for row in rows if row.kind == kind]
+            assert keys == sorted(set(keys)), kind
+
+    def test_restoring_twice_changes_nothing(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        moved(source, store, 1_000)
+        assert dumped(store) == dumped(source)
+        assert store.status().items == source.status().items
+
+    def test_a_row_that_changed_meanwhile_takes_the_old_one_s_place(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        clock.advance(60)
+        for scope in SCOPES:
+            add(source, fact("Cusco", slot="city"), scope=scope)
+            source.append(scope, "monday", [message("Much later.")], None)
+            source.touch(scope, [one.id for one in source.slots(scope, "", None)])
+        lease = source.journal.claim(Claim(ANA, "order", "three"))
+        source.journal.finish(lease, StepEnd("open", result="1"))
+        check_moved(source, store, clock())
+
+    def test_what_was_forgotten_answered_or_numbered_stays_so(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        again = store.apply(Plan(ANA, (Add(derived("coffee")),))).outcomes[0]
+        assert again.status == "kept_out"
+        assert store.apply(Plan(ANA, (), request_id="all")).repeated
+        with pytest.raises(Conflict):
+            store.apply(Plan(ANA, (Add(fact("Something else.")),), request_id="once"))
+        repeated = store.apply(Plan(ANA, (Add(fact("Ana likes tea.")),))).outcomes[0]
+        assert repeated.status == "repeated"
+        added = store.append(ANA, "monday", [message("The next.")], None).outcomes[0]
+        assert (added.place, store.sessions(ANA, 9)[0]) == (3, "monday")
+        assert store.append(ANA, "tuesday", [message("The next.", "tuesday")], 1).outcomes[0].place == 1
+        assert store.sessions(ANA, 9) == ["tuesday", "monday"]
+        assert store.outbox("index", 10_000)[-1].item
+        assert {one.item for one in store.outbox("index", 10_000, BEN)} == {
+            row.key[0] for row in dumped(source) if row.kind == "item" and row.scope == BEN
+        }
+        assert [one.task for one in store.journal.tasks(TaskQuery(ANA, ("running",)))] == ["order"]
+        assert store.nearest(vector_query("Quito", limit=1)).cosines[0] > 0.99
+        assert all(one.state != "fail" for one in store.check())
+
+    def test_a_store_with_another_memory_is_left_alone(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        add(source, fact("Ana likes tea."))
+        add(store, fact("Ben likes coffee."))
+        before = dumped(store)
+        with pytest.raises(Conflict):
+            store.restore(dumped(source))
+        assert dumped(store) == before
+
+    def test_all_rows_of_a_call_are_kept_or_none(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        rows = dumped(source)
+        lost = next(row for row in rows if row.kind == "cites").values["cites"][0][1]
+        with pytest.raises(Conflict):
+            store.restore([row for row in rows if row.key != (lost,)])
+        assert [row.kind for row in dumped(store)] == ["store"]
+
+    def test_a_closed_store_is_not_moved(self, store: Any) -> None:
+        store.close()
+        for kind in ROW_KINDS:
+            with pytest.raises(StoreClosed):
+                store.dump(kind, None, 1)
+        with pytest.raises(StoreClosed):
+            store.restore([])

@@ -1,0 +1,156 @@
+"""Every row of the store, read one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engrain.core import moving
+from engrain.core.clock import from_micros
+from engrain.core.episodes import Raw
+from engrain.core.errors import Conflict
+from engrain.core.items import Cite
+from engrain.core.moving import Kept, Key, Row, RowKind
+from engrain.core.outcomes import Trial
+from engrain.core.scope import Scope
+from engrain.ports import Summary
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.episodes import episode_of
+from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.journal_rows import step_of, task_of
+from engrain.stores.sqlite.restoring import Restoring
+from engrain.stores.sqlite.rows import answer_of, as_json, items_of
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("moving.sql")
+_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
+_ITEM = 25  # the columns that rows.py makes an item of
+_EPISODE = 11
+Values = dict[str, Any]
+
+
+class Moving(Handle):
+    def dump(self, kind: RowKind, after: Key | None, limit: int) -> list[Row]:
+        values = {**dict(zip("abc", after or (), strict=False)), "limit": limit}
+        with self._reading() as db:
+            if kind == "store":
+                return [moving.store_row(self._key)] if after is None else []
+            if kind == "item":
+                return [moving.item_row(self._used(one)) for one in _items(db, {"a": "", **values})]
+            return list(_DUMPS[kind](db, {"a": "", "b": "", "c": "", **values}))
+
+    def _used(self, kept: Kept) -> Kept:
+        """With the uses that are not written yet."""
+        (item,) = self._touches.shown(kept.scope.id, [kept.item])
+        return replace(kept, item=item)
+
+    def restore(self, rows: Sequence[Row]) -> None:
+        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+
+        key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
+        with self._writing() as db:
+            if key is not None and key != self._key:
+                self._adopt(db, key)
+            work = Restoring(db, self._scope_or_new, key or self._key)
+            for row in rows:
+                work.keep(row)
+            work.finish()
+        self._key = key or self._key
+
+    def _adopt(self, db: Connection, key: bytes) -> None:
+        if db.rows(_SQL["inhabited"])[0][0]:
+            raise Conflict(f"{self._name} holds a memory already. Copy into a new store.")
+        db.run(_QUERIES["set_meta"], ("key", key))
+
+
+def _items(db: Connection, values: Values) -> Iterator[Kept]:
+    rows = db.rows(_SQL["item"], _only(values, "a"))
+    vectors: dict[int, dict[str, tuple[bytes, ...]]] = {}
+    for n, model, dimension, windows in db.rows(_SQL["item_vectors"], {"ns": as_json(row[0] for row in rows)}):
+        size = 4 * dimension
+        split = tuple(windows[start : start + size] for start in range(0, len(windows), size))
+        vectors.setdefault(n, {})[model] = split
+    for row, item in zip(rows, items_of(db, [row[:_ITEM] for row in rows]), strict=True):
+        hash_, traits, *owner = row[_ITEM:]
+        yield Kept(Scope(*owner), item, hash_.hex(), traits, vectors.get(row[0], {}))
+
+
+def _cites(db: Connection, values: Values) -> Iterator[Row]:
+    items = db.rows(_SQL["citing"], _only(values, "a"))
+    cites: dict[int, list[tuple[int, Cite]]] = {}
+    for n, number, cited, start, end in db.rows(_QUERIES["cites_of"], (as_json(row[0] for row in items),)):
+        cites.setdefault(n, []).append((number, Cite(cited, start, end)))
+    for n, id_, *owner in items:
+        # By source; within one, in the order they were given.
+        yield moving.cites_row(Scope(*owner), id_, sorted(cites[n], key=lambda one: one[0]))
+
+
+def _requests(db: Connection, values: Values) -> Iterator[Row]:
+    for *owner, id_, answer in db.rows(_SQL["request"], _only(values, "ab")):
+        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], answer_of(answer, None))
+
+
+def _episodes(db: Connection, values: Values) -> Iterator[Row]:
+    for row in db.rows(_SQL["episode"], _only(values, "ab")):
+        text, expires, *owner = row[_EPISODE:]
+        raw = None if text is None else Raw(text, from_micros(expires))
+        yield moving.episode_row(Scope(*owner), episode_of(row[:_EPISODE]), raw)
+
+
+def _trials(db: Connection, values: Values) -> Iterator[Row]:
+    for *owner, item, task, success, at, note in db.rows(_SQL["trial"], _only(values, "abc")):
+        yield moving.trial_row(Scope(*owner), Trial(item, task, bool(success), from_micros(at), note))
+
+
+def _steps(db: Connection, values: Values) -> Iterator[Row]:
+    """Task by task, since a step's number counts within its task."""
+    last = values["a"], values["b"], values["c"]
+    wanted = values["limit"]
+    # One more, since the first may have no step left.
+    for n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
+        scope = Scope(tenant, agent, user)
+        for number, row in enumerate(db.rows(_JOURNAL["steps"], (n,)), 1):
+            step = moving.step_row(scope, task, number, step_of(row))
+            if step.key > last:
+                yield step
+                wanted -= 1
+            if not wanted:
+                return
+
+
+def _simple(statement: str, row: Callable[..., Row]) -> Callable[[Connection, Values], Iterator[Row]]:
+    def dump(db: Connection, values: Values) -> Iterator[Row]:
+        keys = "abc" if ":c" in _SQL[statement] else "ab"
+        for tenant, agent, user, *rest in db.rows(_SQL[statement], _only(values, keys)):
+            yield row(Scope(tenant, agent, user), *rest)
+
+    return dump
+
+
+def _summary(scope: Scope, session: str, *values: Any) -> Row:
+    return moving.summary_row(scope, session, Summary(*values))
+
+
+def _tasks(db: Connection, values: Values) -> Iterator[Row]:
+    return (moving.task_row(task_of(row)) for row in db.rows(_SQL["task"], _only(values, "ab")))
+
+
+def _only(values: Values, keys: str) -> Values:
+    return {name: values[name] for name in (*keys, "limit")}
+
+
+_DUMPS: Mapping[RowKind, Callable[[Connection, Values], Iterator[Row]]] = {
+    "cites": _cites,
+    "tombstone": _simple("tombstone", moving.tombstone_row),
+    "request": _requests,
+    "session": _simple("session", moving.session_row),
+    "summary": _simple("summary", _summary),
+    "progress": _simple("progress", moving.progress_row),
+    "episode": _episodes,
+    "trial": _trials,
+    "task": _tasks,
+    "step": _steps,
+    "event": _simple("event", moving.event_row),
+}

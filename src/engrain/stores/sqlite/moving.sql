@@ -1,0 +1,125 @@
+-- item --
+select {item}, item.hash, item.traits, scope.tenant, scope.agent, scope.user
+from item join scope on scope.n = item.scope where item.id > :a order by item.id limit :limit;
+
+-- item_vectors --
+select vector.key & 1099511627775, model.key, model.dimension, vector.windows
+from json_each(:ns) as wanted cross join model join vector on vector.key = (model.n << 40 | wanted.value);
+
+-- citing --
+-- The items that cite.
+select item.n, item.id, scope.tenant, scope.agent, scope.user from item join scope on scope.n = item.scope
+where item.id > :a and exists (select 1 from cite where cite.item = item.n) order by item.id limit :limit;
+
+-- tombstone --
+select scope.tenant, scope.agent, scope.user, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope
+where (scope.id, lower(hex(hash))) > (:a, :b) order by scope.id, hash limit :limit;
+
+-- request --
+select scope.tenant, scope.agent, scope.user, request.id, answer from request join scope on scope.n = request.scope
+where (scope.id, request.id) > (:a, :b) order by scope.id, request.id limit :limit;
+
+-- session --
+-- One without a length only counts episodes, which are counted again.
+select scope.tenant, scope.agent, scope.user, session, length, changed from session join scope on scope.n = session.scope
+where length > 0 and (scope.id, session) > (:a, :b) order by scope.id, session limit :limit;
+
+-- summary --
+select scope.tenant, scope.agent, scope.user, session, text, upto, version, "by"
+from summary join scope on scope.n = summary.scope
+where (scope.id, session) > (:a, :b) order by scope.id, session limit :limit;
+
+-- progress --
+select scope.tenant, scope.agent, scope.user, session, work, upto from progress join scope on scope.n = progress.scope
+where (scope.id, session, work) > (:a, :b, :c) order by scope.id, session, work limit :limit;
+
+-- episode --
+select {episode}, raw.text, raw.expires_at, scope.tenant, scope.agent, scope.user
+from episode join scope on scope.n = episode.scope
+left join raw on raw.scope = episode.scope and raw.id = episode.id
+where (scope.id, episode.id) > (:a, :b) order by scope.id, episode.id limit :limit;
+
+-- trial --
+select scope.tenant, scope.agent, scope.user, item.id, task, success, at, note
+from trial join item on item.n = trial.item join scope on scope.n = item.scope
+where (scope.id, item.id, task) > (:a, :b, :c) order by scope.id, item.id, task limit :limit;
+
+-- task --
+select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
+  ended_at, outcome, deadline, snapshot.body
+from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
+where (scope.id, task.task) > (:a, :b) order by scope.id, task.task limit :limit;
+
+-- stepped --
+-- The tasks from this one on.
+select task.n, scope.tenant, scope.agent, scope.user, task.task from task join scope on scope.n = task.scope
+where (scope.id, task.task) >= (:a, :b) and exists (select 1 from step where step.task = task.n)
+order by scope.id, task.task limit :limit;
+
+-- event --
+select scope.tenant, scope.agent, scope.user, task, event, payload from event join scope on scope.n = event.scope
+where (scope.id, task, event) > (:a, :b, :c) order by scope.id, task, event limit :limit;
+
+-- inhabited --
+select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
+  or exists (select 1 from task) or exists (select 1 from episode);
+
+-- keep_item --
+insert into item (
+  id, scope, changed, kind, importance, trust, pinned, traits, passages, occurred_at, recorded_at, valid_from, valid_to,
+  retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed, replaced_by, hash, subject,
+  relation, object, metadata, text
+) values (
+  :id, :scope, :changed, :kind, :importance, :trust, :pinned, :traits, :passages, :occurred_at, :recorded_at,
+  :valid_from, :valid_to, :retracted_at, :expires_at, :place, :session, :speaker, :role, :slot, :access_count,
+  :last_accessed, :replaced_by, :hash, :subject, :relation, :object, :metadata, :text
+) on conflict (id) do update set
+  changed = :changed, importance = :importance, trust = :trust, pinned = :pinned, traits = :traits,
+  passages = :passages, valid_to = :valid_to, retracted_at = :retracted_at, expires_at = :expires_at,
+  access_count = :access_count, last_accessed = :last_accessed, replaced_by = :replaced_by, hash = :hash,
+  subject = :subject, relation = :relation, object = :object, metadata = :metadata, text = :text
+where scope = :scope;
+
+-- drop_sources --
+delete from source where item = ?;
+
+-- drop_entities --
+delete from entity where item = ?;
+
+-- drop_cites --
+delete from cite where item = ?;
+
+-- keep_tombstone --
+insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);
+
+-- keep_request --
+insert or replace into request (scope, id, answer, at) values (?, ?, ?, ?);
+
+-- keep_session --
+insert into session (scope, session, length, changed) values (:scope, :session, :length, :changed)
+on conflict (scope, session) do update set length = :length, changed = :changed;
+
+-- keep_progress --
+insert or replace into progress (scope, session, work, upto) values (?, ?, ?, ?);
+
+-- keep_trial --
+insert or replace into trial (item, task, at, success, note) values (?, ?, ?, ?, ?);
+
+-- keep_task --
+insert into task (
+  scope, task, goal, version, status, epoch, worker, until, started_at, ended_at, outcome, deadline
+) values (
+  :scope, :task, :goal, :version, :status, :epoch, :worker, :until, :started_at, :ended_at, :outcome, :deadline
+) on conflict (scope, task) do update set
+  goal = :goal, version = :version, status = :status, epoch = :epoch, worker = :worker, until = :until,
+  started_at = :started_at, ended_at = :ended_at, outcome = :outcome, deadline = :deadline,
+  until_mark = null, ended_mark = null, deadline_mark = null;
+
+-- drop_snapshot --
+delete from snapshot where task = ?;
+
+-- drop_step --
+delete from step where task = ? and name = ? and occurrence = ?;
+
+-- keep_event --
+insert or replace into event (scope, task, event, at, payload) values (?, ?, ?, ?, ?);

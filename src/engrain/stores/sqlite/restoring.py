@@ -1,0 +1,165 @@
+"""Rows of another store, written as they are inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engrain.core import moving
+from engrain.core.errors import Conflict
+from engrain.core.items import Item, Vectors, Words
+from engrain.core.moving import Row
+from engrain.core.passages import index_words
+from engrain.core.scope import Scope
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.journal_rows import Page
+from engrain.stores.sqlite.rows import answer_text, metadata_text, micros_of
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.work import item_number
+
+_SQL = load("moving.sql")
+_QUERIES, _SESSIONS = load("queries.sql"), load("sessions.sql")
+_EPISODES, _JOURNAL = load("episodes.sql"), load("journal.sql")
+
+
+class Restoring:
+    def __init__(self, db: Connection, number_of: Callable[[Connection, Scope], int], key: bytes) -> None:
+        self.db = db
+        self._number_of = number_of
+        self._key = key
+        ((seq, now),) = db.rows(_QUERIES["counters"])
+        self._seq, self._now = int(seq), int(now)
+        self._indexing: list[tuple[int, Words, Vectors | None]] = []
+
+    def keep(self, row: Row) -> None:
+        if row.kind != "store":
+            getattr(self, f"_{row.kind}")(row, self._number_of(self.db, row.scope))
+
+    def finish(self) -> None:
+        from engrain.stores.sqlite.index_rows import write_index_many
+
+        write_index_many(self.db, self._indexing)
+        self.db.run(_QUERIES["set_counters"], {"seq": self._seq, "now": self._now})
+
+    def _mark(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _item(self, row: Row, scope: int) -> None:
+        from engrain.stores.sqlite.index_rows import drop_vectors
+
+        kept = moving.item_of(row)
+        item = kept.item
+        words = index_words(item.text, item.speaker, item.slot)
+        values = {"scope": scope, "changed": self._mark(), "hash": bytes.fromhex(kept.hash), "traits": kept.traits}
+        self.db.run(_SQL["keep_item"], {**_columns(item), **values, "passages": words.passages})
+        number = self._known(scope, item.id)
+        self.db.run(_SQL["drop_sources"], (number,))
+        for place, source in enumerate(item.sources):
+            self.db.run(_QUERIES["add_source"], (number, place, source.kind, source.name))
+        self.db.run(_SQL["drop_entities"], (number,))
+        for name in (item.relation.subject, item.relation.object) if item.relation else ():
+            self.db.run(_QUERIES["add_entity"], (scope, name.casefold(), number))
+        drop_vectors(self.db, number)
+        given: list[Vectors | None] = [Vectors(model, rows) for model, rows in kept.vectors.items()]
+        self._indexing += [(number, words, vectors) for vectors in given or [None]]
+        self._now = max(self._now, row.values["recorded_at"])
+
+    def _cites(self, row: Row, scope: int) -> None:
+        number = self._known(scope, row.key[0])
+        self.db.run(_SQL["drop_cites"], (number,))
+        for place, cite in moving.cites_of(row):
+            cited = self._known(scope, cite.item)
+            self.db.run(_QUERIES["add_cite"], (number, place, cited, cite.start, cite.end))
+        self.db.run(_QUERIES["mark_item"], (self._mark(), number))
+
+    def _tombstone(self, row: Row, scope: int) -> None:
+        self.db.run(_SQL["keep_tombstone"], (scope, bytes.fromhex(row.key[1]), self._now))
+
+    def _request(self, row: Row, scope: int) -> None:
+        asked, answer = moving.request_of(row)
+        self.db.run(_SQL["keep_request"], (scope, row.key[1], answer_text(answer, bytes.fromhex(asked)), self._now))
+
+    def _session(self, row: Row, scope: int) -> None:
+        values = {"length": row.values["length"], "changed": row.values["rank"]}
+        self.db.run(_SQL["keep_session"], {**values, "scope": scope, "session": row.key[1]})
+        self._seq = max(self._seq, row.values["rank"])
+
+    def _summary(self, row: Row, scope: int) -> None:
+        summary = moving.summary_of(row)
+        values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
+        self.db.run(_SESSIONS["summarize"], {**values, "scope": scope, "session": row.key[1]})
+
+    def _progress(self, row: Row, scope: int) -> None:
+        self.db.run(_SQL["keep_progress"], (scope, *row.key[1:], row.values["upto"]))
+
+    def _episode(self, row: Row, scope: int) -> None:
+        episode, raw = moving.episode_of(row)
+        item = None if episode.item is None else self._known(scope, episode.item)
+        self.db.run(_EPISODES["drop"], (scope, episode.id))
+        values = (
+            scope, item, micros_of(episode.happened_at), micros_of(episode.expires_at), episode.count,
+            episode.importance, episode.id, episode.session, episode.kind, episode.key, metadata_text(episode.data),
+            episode.text,
+        )  # fmt: skip
+        self.db.run(_EPISODES["add"], values)
+        if raw:
+            self.db.run(_EPISODES["add_raw"], (scope, episode.id, micros_of(raw.expires_at), raw.text))
+
+    def _trial(self, row: Row, scope: int) -> None:
+        trial = moving.trial_of(row)
+        item = self._known(scope, trial.procedure)
+        self.db.run(_SQL["keep_trial"], (item, trial.task, micros_of(trial.at), trial.success, trial.note))
+
+    def _task(self, row: Row, scope: int) -> None:
+        names = (
+            "task", "goal", "version", "status", "epoch", "worker", "until", "started_at", "ended_at", "outcome",
+            "deadline",
+        )  # fmt: skip
+        self.db.run(_SQL["keep_task"], {**{name: row.values[name] for name in names}, "scope": scope})
+        task = self._task_number(scope, row.key[1])
+        self.db.run(_SQL["drop_snapshot"], (task,))
+        if row.values["snapshot"] is not None:
+            self.db.run(_JOURNAL["keep"], (task, row.values["snapshot"]))
+        self._now = max(self._now, row.values["started_at"], row.values["ended_at"] or 0)
+
+    def _step(self, row: Row, scope: int) -> None:
+        step, task = moving.step_of(row), self._task_number(scope, row.key[1])
+        self.db.run(_SQL["drop_step"], (task, step.name, step.occurrence))
+        result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
+        times = micros_of(step.began_at), micros_of(step.ended_at)
+        values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
+        self.db.run(_JOURNAL["add_step"], (task, *values, step.version, *times, *result, step.error))
+
+    def _event(self, row: Row, scope: int) -> None:
+        self.db.run(_SQL["keep_event"], (scope, *row.key[1:], self._now, row.values["payload"]))
+
+    def _known(self, scope: int, id_: str) -> int:
+        number = item_number(self.db, scope, id_)
+        if number is None:
+            raise Conflict(f"the item {id_!r}, which others rest on, is not there: the source has changed. Copy anew.")
+        return number
+
+    def _task_number(self, scope: int, task: str) -> int:
+        rows = self.db.rows(_JOURNAL["held"], (scope, task))
+        if not rows:
+            raise Conflict(f"the task {task!r} of a step is not there: the source has changed. Copy anew.")
+        return int(rows[0][0])
+
+
+def _columns(item: Item) -> Mapping[str, Any]:
+    """The values of an item's row but for what its store gives."""
+    names = (
+        "id", "kind", "importance", "trust", "pinned", "place", "session", "speaker", "role", "slot", "access_count",
+        "replaced_by", "text",
+    )  # fmt: skip
+    times = ("occurred_at", "recorded_at", "valid_from", "valid_to", "retracted_at", "expires_at", "last_accessed")
+    relation = item.relation
+    return {
+        **{name: getattr(item, name) for name in names},
+        **{name: micros_of(getattr(item, name)) for name in times},
+        "subject": relation and relation.subject,
+        "relation": relation and relation.relation,
+        "object": relation and relation.object,
+        "metadata": metadata_text(item.metadata),
+    }

@@ -1,0 +1,93 @@
+"""Start a real Chroma server for tests: on loopback, in a temporary folder, gone with the process that started it."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from urllib.request import urlopen
+
+_START_SECONDS = 60.0
+
+
+@dataclass
+class ChromaProcess:
+    folder: Path
+    port: int
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def url(self) -> str:
+        return f"chroma://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        program = Path(sys.executable).with_name("chroma")
+        where = ("--path", str(self.folder / "data"), "--host", "127.0.0.1", "--port", str(self.port))
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [program, "run", *where], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_parent
+            )
+        self._wait()
+
+    def kill(self) -> None:
+        """As by the power button."""
+        if self._process and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def pause(self) -> None:
+        """It keeps its connections and says nothing."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGCONT)
+
+    def _wait(self) -> None:
+        assert self._process
+        ends = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                with urlopen(f"http://127.0.0.1:{self.port}/api/v2/heartbeat", timeout=2):
+                    return
+            except OSError:
+                if time.monotonic() > ends or self._process.poll() is not None:
+                    raise RuntimeError(f"no Chroma server: {(self.folder / 'log').read_text()[-2_000:]}") from None
+                time.sleep(0.1)
+
+
+def new_server() -> ChromaProcess:
+    """A server of one's own, started."""
+    folder = Path(tempfile.mkdtemp(prefix="engrain-chroma-"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = ChromaProcess(folder, port)
+    made.start()
+    atexit.register(_remove, made)
+    return made
+
+
+@cache
+def shared_server() -> ChromaProcess:
+    """One for all tests of this process."""
+    return new_server()
+
+
+def _remove(server: ChromaProcess) -> None:
+    server.kill()
+    shutil.rmtree(server.folder, ignore_errors=True)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
