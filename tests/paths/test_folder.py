@@ -169,6 +169,16 @@ def test_a_folder_that_cannot_be_written_is_a_typed_error(
     assert not list((folder / ".engrain").glob("*.tmp"))
 
 
+def test_a_file_that_was_made_read_only_is_not_replaced(memory: Memory, folder: Path) -> None:
+    (folder / "MEMORY.md").write_text("# Mine\n")
+    (folder / "MEMORY.md").chmod(0o444)
+    memory.mirror(folder).sync()
+    memory.remember("Ana likes tea.")
+    with pytest.raises(ReadOnlyStore, match=r"MEMORY\.md is read-only"):
+        memory.mirror(folder).sync()
+    assert (folder / "MEMORY.md").read_text() == "# Mine\n"
+
+
 def test_a_damaged_base_loses_and_doubles_nothing(memory: Memory, folder: Path) -> None:
     memory.remember("Ana likes tea.")
     memory.remember("Quito", slot="user.city")

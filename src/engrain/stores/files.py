@@ -59,15 +59,15 @@ class FolderFiles:
             with _told("lock"):
                 file = os.open("lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o666, dir_fd=hidden)
             try:
-                _wait(file, timeout, self._path)
                 with _told(HIDDEN):
+                    _wait(file, timeout, self._path)
                     _tidy(hidden)
                 yield
             finally:
                 os.close(file)
 
     def days(self) -> list[str]:
-        with self._inside(DAYS) as folder:
+        with self._inside(DAYS) as folder, _told(DAYS):
             names = [] if folder is None else [f"{DAYS}/{name}" for name in os.listdir(folder)]
         return sorted(name for name in names if day_of(name))
 
@@ -82,7 +82,9 @@ class FolderFiles:
             assert folder is not None
             try:
                 with _told(name):
-                    _fill(hidden, temp, data, _stat(folder, _file(name)))
+                    old = _stat(folder, _file(name))
+                    _must_be_writable(old, name)
+                    _fill(hidden, temp, data, old)
                 # As late as can be: what somebody saves from here on is seen by the next sync or overwritten by this.
                 self._unchanged(folder, name, was)
                 with _told(name):
@@ -188,6 +190,12 @@ def _must_be_plain(seen: os.stat_result, name: str) -> None:
     if seen.st_nlink > 1:
         # The other name may be anywhere, and a file that others can reach is not this folder's own.
         raise InvalidInput(f"{name} has another name (a hard link). Put a copy in its place.")
+
+
+def _must_be_writable(seen: os.stat_result | None, name: str) -> None:
+    # The system would let us: a file is replaced by whoever may write in its folder.
+    if seen is not None and not seen.st_mode & 0o222:
+        raise ReadOnlyStore(f"{name} is read-only, and is to be changed. Make it writable, or undo what changed.")
 
 
 def _fill(folder: int, temp: str, data: bytes, old: os.stat_result | None) -> None:
