@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -314,3 +315,17 @@ def test_an_error_is_a_text_or_an_exception(memory: Memory, error: object) -> No
         memory.record_error(error)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         memory.record_tool_call("t", 5, "r")  # type: ignore[arg-type]
+
+
+def test_a_session_begins_where_nothing_can_be_written(open_memory, store: str) -> None:  # type: ignore[no-untyped-def]
+    first = open_memory()
+    talk(first, "a", "The wedding is in Lisbon.")
+    first.close()
+    reader = open_memory(read_only=True)
+    assert reader.start_session("b").summary is None
+
+
+def test_threads_that_speak_first_speak_in_one_session(memory: Memory) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: memory.add_message("user", f"Hello {n}."), range(8)))
+    assert len(memory.sessions()) == 1

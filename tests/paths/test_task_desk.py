@@ -87,3 +87,20 @@ def test_a_procedure_needs_working_memory(memory: Memory) -> None:
     memory.procedural.learn("ship", ["pack"])
     with pytest.raises(InvalidInput, match="working"):
         memory.task("order", procedure="ship", working=False)
+
+
+def test_the_outcome_is_kept_before_the_end_is_recorded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies right after the end of a task has kept what it led to."""
+    ended: list[bool] = []
+    journal = memory._open.kit.journal
+    assert journal is not None
+    true_end = type(journal).end
+
+    def end(self: object, *args: object) -> object:
+        ended.append(bool(memory.list({"kind": "fact"})))
+        return true_end(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(journal), "end", end)
+    with memory.task("order", goal="ship it") as run:
+        run.outcome = "sent"
+    assert ended == [True]

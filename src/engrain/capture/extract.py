@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,9 @@ from engrain.core.chat import Ask, Said
 from engrain.core.errors import EngrainError
 from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note, checked
+from engrain.core.pasted import own_words, without_code
 from engrain.core.recalled import escaped
+from engrain.core.secrecy import gives_away_a_secret
 
 MAX_FACTS = 20
 MAX_QUOTE = 500
@@ -80,6 +81,9 @@ def _note(entry: object, messages: Sequence[Item], own: Spans) -> Note | None:
     end = start + len(words)
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
+    # What was pasted is not the speaker's word, and secrets are nobody's.
+    if own_words(without_code(item.text))[start:end] != words or gives_away_a_secret(item.text):
+        return None
     source = Source(kind="user", cites=(Cite(item.id, start, end),))
     note = Note(words, _share(entry.get("importance")), _slot(entry.get("slot")), {"by": "model"}, source, derived=True)
     try:
@@ -89,10 +93,11 @@ def _note(entry: object, messages: Sequence[Item], own: Spans) -> Note | None:
 
 
 def _share(value: object) -> float:
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.5
-    return min(1.0, max(0.0, number)) if math.isfinite(number) else 0.5
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
+        return 0.5
+    return min(1.0, max(0.0, float(value)))
 
 
 def _slot(value: object) -> str | None:
     named = isinstance(value, str) and value.isascii() and value.replace(".", "").replace("_", "").isalnum()
-    return str(value).lower() if named else None
+    return str(value).lower() if named and str(value).lower().startswith("user.") else None

@@ -31,10 +31,11 @@ class Happenings(Parts):
         return opening
 
     def end_session(self) -> Closing | None:
-        session, self.session = self.session, None
+        session = self.session
         if session is None:
             return None
         closing = self.sessions.close(session)
+        self.session = None
         self.enricher.wake(session, all_of_it=True)
         return closing
 
@@ -42,15 +43,17 @@ class Happenings(Parts):
         """The session meant: the one named, or else the present one, which begins with what is said first."""
         if session is not None:
             return checked_key(session, "session")
-        if self.session is None:
-            self.session = self._new_id(self.kit.clock())
-        return self.session
+        with self._present:
+            if self.session is None:
+                self.session = self._new_id(self.kit.clock())
+            return self.session
 
     def conversation(self, session: str | None = None) -> ConversationMemory:
         """The present one is kept: it knows what it has read."""
         name = self.present(session)
-        if self._talk is not None and self._talk.session == name:
-            return self._talk
+        known = self._talk
+        if known is not None and known.session == name:
+            return known
         talk = ConversationMemory(self.kit, self.scope, name)
         if name == self.session:
             self._talk = talk

@@ -158,7 +158,8 @@ class Knowledge(Parts):
 
 
 def _open_to_all(request: RecallRequest) -> bool:
-    return request.at is None and request.where is None and request.shown is None
+    everything = request.at is None and request.where is None and request.min_importance <= 0
+    return everything and request.shown is None
 
 
 def _line(happened: Event) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -41,6 +42,7 @@ class Parts:
         self.tasks = Tasks(self.kit, scope)
         self.enricher = Enricher(self.kit, scope, background, self.working.refine)
         self.session: str | None = None
+        self._present = threading.Lock()
         self._talk: ConversationMemory | None = None
         self._new_id = SortableIds()
         self.upkeep.start()

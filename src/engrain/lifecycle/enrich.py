@@ -94,6 +94,8 @@ class Enricher:
             except EngrainError as exc:
                 # The store was closed, or cannot be written now: what is not marked as read is read another time.
                 self._error = str(exc)
+            except Exception as exc:  # noqa: BLE001  # a model of somebody else may answer anything
+                self._note_failure(session, to_the_end, ModelFailed(f"{type(exc).__name__}: {exc}"))
             else:
                 self._failed.pop(session, None)
                 self._error, pause = None, PAUSE

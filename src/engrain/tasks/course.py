@@ -164,9 +164,13 @@ class Course:
             _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
         if self._held_back is not None:
             sure(journal_of(self._kit).keep, ledger.lease, self._held_back)
-        tenure.end(TaskEnd("done", self.outcome))
         if self._desk and self.record:
-            self._desk.done(self.record, self.outcome)
+            # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
+            try:
+                self._desk.done(self.record, self.outcome)
+            except EngrainError as exc:
+                _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
+        tenure.end(TaskEnd("done", self.outcome))
 
     def _unfinished(self, ledger: Ledger) -> TaskError | None:
         names = ledger.under_way()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.capture import write
 from engrain.core.digest import SUMMARY, Part, digest
-from engrain.core.errors import NotFound
+from engrain.core.errors import NotFound, StoreError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
@@ -17,6 +18,8 @@ from engrain.core.sessions import SLOT, Closing, Listed, Opening
 from engrain.core.text import checked_count
 from engrain.core.traits import STANDING
 from engrain.ports import Kit, ListQuery
+
+_log = logging.getLogger("engrain")
 
 PROFILE = 30
 EPISODES = 5
@@ -36,19 +39,30 @@ class Sessions:
         """A session that was never ended, because its process died, gets its summary now, and so does one whose summary
         went with something that was forgotten."""
         before = [name for name in self._kit.log.sessions(self._scope, LEFT_OPEN + 1) if name != session]
-        ended = [self.close(name).summary for name in before[:LEFT_OPEN]]
+        ended = [self._left_open(name) for name in before[:LEFT_OPEN]]
         # The last session's, however late it was made; of a session without a log only the summary is left.
         told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
         summary = told[0] if told else None
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)))
 
     def close(self, session: str) -> Closing:
+        return Closing(session, self._summed_up(session), tuple(self._kept(session)))
+
+    def _left_open(self, session: str) -> Item | None:
+        """To begin a session needs reading alone: where nothing can be written, the summary waits."""
+        try:
+            return self._summed_up(session)
+        except StoreError as exc:
+            _log.warning("session %r is not summed up yet: %s", session, exc)
+            return self._kit.items.slot(self._scope, SLOT + session, None)
+
+    def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         length = self._kit.log.length(self._scope, session)
         held = self._kit.items.slot(self._scope, SLOT + session, None)
         if held is None or held.metadata.get("upto") != length:
             held = self._summarize(session, length) or held
-        return Closing(session, held, tuple(self._kept(session)))
+        return held
 
     def listed(self, limit: int) -> list[Listed]:
         """The sessions last added to, newest first."""
