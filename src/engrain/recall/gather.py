@@ -23,7 +23,8 @@ from engrain.recall.question import Question
 
 Matrix = npt.NDArray[np.float32]
 
-PER_ARM = 100
+# Candidates of each arm: five for a hit that is asked for, between these two numbers.
+PER_HIT, LEAST, MOST = 5, 50, 100
 STANDING_LIMIT = 50
 REACH = 1
 MAX_READ = 8  # passages of one document that are embedded to choose among them
@@ -53,7 +54,7 @@ class Gathered:
 
 def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> Gathered:
     where = filter_of(request)
-    limit = max(PER_ARM, request.n)
+    limit = max(request.n, min(max(PER_HIT * request.n, LEAST), MOST))
     words = WordQuery(question.terms, scope, where, request.at, limit)
     found = kit.words.best(words)
     vector = _vector_query(question, scope, request, kit)

@@ -54,9 +54,9 @@ class Ranked:
 def rank(table: Table, question: Question, now: float) -> Ranked:
     features = _features(table, question, now)
     names = tuple(WEIGHTS)
-    parts = np.stack([WEIGHTS[name] * features[name] for name in names], axis=1)
+    parts = np.array([WEIGHTS[name] * features[name] for name in names])
     relevance = _relevance(table, features, _said_by(table.sketches, question.speakers))
-    return Ranked(table, parts.sum(axis=1), relevance, parts, names)
+    return Ranked(table, parts.sum(axis=0), relevance, parts.T, names)
 
 
 def _features(table: Table, question: Question, now: float) -> dict[str, Floats]:
@@ -145,6 +145,8 @@ def _another(sketches: list[Sketch], question: Question) -> Floats:
 
 
 def _said_by(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
+    if not speakers:
+        return np.zeros(len(sketches))
     return np.array([one.speaker in speakers for one in sketches], dtype=np.float64)
 
 
@@ -172,7 +174,7 @@ def _session(table: Table) -> Floats:
 def date_match(days: tuple[Day, ...], spans: tuple[Span, ...], occurred: Floats) -> Floats:
     """1 for the month that is named, less for the month after and for the year, more for the week after a day."""
     best = np.zeros(len(occurred))
-    if not len(occurred):
+    if not len(occurred) or not (days or spans):
         return best
     moments = occurred.astype("M8[s]")
     months = moments.astype("M8[M]").astype(np.int64)  # since January 1970
