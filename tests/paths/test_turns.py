@@ -444,3 +444,24 @@ def test_what_was_to_be_remembered_can_be_taken_back(kit: Kit, say: Say, told: s
     assert len(texts(kit)) > 1
     say(taken_back)
     assert texts(kit) == ["I love jazz"]
+
+
+@pytest.mark.parametrize(
+    ("told", "ended"),
+    [
+        ("I live in Lima.", "I don't live in Lima any more"),
+        ("I'm vegetarian.", "I'm not vegetarian any more"),
+        ("I work at Acme.", "I quit my job at Acme"),
+        ("I like tea.", "I no longer like tea"),
+    ],
+)
+def test_what_has_ended_does_not_stand(kit: Kit, say: Say, told: str, ended: str) -> None:
+    say(told)
+    say(ended)
+    assert texts(kit) == [ended]
+
+
+def test_the_end_of_one_value_leaves_another_standing(kit: Kit, say: Say) -> None:
+    say("I live in Quito.")
+    say("I don't live in Lima any more.")
+    assert "I live in Quito" in texts(kit)

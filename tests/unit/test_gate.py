@@ -138,6 +138,11 @@ def test_what_can_change_has_a_slot(text: str, name: str) -> None:
         "My budget for the bike is 900 euros.",
         "We use Python.",
         "I use Python and Rust.",
+        "My old address is 4 Elm Road.",
+        "My work phone number is 0151 234567.",
+        "My second favourite film is Alien.",
+        "I also work as a barista.",
+        "My city is beautiful.",
     ],
 )
 def test_what_one_can_have_several_of_has_no_slot(text: str) -> None:

@@ -50,7 +50,8 @@ def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.
     for pattern, rule in _rules_at(_known_word(first)):
         match = pattern.match(shown, start, end)
         if match:
-            return Fact(rule.kind, slot_of(rule, match, text), rule.holds)
+            alone = statements().sign("beside").match(shown, start, end) is None
+            return Fact(rule.kind, slot_of(rule, match, text) if alone else None, rule.holds)
     return None
 
 

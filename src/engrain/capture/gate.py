@@ -21,7 +21,7 @@ HEAD, TAIL = 4_000, 2_000
 LONGEST = 600
 MOST = 12
 MOST_SENTENCES = 80
-_IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7}
+_IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
 _OTHERWISE = 0.6
 _WORD = re.compile(r"[\w'-]+")
 

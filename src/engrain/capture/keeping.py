@@ -14,6 +14,7 @@ from engrain.core.messages import Message
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Correct, Forget, Step
 from engrain.core.scope import Scope
+from engrain.core.statements import statements
 from engrain.core.traits import PREFERENCE, traits
 from engrain.core.words import spoken, terms, tokens
 from engrain.core.worth import Unsaid, Worth
@@ -53,19 +54,32 @@ def note_for(found: Worth, message: Message, row: str) -> Note:
 
 
 def _kept(found: Worth, message: Message, row: str, scope: Scope, kit: Kit) -> Step:
-    old = _replaced(found, scope, kit)
+    if found.slot and not _concerned(found, message, scope, kit):
+        found = replace(found, slot=None)
+    old = _replaced(found, message, scope, kit)
     slot = found.slot if old is None else old.slot
     made = draft(note_for(replace(found, slot=slot), message, row))
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _replaced(found: Worth, scope: Scope, kit: Kit) -> Item | None:
-    """The one preference of which the statement says that it no longer holds; none if it may be another."""
+def _concerned(found: Worth, message: Message, scope: Scope, kit: Kit) -> bool:
+    """Who lives in Quito may well say that he no longer lives in Lima: only what is named has ended."""
+    if found.replaces is None or not statements().sign("ended").search(message.text, found.start, found.end):
+        return True
+    held = kit.items.slot(scope, found.slot or "", None)
+    return held is None or set(terms(found.replaces)) <= set(terms(held.text))
+
+
+def _replaced(found: Worth, message: Message, scope: Scope, kit: Kit) -> Item | None:
+    """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
+    to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
     words = set(terms(found.replaces))
     likely = _with_words(found.replaces, _OF_THE_GATE, scope, kit)
-    meant = [item for item in likely if words <= set(terms(item.text)) and traits(item.text) & PREFERENCE]
+    said = set(tokens(message.text[found.start : found.end]))
+    named = [item for item in likely if words <= set(terms(item.text))]
+    meant = [item for item in named if traits(item.text) & PREFERENCE or said > set(tokens(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
