@@ -69,22 +69,23 @@ class Round:
         found = decided(verdicts(desk), accept=self._terms.accept, restore=self._terms.restore)
         wanted = wishes(found, desk.before, hand)
         clashes = list(_clashes(found, desk))
-        conflicts = {CONFLICTS: self._conflicts(desk.pages[CONFLICTS].text, clashes)}
+        conflicts = self._conflicts(desk.pages[CONFLICTS].text, clashes)
+        safe = dict(raws)
         if self._terms.dry_run:
             took, on_shelf = Took(told(wanted)), _untouched(desk.shelf, found)
         else:
             # What was written by hand is safe before anything stands in its place.
-            self._write(conflicts, raws)
+            self._write({CONFLICTS: conflicts}, raws)
+            safe[CONFLICTS] = conflicts.encode() or None
             took = take(wanted, self._kit, self._scope, hand)
             on_shelf = shelf(self._kit, self._scope) if wanted else desk.shelf
-        given = self._given(replace(desk, shelf=on_shelf), found, took)
+        given = self._given(replace(desk, shelf=on_shelf), found, took, conflicts)
         if not self._terms.dry_run:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
-            self._save(hand.base, hand.base.then((*given.lines, *away(found)), by_hand), given, raws, was)
+            self._save(hand.base, hand.base.then((*given.lines, *away(found)), by_hand), given, safe, was)
             self._settle(found)
-        texts = {**conflicts, **given.texts}
         return Synced(
-            tuple(name for name, text in texts.items() if _differs(text, raws[name])),
+            tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
             took.told,
             tuple(clashes),
             tuple(_held_back(found, desk)),
@@ -124,7 +125,7 @@ class Round:
 
     # Writing
 
-    def _given(self, desk: Desk, found: Sequence[Verdict], took: Took) -> Given:
+    def _given(self, desk: Desk, found: Sequence[Verdict], took: Took, conflicts: str) -> Given:
         where = placed(found, took.ids)
         base = [line for lines in desk.lines.values() for line in lines]
         logged = {line.id for line in base if line.state in ("stands", "away")}
@@ -134,7 +135,9 @@ class Round:
             _soul(desk, where),
             *(day_page(page, desk.shelf, where, known) for page in desk.days),
         ]
-        texts = {name: text for one in given for name, text in one.texts.items()}
+        # Once more: an item that was forgotten just now takes its conflict along.
+        texts = {CONFLICTS: self._conflicts(conflicts, ())}
+        texts |= {name: text for one in given for name, text in one.texts.items()}
         return Given(texts, tuple(line for one in given for line in one.lines))
 
     def _save(self, base: Base, after: Base, given: Given, raws: Raws, was: bytes | None) -> None:
