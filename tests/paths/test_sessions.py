@@ -329,3 +329,16 @@ def test_threads_that_speak_first_speak_in_one_session(memory: Memory) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: memory.add_message("user", f"Hello {n}."), range(8)))
     assert len(memory.sessions()) == 1
+
+
+def test_a_summary_in_a_transcript_brings_nothing_forgotten_back(memory: Memory) -> None:
+    memory.start_session("s")
+    secret = memory.add_message("user", "We decided that the code word is zebrafish.")
+    for number in range(45):
+        memory.add_message("user", f"Sort file {number} by date.")
+    given = memory.conversation.export()
+    assert "zebrafish" in memory.conversation.summary
+    memory.forget(secret)
+    memory.conversation.load(given)
+    assert "zebrafish" not in memory.conversation.summary
+    assert "zebrafish" not in str(memory.conversation.window())

@@ -184,7 +184,8 @@ class ConversationMemory:
                 counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if given.cleared:
             self._kit.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)
-        if given.summary:
+        # A summary tells of every message: where one stays forgotten, it is made anew from the others.
+        if given.summary and "kept_out" not in counts:
             self._load_summary(given.summary)
         return Loaded(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
 
