@@ -66,14 +66,15 @@ def shown(messages: Sequence[Message], before: Before, limits: Limits, count: Co
         room, left = limits.max_items - len(kept), limits.max_tokens - used
         if len(unit) > room or weight > left:
             partly = not kept or (len(unit) <= room and left >= WORTH_SHOWING * limits.max_tokens)
-            kept = (fitted(unit, room, left, count) if partly else []) + kept
+            unit = fitted(unit, room, left, count) if partly else []
+            kept = [*unit, *kept]
+            used += sum(weighed(message, count) for message in unit)
             break
         kept = [*unit, *kept]
         used += weight
-    tokens = FRAME + count(system) + _summary_weight(summary, count) + sum(weighed(one, count) for one in kept)
     following = (messages[-1].number or 0) + 1 if messages else before.start
     start = (kept[0].number or 0) if kept else following
-    return Window(summary, tuple(kept), tokens if kept or summary or system else 0, start, system)
+    return Window(summary, tuple(kept), used if kept or summary or system else 0, start, system)
 
 
 def due(messages: int, tokens: int, limits: Limits) -> bool:

@@ -201,11 +201,13 @@ def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget, context: tu
         kept[choice] = fitting
         titles.add(title_of(hit))
         used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
+    text = block(context, kept.values())
     # Lines may count more together than apart.
-    while budget.tokens is not None and kept and budget.count(block(context, kept.values())) > budget.tokens:
+    while budget.tokens is not None and kept and budget.count(text) > budget.tokens:
         cut.append(kept.popitem()[0])
-    found = Recall(tuple(kept.values()), 0, _left_out({**chosen.left, "budget": cut}), context)
-    return replace(found, tokens=budget.count(str(found)) if found.sections else 0)
+        text = block(context, kept.values())
+    tokens = budget.count(text) if text else 0
+    return Recall(tuple(kept.values()), tokens, _left_out({**chosen.left, "budget": cut}), context)
 
 
 def shortened(hit: Hit, span: tuple[int, int]) -> Hit:

@@ -205,6 +205,9 @@ class ConversationMemory:
     def _newest(self, start: int) -> list[Message]:
         """As many as can be shown; more, if there is a result among them whose call may stand further back."""
         count = self.limits.max_items
+        rows = self._kit.log.read(self._scope, self.session, start, count + 1)
+        if len(rows) <= count:
+            return list(map(message_of, rows))
         while True:
             rows = self._kit.log.last(self._scope, self.session, count)
             messages = [message_of(row) for row in rows if (row.place or 0) >= start]

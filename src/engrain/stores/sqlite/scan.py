@@ -32,8 +32,8 @@ Singles = npt.NDArray[np.float32]
 _SQL = load("index.sql")
 _BLOCK = 8192
 _FEW = 256
-# Windows of a scope up to which their vectors stay in memory as they are, once read: 6 MB with 384 dimensions.
-_HELD = 4096
+# Windows of a scope up to which their vectors stay in memory, once read, as doubles: 6 MB with 384 dimensions.
+_HELD = 2048
 
 
 class Scan:
@@ -58,7 +58,7 @@ class Scan:
         self._allowed_for: Mask | None = None
         self._allowed: Flags | None = None
         # In a small scope: the vectors that were read, and which of them were.
-        self._vectors = Column(np.float32, dimension)
+        self._vectors = Column(np.float64, dimension)
         self._read = Column(np.bool_)
 
     @property
@@ -250,7 +250,7 @@ class Scan:
     def _exact(self, db: Reader, roster: Roster, query: Floats, rows: Ints) -> Floats:
         """The true cosines of these windows."""
         if len(self._owners) > _HELD:
-            self._vectors, self._read = Column(np.float32, self.dimension), Column(np.bool_)
+            self._vectors, self._read = Column(np.float64, self.dimension), Column(np.bool_)
             return dots(self._stored(db, roster, rows), query)
         self._vectors.reach(len(self._owners), 0)
         self._read.reach(len(self._owners), False)
@@ -279,7 +279,7 @@ class Scan:
 
 def dots(vectors: Array, query: Floats) -> Floats:
     """Each row by the same steps wherever it stands (BLAS does not promise that), so that equal vectors tie."""
-    products: Floats = np.einsum("ij,j->i", vectors.astype(np.float64), query)
+    products: Floats = np.einsum("ij,j->i", np.asarray(vectors, dtype=np.float64), query)
     return products.clip(-1.0, 1.0)
 
 
