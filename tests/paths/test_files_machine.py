@@ -106,12 +106,16 @@ class Files(RuleBasedStateMachine):
     @rule(text=TEXTS)
     def type_a_line(self, text: str) -> None:
         self.said(text)
-        self.page.write_text(self.page.read_text() + written(Entry(text)))
+        self.write(Entry(text))
+
+    def write(self, entry: Entry) -> None:
+        text = self.page.read_text()
+        self.page.write_text(text + "\n" * (text[-1:] != "\n") + written(entry))
 
     @rule(slot=SLOTS, value=st.sampled_from(PLACES))
     def type_a_slot(self, slot: str, value: str) -> None:
         self.clock.advance()
-        self.page.write_text(self.page.read_text() + written(Entry(value, slot)))
+        self.write(Entry(value, slot))
 
     @precondition(lambda self: self.page.exists() and self.lines())
     @rule(pick=st.randoms(use_true_random=False), text=TEXTS)
@@ -132,6 +136,12 @@ class Files(RuleBasedStateMachine):
         self.page.write_text("".join(one.raw for at, one in enumerate(blocks) if at != n))
         self.unsaid()
 
+    @rule(share=st.sampled_from([0.0, 0.3, 0.7]))
+    def lose_the_end_of_the_page(self, share: float) -> None:
+        text = self.page.read_text()
+        self.page.write_text(text[: int(len(text) * share)])
+        self.typed &= set(self.lines())
+
     @rule()
     def turn_the_page_upside_down(self) -> None:
         entries = self.lines()
@@ -139,9 +149,9 @@ class Files(RuleBasedStateMachine):
 
     # Both
 
-    @rule(accept=st.booleans())
-    def sync(self, accept: bool) -> None:
-        done = self.mirror.sync(accept_deletions=accept)
+    @rule(deletions=st.sampled_from(["", "accept", "restore"]))
+    def sync(self, deletions: str) -> None:
+        done = self.mirror.sync(accept_deletions=deletions == "accept", restore_deletions=deletions == "restore")
         again = self.mirror.sync()
         assert (again.written, again.taken, again.conflicts) == ((), (), ())
         self.agree({one.id for one in done.held_back})

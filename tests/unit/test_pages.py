@@ -79,6 +79,8 @@ def test_lines_read_well() -> None:
         ("- **Note:** not a slot\n", [Entry("**Note:** not a slot")]),
         ("```\n- code\n```\n- a\n", [Entry("a")]),
         ("<!-- off\n- hidden\n-->\n- a\n", [Entry("a")]),
+        ("<!-- cut o\n- a\n", [Entry("a")]),
+        ("```\n- a\n", [Entry("a")]),
         ("---\ntags:\n- yaml\n---\n- a\n", [Entry("a")]),
         ("# Title\n- - -\n***\n- \n-\n> - quoted\n", []),
         ("- **user.city**:\n- a\n", [Entry("a")]),

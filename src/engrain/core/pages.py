@@ -170,7 +170,8 @@ def _end(lines: Sequence[str], at: int) -> int:
 
 
 def _after(lines: Sequence[str], at: int, ends: re.Pattern[str]) -> int:
-    return next((n + 1 for n in range(at + 1, len(lines)) if ends.fullmatch(lines[n])), len(lines))
+    """What is never closed, as in a page that was cut off, hides nothing below it."""
+    return next((n + 1 for n in range(at + 1, len(lines)) if ends.fullmatch(lines[n])), at + 1)
 
 
 def _entry_end(lines: Sequence[str], start: int, indent: int) -> int:
