@@ -49,13 +49,14 @@ class Background:
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._opening: Opening | None = None
+        self._shown: Opening | None = None  # as much of it as the budget allows
         self._start = 0
 
     def enter(self, memory: Memory, session: str) -> None:
         """Make it the memory's present session."""
         known = self._opening is not None and self._opening.session == session
         if not known or memory._open.session != session:
-            self._opening, self._start = memory.start_session(session), 0
+            self._begin(memory, session, 0)
 
     def block(self, memory: Memory, session: str, question: str, window: Window, at_work: bool) -> str:
         """What the session began with, the task that somebody else is `at_work` on, and what is found for the question
@@ -73,11 +74,15 @@ class Background:
         return "\n\n".join(part for part in (*parts, str(found)) if part)
 
     def _current(self, memory: Memory, session: str, window: Window) -> Opening:
-        opening = self._opening
-        if opening is None or window.start > self._start or not _holds(memory, opening):
-            opening = memory.start_session(session)
-            self._opening, self._start = opening, window.start
-        return _cut(opening, int(self._budget * OPENING_SHARE))
+        opening, shown = self._opening, self._shown
+        if opening is None or shown is None or window.start > self._start or not _holds(memory, opening):
+            return self._begin(memory, session, window.start)
+        return shown
+
+    def _begin(self, memory: Memory, session: str, start: int) -> Opening:
+        self._opening, self._start = memory.start_session(session), start
+        self._shown = _cut(self._opening, int(self._budget * OPENING_SHARE))
+        return self._shown
 
 
 def _holds(memory: Memory, opening: Opening) -> bool:

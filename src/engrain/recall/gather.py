@@ -91,8 +91,10 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
 def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
     """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
     spans = passages(item.text)
+    if vector is None or len(spans) < 2:
+        return 0
     stored = kit.items.vectors(scope, [item.id], kit.embedder.model.key).get(item.id)
-    if vector is None or stored is None or len(spans) < 2:
+    if stored is None:
         return 0
     parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
     start, end = _part(item.text, int(np.argmax(parts @ vector)), kit.embedder)

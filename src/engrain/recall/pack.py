@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +104,9 @@ def choices(ranked: Ranked, scope: int, spread: bool) -> list[Choice]:
     """All candidates of a scope, best first; a newer id wins a tie."""
     sketches, score, relevance = ranked.table.sketches, ranked.score.tolist(), ranked.relevance.tolist()
     ids = [one.id for one in sketches]
-    order = [row for _, _, row in sorted(zip(score, ids, range(len(ids)), strict=True), reverse=True)]
+    order: list[int] = np.argsort(ranked.score)[::-1].tolist()
+    if len(set(score)) < len(score):
+        order.sort(key=lambda row: (score[row], ids[row]), reverse=True)
     if spread:
         order = _spread(order, ranked)
     return [_choice((scope, row, ids[row], score[row], relevance[row], sketches[row].source)) for row in order]
@@ -226,7 +229,7 @@ def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
     found = []
     for reason, some in left.items():
         if some:
-            best = sorted(some, key=lambda one: one.relevance, reverse=True)
+            best = sorted(some, key=attrgetter("relevance"), reverse=True)
             found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,7 +110,8 @@ def _relevance(table: Table, features: dict[str, Floats], named: Floats) -> Floa
     if not len(table):
         return np.zeros(0)
     meaning = table.meaning - table.background
-    crowd = np.log1p(np.clip(table.passages, *CROWD) / 10)
+    least, most = CROWD
+    crowd = math.log1p(min(max(table.passages, least), most) / 10)
     lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
     logit = (
         1.0 * meaning
@@ -160,11 +162,9 @@ def _session(table: Table) -> Floats:
     number = table.session[turns]
     order = np.lexsort((-strength, number))
     sorted_number = number[order]
-    first = np.r_[True, sorted_number[1:] != sorted_number[:-1]]
-    start = np.flatnonzero(first)
-    place = np.arange(len(order)) - np.repeat(start, np.diff(np.r_[start, len(order)]))
-    kept = place < SESSION_BEST
+    first = np.append(True, sorted_number[1:] != sorted_number[:-1])
     group = np.cumsum(first) - 1
+    kept = np.arange(len(order)) - np.flatnonzero(first)[group] < SESSION_BEST
     total = np.bincount(group[kept], strength[order][kept])
     mean = total / np.bincount(group[kept])
     behind[turns[order]] = (mean - mean.max())[group]

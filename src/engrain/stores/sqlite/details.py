@@ -33,6 +33,7 @@ class Details:
         self._columns = {name: Column(np.int32) for name in _NAMES}
         for name in _NUMBERS:
             self._columns[name] = Column(_TYPES.get(name, np.int64))
+        self._row = sum(column.now.itemsize for column in self._columns.values())  # bytes of one item
         # Session and place in one number, sorted, and the rows they belong to.
         self._spots: Ints = np.empty(0, dtype=np.int64)
         self._spot_rows: Ints = np.empty(0, dtype=np.int64)
@@ -41,8 +42,8 @@ class Details:
 
     @property
     def nbytes(self) -> int:
-        names = sum(100 * len(names) for names in self._names.values())
-        return sum(column.nbytes for column in self._columns.values()) + 2 * self._spots.nbytes + names
+        names = 100 * sum(map(len, self._names.values()))
+        return self._row * len(self._columns["kind"]) + 2 * self._spots.nbytes + names
 
     # Freshness
 
