@@ -34,7 +34,7 @@ TEXTS = st.sampled_from([
 
 class Files(RuleBasedStateMachine):
     """`typed` is what people wrote since the last sync; `forgotten` what a program had forgotten, and nobody said
-    again since; `before` what stood in the page after the last sync, and `shown` what did at any time."""
+    again since; `before` what stood in the page after the last sync, or waits for a decision, and `shown` what did at any time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Files(RuleBasedStateMachine):
             # With the versions that corrections took away. What was just typed is the user's word, and no old copy.
             going = {one.text for one in (item, *self.memory.why(item.id).versions) if item.slot is None}
             self.memory.forget(item.id)
-            self.forgotten |= going - {entry.text for entry in self.typed}
+            self.forgotten |= going - {entry.text for entry in self.typed} - {one.text for one in self.memory.list()}
 
     # The file
 
@@ -156,7 +156,7 @@ class Files(RuleBasedStateMachine):
         assert (again.written, again.taken, again.conflicts) == ((), (), ())
         self.agree({one.id for one in done.held_back})
         self.typed.clear()
-        self.before = set(self.lines())
+        self.before = {*self.lines(), *(Entry(one.text) for one in again.held_back)}
 
     def agree(self, held: set[str]) -> None:
         shown = [entry for name in ("MEMORY.md", "memory/overflow.md") for entry in self.entries(name)]
