@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,11 +27,11 @@ from engrain.stores.reference import ReferenceStore
 SCOPES = (ANA, BEN, Scope(), Scope("", None, "日本語"))
 
 
-def dumped(store: Any, page: int = 1_000) -> list[Row]:
+def dumped(store: Any, page: int = 1_000, scope: Scope | None = None) -> list[Row]:
     found: list[Row] = []
     for kind in ROW_KINDS:
         after = None
-        while rows := store.dump(kind, after, page):
+        while rows := store.dump(kind, after, page, scope):
             assert len(rows) <= page
             found += rows
             after = rows[-1].key
@@ -132,6 +133,24 @@ class MovingSuite(Suite):
         for kind in ROW_KINDS:
             keys = [row.key for row in rows if row.kind == kind]
             assert keys == sorted(set(keys)), kind
+
+    @pytest.mark.parametrize("page", [1, 3, 1_000])
+    def test_the_rows_of_one_scope_are_those_and_no_others(self, store: Any, clock: SetClock, page: int) -> None:
+        fill(store, clock)
+        rows = dumped(store)
+        for scope in (*SCOPES, Scope(user="nobody")):
+            wanted = [row for row in rows if row.kind == "store" or row.scope == scope]
+            assert dumped(store, page, scope) == wanted
+
+    def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
+        add(store, fact("Ana likes tea."))
+        before = dumped(store)
+        (row,) = (one for one in before if one.kind == "item")
+        for text in (row.values["text"], "Ben likes tea."):
+            taken = replace(row, values={**row.values, "text": text, "scope": [BEN.tenant, BEN.agent, BEN.user]})
+            with pytest.raises(Conflict):
+                store.restore([taken])
+            assert dumped(store) == before
 
     def test_restoring_twice_changes_nothing(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)

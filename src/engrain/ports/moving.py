@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from engrain.core.moving import Key, Row, RowKind
+from engrain.core.scope import Scope
 
 
 @runtime_checkable
@@ -13,13 +14,14 @@ class Movable(Protocol):
     """A store whose rows, of every scope, can be read one after the other and written as they are. For the rim, not for
     callers who are inside a scope."""
 
-    def dump(self, kind: RowKind, after: Key | None, limit: int) -> list[Row]:
-        """The rows of one kind whose key comes after this one, in the order of their keys, at most so many."""
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        """The rows of one kind whose key comes after this one, in the order of their keys, at most so many; with a
+        scope, its rows and no others. The row of kind "store" is of every scope."""
 
     def restore(self, rows: Sequence[Row]) -> None:
         """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task
-        which is not there is a Conflict.
+        which is not there is a Conflict, and so is an item whose id is another scope's.
 
         The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. What was
         restored is found as if it had been written here, by words and by meaning, and stands in every outbox."""

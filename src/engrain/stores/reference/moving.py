@@ -14,9 +14,11 @@ from engrain.stores.reference.state import Changed, Holder, State, Stored
 
 
 class Moving(Holder):
-    def dump(self, kind: RowKind, after: Key | None, limit: int) -> list[Row]:
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         with self.reading() as state:
-            rows = [moving.store_row(self._key)] if kind == "store" else list(_DUMPS[kind](state))
+            if kind == "store":
+                return [moving.store_row(self._key)] if after is None else []
+            rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
             return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
 
     def restore(self, rows: Sequence[Row]) -> None:
@@ -78,6 +80,7 @@ def _keep_item(state: State, row: Row) -> None:
     item = kept.item
     before = state.items.get(item.id)
     if before:
+        _known(state, kept.scope, item.id)
         known = zip(item.sources, before.item.sources, strict=False)
         cites = [replace(source, cites=old.cites) for source, old in known]
         item = replace(item, sources=(*cites, *item.sources[len(cites) :]))

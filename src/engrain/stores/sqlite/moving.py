@@ -32,8 +32,9 @@ Values = dict[str, Any]
 
 
 class Moving(Handle):
-    def dump(self, kind: RowKind, after: Key | None, limit: int) -> list[Row]:
-        values = {**dict(zip("abc", after or (), strict=False)), "limit": limit}
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        within = {"first": scope.id, "last": scope.id} if scope else {"first": "", "last": "~"}
+        values = {**dict(zip("abc", after or (), strict=False)), "limit": limit, **within}
         with self._reading() as db:
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
@@ -138,7 +139,7 @@ def _tasks(db: Connection, values: Values) -> Iterator[Row]:
 
 
 def _only(values: Values, keys: str) -> Values:
-    return {name: values[name] for name in (*keys, "limit")}
+    return {name: values[name] for name in (*keys, "limit", "first", "last")}
 
 
 _DUMPS: Mapping[RowKind, Callable[[Connection, Values], Iterator[Row]]] = {

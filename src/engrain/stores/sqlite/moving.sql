@@ -1,6 +1,8 @@
 -- item --
+-- A cross join, here and below, so that the rows come in the order of an index: sorted, each page would read all.
 select {item}, item.hash, item.traits, scope.tenant, scope.agent, scope.user
-from item join scope on scope.n = item.scope where item.id > :a order by item.id limit :limit;
+from item cross join scope on scope.n = item.scope
+where item.id > :a and scope.id between :first and :last order by item.id limit :limit;
 
 -- item_vectors --
 select vector.key & 1099511627775, model.key, model.dimension, vector.windows
@@ -8,57 +10,68 @@ from json_each(:ns) as wanted cross join model join vector on vector.key = (mode
 
 -- citing --
 -- The items that cite.
-select item.n, item.id, scope.tenant, scope.agent, scope.user from item join scope on scope.n = item.scope
-where item.id > :a and exists (select 1 from cite where cite.item = item.n) order by item.id limit :limit;
+select item.n, item.id, scope.tenant, scope.agent, scope.user from item cross join scope on scope.n = item.scope
+where item.id > :a and scope.id between :first and :last
+  and exists (select 1 from cite where cite.item = item.n) order by item.id limit :limit;
 
 -- tombstone --
 select scope.tenant, scope.agent, scope.user, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope
-where (scope.id, lower(hex(hash))) > (:a, :b) order by scope.id, hash limit :limit;
+where (scope.id, lower(hex(hash))) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, hash limit :limit;
 
 -- request --
 select scope.tenant, scope.agent, scope.user, request.id, answer from request join scope on scope.n = request.scope
-where (scope.id, request.id) > (:a, :b) order by scope.id, request.id limit :limit;
+where (scope.id, request.id) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, request.id limit :limit;
 
 -- session --
 -- One without a length only counts episodes, which are counted again.
 select scope.tenant, scope.agent, scope.user, session, length, changed from session join scope on scope.n = session.scope
-where length > 0 and (scope.id, session) > (:a, :b) order by scope.id, session limit :limit;
+where length > 0 and (scope.id, session) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, session limit :limit;
 
 -- summary --
 select scope.tenant, scope.agent, scope.user, session, text, upto, version, "by"
 from summary join scope on scope.n = summary.scope
-where (scope.id, session) > (:a, :b) order by scope.id, session limit :limit;
+where (scope.id, session) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, session limit :limit;
 
 -- progress --
 select scope.tenant, scope.agent, scope.user, session, work, upto from progress join scope on scope.n = progress.scope
-where (scope.id, session, work) > (:a, :b, :c) order by scope.id, session, work limit :limit;
+where (scope.id, session, work) > (:a, :b, :c)
+  and scope.id between :first and :last order by scope.id, session, work limit :limit;
 
 -- episode --
 select {episode}, raw.text, raw.expires_at, scope.tenant, scope.agent, scope.user
 from episode join scope on scope.n = episode.scope
 left join raw on raw.scope = episode.scope and raw.id = episode.id
-where (scope.id, episode.id) > (:a, :b) order by scope.id, episode.id limit :limit;
+where (scope.id, episode.id) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, episode.id limit :limit;
 
 -- trial --
 select scope.tenant, scope.agent, scope.user, item.id, task, success, at, note
 from trial join item on item.n = trial.item join scope on scope.n = item.scope
-where (scope.id, item.id, task) > (:a, :b, :c) order by scope.id, item.id, task limit :limit;
+where (scope.id, item.id, task) > (:a, :b, :c)
+  and scope.id between :first and :last order by scope.id, item.id, task limit :limit;
 
 -- task --
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
   ended_at, outcome, deadline, snapshot.body
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
-where (scope.id, task.task) > (:a, :b) order by scope.id, task.task limit :limit;
+where (scope.id, task.task) > (:a, :b)
+  and scope.id between :first and :last order by scope.id, task.task limit :limit;
 
 -- stepped --
 -- The tasks from this one on.
 select task.n, scope.tenant, scope.agent, scope.user, task.task from task join scope on scope.n = task.scope
-where (scope.id, task.task) >= (:a, :b) and exists (select 1 from step where step.task = task.n)
+where (scope.id, task.task) >= (:a, :b)
+  and scope.id between :first and :last and exists (select 1 from step where step.task = task.n)
 order by scope.id, task.task limit :limit;
 
 -- event --
 select scope.tenant, scope.agent, scope.user, task, event, payload from event join scope on scope.n = event.scope
-where (scope.id, task, event) > (:a, :b, :c) order by scope.id, task, event limit :limit;
+where (scope.id, task, event) > (:a, :b, :c)
+  and scope.id between :first and :last order by scope.id, task, event limit :limit;
 
 -- inhabited --
 select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
