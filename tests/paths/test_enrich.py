@@ -208,3 +208,22 @@ def test_an_answer_of_any_shape_leaves_the_thread_alive(open_memory) -> None:  #
             break
         time.sleep(0.05)
     assert "odd" in memory.status().background["enrichment"]["error"]
+
+
+def test_what_a_model_finds_of_another_speaker_fills_no_slot_of_the_users(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model, user="ana")
+    memory.start_session("a")
+    memory.add_message("user", "Lima has been home since spring.", speaker="Ana")
+    memory.add_message("user", "Quito has been home since autumn.", speaker="Bob")
+    server.script = [
+        facts(
+            {"message": 1, "quote": "Lima has been home", "slot": "user.city"},
+            {"message": 2, "quote": "Quito has been home", "slot": "user.city"},
+        )
+    ]
+    memory.end_session()
+    settled(memory)
+    assert memory.slot("user.city").text == "Lima has been home"
+    bobs = memory.slot("bob.city")
+    assert bobs.text == "Quito has been home"
+    assert bobs.source == "Bob"

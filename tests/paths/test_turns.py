@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 from episodic_kit import ANA, opened
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engrain import Memory
-from engrain.capture import gate, turns
+from engrain.capture import gate, turns, write
+from engrain.capture.extract import extracted
 from engrain.capture.insight import SHOWN
 from engrain.capture.turns import Recorded, record
 from engrain.conformance.clock import SetClock
@@ -248,17 +252,58 @@ def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     assert recorded.facts == recorded.forgotten == ()
     assert log(kit) == [f"Forget that {FORGOTTEN}."]
     assert texts(kit) == []
-    assert say("Well, I am allergic to nuts.").facts == ()
+    earlier = Message("user", "Well, I am allergic to nuts.", occurred_at="2025-12-01")
+    assert record(as_messages([earlier]), "monday", ANA, kit).facts == ()
     assert texts(kit) == []
 
 
-def test_a_plain_repeat_is_kept_out_and_an_asked_for_one_is_kept(kit: Kit, say: Say) -> None:
-    say("I live in Lima.")
-    say("Forget that I live in Lima.")
-    say("I live in Lima.")
+@pytest.mark.parametrize("words", ["I live in Lima.", "Remember that I live in Lima.", "I am allergic to nuts."])
+def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit, say: Say, words: str) -> None:
+    kept = say(words).facts
+    say(f"Forget that {words.removeprefix('Remember that ')}")
     assert texts(kit) == []
-    say("Remember that I live in Lima.")
-    assert texts(kit) == ["I live in Lima"]
+    before = "2025-12-01T12:00:00Z"
+    answer = Message("assistant", "I see.")
+    for old in (
+        [Message("user", words, occurred_at=before)],
+        [Message("user", "Hello."), answer, Message("user", words), answer],
+        [{"role": "user", "content": words}, {"role": "user", "content": words}],
+    ):
+        record(as_messages(old), "brought along", ANA, kit)
+        assert texts(kit) == [], "a transcript is not said now"
+    again = say(words)
+    assert len(again.facts) == 1
+    assert again.facts != kept
+    assert words.removeprefix("Remember that ") == texts(kit)[0] + "."
+
+
+@given(st.lists(st.sampled_from(["say", "forget", "replay", "extract"]), min_size=1, max_size=8))
+@settings(max_examples=30, deadline=None)
+def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> None:
+    """After any course of events the fact is there if, and only if, the user said it since it was last forgotten, or
+    it was never forgotten and came in by whatever way."""
+    clock = SetClock()
+    kit = opened("reference", Path(), clock)
+    there = forgotten = False
+    for act in acts:
+        clock.advance()
+        if act == "say":
+            record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+            there = True
+        elif act == "forget":
+            record(as_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
+            there, forgotten = False, True
+        elif act == "replay":
+            told = Message("user", "I live in Lima.", occurred_at="2025-12-01")
+            record(as_messages([told]), "monday", ANA, kit)
+            there = there or not forgotten
+        else:
+            rows = [row for row in kit.log.read(ANA, "monday", 0, 100) if "I live in Lima" in row.text]
+            quotes = [{"message": n, "quote": "I live in Lima"} for n in range(1, len(rows) + 1)]
+            found = extracted(json.dumps(quotes), rows, lambda text: [(0, len(text))])
+            write.commit(found.notes, ANA, kit)
+            there = there or (bool(rows) and not forgotten)
+        assert ("I live in Lima" in texts(kit)) is there, act
 
 
 @pytest.mark.parametrize("wrapped", ["{}", "You told me:\n{}\nIs that so?", "> {}", "    {}", "Is {} right?"])
@@ -465,3 +510,45 @@ def test_the_end_of_one_value_leaves_another_standing(kit: Kit, say: Say) -> Non
     say("I live in Quito.")
     say("I don't live in Lima any more.")
     assert "I live in Quito" in texts(kit)
+
+
+# Several speakers
+
+
+def spoke(kit: Kit, clock: SetClock, speaker: str, text: str) -> Recorded:
+    clock.advance()
+    return record(as_messages([Message("user", text, speaker)]), "monday", ANA, kit)
+
+
+def test_another_speaker_leaves_the_users_slots_alone(kit: Kit, clock: SetClock) -> None:
+    spoke(kit, clock, "Ana", "I live in Lima. I like tea.")
+    spoke(kit, clock, "Bob Smith", "I live in Quito. I like tea.")
+    spoke(kit, clock, "Bob Smith", "I no longer like tea.")
+    held = {item.slot: item.text for item in items(kit) if item.slot}
+    assert held == {"user.city": "I live in Lima", "bob_smith.city": "I live in Quito"}
+    assert "I like tea" in texts(kit), "it was Bob who changed his mind"
+    theirs = [item for item in items(kit) if item.source == "Bob Smith"]
+    assert {item.text for item in theirs} >= {"I live in Quito", "I no longer like tea"}
+    assert all(item.metadata["speaker"] == "Bob Smith" for item in theirs)
+
+
+def test_another_speaker_makes_nobody_forget_what_the_user_said(kit: Kit, clock: SetClock) -> None:
+    spoke(kit, clock, "Ana", "I live in Lima. I like tea.")
+    spoke(kit, clock, "Bob", "I live in Lima. I like tea.")
+    spoke(kit, clock, "Bob", "Forget my city. Forget that I like tea.")
+    assert sorted(texts(kit)) == ["I like tea", "I live in Lima"]
+    assert {item.source for item in items(kit)} == {None}
+    spoke(kit, clock, "ana", "Forget my city.")
+    assert texts(kit) == ["I like tea"]
+
+
+def test_the_user_is_known_by_the_name_that_the_memory_has(kit: Kit, clock: SetClock) -> None:
+    kit.items.apply(Plan(ANA, (Add(Draft("Anna-Maria Silva", slot="user.name")),)))
+    spoke(kit, clock, "Silva", "I live in Lima.")
+    assert "user.city" in {item.slot for item in items(kit)}
+
+
+def test_a_speaker_who_calls_himself_user_takes_no_slot(kit: Kit, clock: SetClock) -> None:
+    spoke(kit, clock, "Agent", "I live in Lima.")
+    spoke(kit, clock, "we", "I live in Quito.")
+    assert {item.slot for item in items(kit)} == {None}

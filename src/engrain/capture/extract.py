@@ -14,6 +14,7 @@ from engrain.core.notes import Note, checked
 from engrain.core.pasted import own_words, without_code
 from engrain.core.recalled import escaped
 from engrain.core.secrecy import gives_away_a_secret
+from engrain.core.slotting import SPEAKER, named_by
 
 MAX_FACTS = 20
 MAX_QUOTE = 500
@@ -32,6 +33,7 @@ Answer with a JSON array and nothing else. Each entry:
 Quote user messages only. An empty array is a good answer."""
 
 Spans = Callable[[str], Sequence[tuple[int, int]]]
+Named = Callable[[str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,14 @@ def asked(messages: Sequence[Item], timeout: float) -> Ask:
     return Ask((Said("user", "\n".join(lines)),), SYSTEM, timeout=timeout)
 
 
-def extracted(answer: str, messages: Sequence[Item], own: Spans) -> Extracted:
+def extracted(answer: str, messages: Sequence[Item], own: Spans, another: Named = lambda _: None) -> Extracted:
     """Facts that are the speaker's own words, each citing its span. `own` gives the spans of a text that did not come
-    from recall. A fact is the quote itself: a rewording could not be held against what was forgotten."""
+    from recall, `another` the name of a speaker who is not the user. A fact is the quote itself: a rewording could not
+    be held against what was forgotten."""
     entries = _entries(answer)
     notes: dict[tuple[str, str], Note] = {}
     for entry in entries[:MAX_FACTS]:
-        note = _note(entry, messages, own)
+        note = _note(entry, messages, own, another)
         if note is not None:
             notes[note.source.cites[0].item, note.text] = note  # type: ignore[union-attr]
     return Extracted(tuple(notes.values()), len(entries) - len(notes))
@@ -67,7 +70,7 @@ def _entries(answer: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _note(entry: object, messages: Sequence[Item], own: Spans) -> Note | None:
+def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -> Note | None:
     if not isinstance(entry, dict):
         return None
     number, quote = entry.get("message"), entry.get("quote")
@@ -84,8 +87,17 @@ def _note(entry: object, messages: Sequence[Item], own: Spans) -> Note | None:
     # What was pasted is not the speaker's word, and secrets are nobody's.
     if own_words(without_code(item.text))[start:end] != words or gives_away_a_secret(item.text):
         return None
-    source = Source(kind="user", cites=(Cite(item.id, start, end),))
-    note = Note(words, _share(entry.get("importance")), _slot(entry.get("slot")), {"by": "model"}, source, derived=True)
+    other = another(item.speaker)
+    note = Note(
+        words,
+        _share(entry.get("importance")),
+        named_by(other, _slot(entry.get("slot"))),
+        {"by": "model", SPEAKER: other} if other else {"by": "model"},
+        Source(other, "user", (Cite(item.id, start, end),)),
+        # With a time of its own, another's words do not become one with the same words of the user's.
+        (item.occurred_at or item.recorded_at) if other else None,
+        derived=True,
+    )
     try:
         return checked(note)
     except EngrainError:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from engrain.capture import gate
 from engrain.capture.write import draft
 from engrain.core.filters import Condition, Filter
-from engrain.core.items import Cite, Draft, Item, Source
+from engrain.core.items import ROLES, Cite, Draft, Item, Source
 from engrain.core.languages import languages
 from engrain.core.messages import Message
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Correct, Forget, Step
 from engrain.core.scope import Scope
+from engrain.core.slotting import SPEAKER, named_by
 from engrain.core.statements import statements
 from engrain.core.traits import PREFERENCE, traits
 from engrain.core.words import spoken, terms, tokens
@@ -27,74 +28,104 @@ _FACTS = Filter((Condition("kind", "=", "fact"),))
 _OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
 
 
-def steps_for(found: Sequence[Worth | Unsaid], message: Message, row: str, scope: Scope, kit: Kit) -> list[Step]:
-    """`row` is the id of the message's log row, or what stands for it in the plan."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of the user's side, and the id of its log row, or what stands for that in the plan.
+
+    `now`: it is said at this moment, and not brought along from a time before. `speaker` is who says it, if that is
+    another than the user.
+    """
+
+    message: Message
+    row: str
+    now: bool = False
+    speaker: str | None = None
+
+    def words(self, found: Worth | Unsaid) -> str:
+        return self.message.text[found.start : found.end]
+
+
+def steps_for(found: Sequence[Worth | Unsaid], said: Said, scope: Scope, kit: Kit) -> list[Step]:
     steps: list[Step] = []
     for one in found:
-        if not message.text[one.start : one.end].strip():
+        if not said.words(one).strip():
             continue
-        if isinstance(one, Unsaid):
-            steps += _unsaid(one, message, row, scope, kit)
+        theirs = replace(one, slot=named_by(said.speaker, one.slot))
+        if isinstance(theirs, Unsaid):
+            steps += _unsaid(theirs, said, scope, kit)
         else:
-            steps.append(_kept(one, message, row, scope, kit))
+            steps.append(_kept(theirs, said, scope, kit))
     return steps
 
 
-def note_for(found: Worth, message: Message, row: str) -> Note:
-    """The words of the span, citing it. Only what the speaker asked to have kept can bring back what was forgotten."""
+def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
+    """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
+    words = set(tokens(speaker or "")) - set(ROLES)
+    if not words:
+        return None
+    held = kit.items.slot(scope, "user.name", None)
+    own, known = set(tokens(scope.user or "")), set(tokens(held.text if held else ""))
+    return None if words <= own or words <= known or (own and own <= words) else speaker
+
+
+def note_for(found: Worth, said: Said, kit: Kit) -> Note:
+    """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
+    an earlier time may not."""
+    others = said.speaker is not None
     return Note(
-        text=message.text[found.start : found.end],
+        text=said.words(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": GATE},
-        source=Source(kind="user", cites=(Cite(row, found.start, found.end),)),
-        occurred_at=message.occurred_at,
-        derived=not found.explicit,
+        metadata={"by": GATE, SPEAKER: said.speaker} if others else {"by": GATE},
+        source=Source(said.speaker, "user", (Cite(said.row, found.start, found.end),)),
+        # With a time of its own, another's "I like tea" does not become one with the user's.
+        occurred_at=said.message.occurred_at or (kit.clock() if others else None),
+        derived=not said.now,
     )
 
 
-def _kept(found: Worth, message: Message, row: str, scope: Scope, kit: Kit) -> Step:
-    if found.slot and not _concerned(found, message, scope, kit):
+def _kept(found: Worth, said: Said, scope: Scope, kit: Kit) -> Step:
+    if found.slot and not _concerned(found, said, scope, kit):
         found = replace(found, slot=None)
-    old = _replaced(found, message, scope, kit)
+    old = _replaced(found, said, scope, kit)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), message, row))
+    made = draft(note_for(replace(found, slot=slot), said, kit))
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _concerned(found: Worth, message: Message, scope: Scope, kit: Kit) -> bool:
+def _concerned(found: Worth, said: Said, scope: Scope, kit: Kit) -> bool:
     """Who lives in Quito may well say that he no longer lives in Lima: only what is named has ended."""
-    if found.replaces is None or not statements().sign("ended").search(message.text, found.start, found.end):
+    if found.replaces is None or not statements().sign("ended").search(said.words(found)):
         return True
     held = kit.items.slot(scope, found.slot or "", None)
     return held is None or set(terms(found.replaces)) <= set(terms(held.text))
 
 
-def _replaced(found: Worth, message: Message, scope: Scope, kit: Kit) -> Item | None:
+def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
     """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
     words = set(terms(found.replaces))
-    likely = _with_words(found.replaces, _OF_THE_GATE, scope, kit)
-    said = set(tokens(message.text[found.start : found.end]))
+    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, kit) if _theirs(item, said)]
+    told = set(tokens(said.words(found)))
     named = [item for item in likely if words <= set(terms(item.text))]
-    meant = [item for item in named if traits(item.text) & PREFERENCE or said > set(tokens(item.text))]
+    meant = [item for item in named if traits(item.text) & PREFERENCE or told > set(tokens(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
-def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -> list[Step]:
+def _unsaid(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Step]:
     """What is meant goes, and with it the words in which this message speaks of it.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
     statement stands alone, expired from the start, and whoever applies the plan forgets it: that keeps the words from
     being taken in later.
     """
-    meant = _meant(found, message, scope, kit)
+    meant = _meant(found, said, scope, kit)
     now = kit.clock()
-    span = Cite(row, found.start, found.end)
+    span = Cite(said.row, found.start, found.end)
     statement = Draft(
-        message.text[found.start : found.end],
+        said.words(found),
         source=Source(kind="user", cites=(Cite(meant[0].id), span) if meant else (span,)),
         occurred_at=now,
         expires_at=None if meant else now,
@@ -102,11 +133,13 @@ def _unsaid(found: Unsaid, message: Message, row: str, scope: Scope, kit: Kit) -
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: Unsaid, message: Message, scope: Scope, kit: Kit) -> list[Item]:
+def _meant(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Item]:
     """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
     holds nothing of the kind, the facts with the very same words."""
-    statement = message.text[found.start : found.end]
-    return _of_slot(found.slot, statement, scope, kit) if found.slot else _same_words(statement, scope, kit)
+    statement = said.words(found)
+    if found.slot is None:
+        return _same_words(statement, said, scope, kit)
+    return _of_slot(found.slot, statement, scope, kit) or _same_words(statement, said, scope, kit)
 
 
 def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
@@ -115,13 +148,17 @@ def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
         return versions
     value = set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
     whole = [item for item in versions if value <= set(terms(item.text))]
-    named = whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
-    return named or _same_words(statement, scope, kit)
+    return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
 
 
-def _same_words(statement: str, scope: Scope, kit: Kit) -> list[Item]:
-    words = tokens(statement)
-    return [item for item in _with_words(statement, _FACTS, scope, kit) if tokens(item.text) == words]
+def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:
+    likely = _with_words(statement, _FACTS, scope, kit)
+    return [item for item in likely if tokens(item.text) == tokens(statement) and _theirs(item, said)]
+
+
+def _theirs(item: Item, said: Said) -> bool:
+    """A fact that this speaker told, or nobody in particular; where the user speaks, no other speaker."""
+    return item.metadata.get(SPEAKER) == said.speaker
 
 
 def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from engrain.capture import episodes, gate, write
 from engrain.capture.insight import insight
-from engrain.capture.keeping import steps_for
+from engrain.capture.keeping import Said, another, steps_for
 from engrain.core.echo import own_words
 from engrain.core.episodes import Happening
 from engrain.core.errors import Conflict, EmbedderFailed, StoreError
@@ -71,8 +71,13 @@ def record(
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
         steps.append(Add(write.draft(note_of(turn.message, session)), request))
+    # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
+    now = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
-        steps += steps_for(turn.found, turn.message, own(k), scope, kit) or _lasting(turn, k)
+        said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
+        if turn.found and turn.message.speaker:
+            said = replace(said, speaker=another(turn.message.speaker, scope, kit))
+        steps += steps_for(turn.found, said, scope, kit) or _lasting(turn, k)
     expected = None if expect is None else (session, expect)
     happenings = tuple(_happenings(turns, session, kit))
     plan = Plan(scope, _vectored(steps, kit), request_id, expected, episodes=happenings)

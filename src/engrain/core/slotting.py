@@ -6,8 +6,12 @@ import re
 
 from engrain.core.statements import Rule, compiled, statements
 
+SPEAKER = "speaker"  # metadata of a fact that another than the user told
+
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
+_NAME = re.compile(r"\w+")
+_USER, _TAKEN = "user.", ("user.", "we.", "agent.")
 _LONGEST_NAME = 3
 _LONGEST_FILLING = 60
 
@@ -66,6 +70,15 @@ def mentioned(text: str) -> str | None:
     if "head" in found.re.groupindex:
         return f"user.favourite.{_head(found['head'].lower().split()[-1])}"
     return f"user.{known.nouns[found['noun'].lower()]}"
+
+
+def named_by(speaker: str | None, slot: str | None) -> str | None:
+    """The slot of what another than the user says: "user.city" is Bob's "bob.city". Where the name cannot be told from
+    the user's or the agent's, none."""
+    if speaker is None or slot is None or not slot.startswith(_USER):
+        return slot
+    name = "_".join(_NAME.findall(speaker.lower()))
+    return None if not name or f"{name}." in _TAKEN else f"{name}.{slot.removeprefix(_USER)}"
 
 
 def _group(match: re.Match[str], name: str, text: str) -> str | None:

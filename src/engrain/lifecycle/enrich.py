@@ -11,6 +11,7 @@ from typing import Any
 
 from engrain.capture import write
 from engrain.capture.extract import asked, extracted
+from engrain.capture.keeping import another
 from engrain.core.echo import unrecalled
 from engrain.core.errors import EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.items import Item
@@ -117,7 +118,7 @@ class Enricher:
         assert self._kit.model is not None
         reply = self._kit.model.reply(asked(messages, TIMEOUT))
         try:
-            found = extracted(reply.text, messages, unrecalled)
+            found = extracted(reply.text, messages, unrecalled, lambda name: another(name, self._scope, self._kit))
         except ValueError as exc:
             raise ModelFailed(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}
