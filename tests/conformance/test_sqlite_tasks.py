@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -68,6 +69,7 @@ def random_call(chance: random.Random, clock: SetClock, leases: list[Lease]) -> 
     result = chance.choice([None, "1", "long " * 2_000])
     start = StepStart(name, occurrence, "effect", str(chance.random()), "k", "1", chance.choice([1, 1, 2, 3]))
     end = StepEnd(name, occurrence, status, result, chance.choice([None, "why"]), chance.choice([0.0, 1.5]))
+    kept = replace(end, snapshot=chance.choice([None, None, name]))
     task_end = TaskEnd(chance.choice(["done", "waiting", "parked", "failed", "running"]), "so")
     deadline = chance.choice([None, clock() + timedelta(seconds=chance.choice([5, 50]))])
     claim = Claim(scope, task, chance.choice(["one", "two"]), 10, "goal", "1", deadline, chance.choice(["", "one"]))
@@ -83,10 +85,10 @@ def random_call(chance: random.Random, clock: SetClock, leases: list[Lease]) -> 
             lambda journal: journal.extend(lease, 10),
             lambda journal: journal.begin(lease, start),
             lambda journal: journal.begin(lease, start),
-            lambda journal: journal.finish(lease, end),
-            lambda journal: journal.finish(lease, end),
-            lambda journal: journal.record(lease, start, end),
-            lambda journal: journal.record(lease, start, end),
+            lambda journal: journal.finish(lease, kept),
+            lambda journal: journal.finish(lease, kept),
+            lambda journal: journal.record(lease, start, kept),
+            lambda journal: journal.record(lease, start, kept),
             lambda journal: journal.keep(lease, name),
         ]
         if chance.random() < 0.3:
@@ -95,6 +97,7 @@ def random_call(chance: random.Random, clock: SetClock, leases: list[Lease]) -> 
                 lambda journal: journal.overrule(scope, task, task_end),
                 lambda journal: sorted(one.task for one in journal.expire(clock())),
                 lambda journal: journal.prune(clock() - timedelta(seconds=20)),
+                lambda journal: journal.remove(scope, task),
             ]
     return chance.choice(calls)
 

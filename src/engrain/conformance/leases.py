@@ -239,6 +239,26 @@ class LeaseSuite(Suite):
                 write()
         assert journal.steps(ANA, "order") == []
 
+    def test_one_ended_task_is_removed_and_no_other(self, journal: TaskJournal) -> None:
+        for task, scope in (("old", ANA), ("old", BEN), ("other", ANA)):
+            lease = claim(journal, task, scope=scope)
+            journal.record(lease, StepStart("first"), StepEnd("first", snapshot="{}"))
+            journal.signal(scope, task, "paid", "{}")
+            with pytest.raises(Conflict):
+                journal.remove(scope, task)
+            journal.end(lease, TaskEnd("cancelled"))
+        journal.remove(ANA, "old")
+        assert (journal.task(ANA, "old"), journal.event(ANA, "old", "paid")) == (None, None)
+        assert journal.steps(ANA, "old") == []
+        for scope, task in ((BEN, "old"), (ANA, "other")):
+            assert journal.task(scope, task)
+            assert len(journal.steps(scope, task)) == 1
+            assert journal.event(scope, task, "paid") == "{}"
+        for scope in (ANA, Scope(user="nobody")):
+            with pytest.raises(NotFound):
+                journal.remove(scope, "old")
+        assert claim(journal, "old").epoch == 1
+
     # Snapshots and events
 
     def test_a_snapshot_replaces_the_one_before(self, journal: TaskJournal) -> None:
@@ -247,6 +267,29 @@ class LeaseSuite(Suite):
             journal.keep(lease, snapshot)
             assert [one.snapshot for one in journal.tasks(TaskQuery(ANA))] == [snapshot]
         assert journal.end(lease, TaskEnd("done")).snapshot == "{}"
+
+    def test_a_snapshot_comes_with_the_end_of_a_step(self, journal: TaskJournal, clock: SetClock) -> None:
+        def kept() -> str | None:
+            return (journal.task(ANA, "order") or pytest.fail("gone")).snapshot
+
+        lease = claim(journal, seconds=5)
+        journal.record(lease, StepStart("a"), StepEnd("a", snapshot='"ü"'))
+        assert kept() == '"ü"'
+        journal.record(lease, StepStart("b"), StepEnd("b"))
+        assert kept() == '"ü"'
+        journal.begin(lease, StepStart("c"))
+        journal.finish(lease, StepEnd("c", snapshot="2"))
+        assert kept() == "2"
+        journal.begin(lease, StepStart("d"))
+        journal.record(lease, StepStart("d"), StepEnd("d", snapshot="3"))
+        assert kept() == "3"
+        journal.record(lease, StepStart("a"), StepEnd("a", snapshot="of a step that is settled"))
+        assert kept() == "3"
+        clock.advance(10)
+        claim(journal, worker="two")
+        with pytest.raises(LeaseLost):
+            journal.record(lease, StepStart("e"), StepEnd("e", snapshot="late"))
+        assert kept() == "3"
 
     def test_an_event_is_delivered_once(self, journal: TaskJournal) -> None:
         assert journal.event(ANA, "order", "paid") is None

@@ -176,6 +176,11 @@ class MemoryStepSuite(Suite):
         assert json.loads(step.result or "") == [one.id for one in applied.outcomes]
         assert not applied.repeated
 
+    def test_a_snapshot_comes_with_them(self, store: ItemStore, journal: TaskJournal) -> None:
+        record = StepWrite(claim(journal), StepStart("note", kind="memory"), StepEnd("note", snapshot="[1]"))
+        store.apply(Plan(ANA, (Add(fact("One.")),), record=record))
+        assert [task.snapshot for task in journal.tasks(TaskQuery(ANA))] == ["[1]"]
+
     def test_a_recorded_step_is_not_written_again(self, store: ItemStore, journal: TaskJournal) -> None:
         lease = claim(journal)
         first = store.apply(self.write(lease, "One.", "Two."))

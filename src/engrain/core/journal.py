@@ -56,7 +56,7 @@ class StepStart:
 @dataclass(frozen=True, slots=True)
 class StepEnd:
     """`result` is a JSON text in a versioned envelope; `took` the seconds that the step ran, where its beginning was
-    not recorded."""
+    not recorded; `snapshot` what is kept with the task from now on, if that has changed."""
 
     name: str
     occurrence: int = 0
@@ -64,6 +64,7 @@ class StepEnd:
     result: str | None = None
     error: str | None = None
     took: float = 0.0
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

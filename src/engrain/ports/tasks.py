@@ -31,7 +31,8 @@ class TaskJournal(Protocol):
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
         """Records the outcome of a step that was begun; NotFound if it was not. One that is settled (neither intent nor
-        ambiguous) stays: the same outcome again changes nothing, another is a Conflict."""
+        ambiguous) stays: the same outcome again changes nothing, another is a Conflict. A snapshot that comes with it
+        is stored in the same transaction, as by `keep`; so it is by `record` and by a memory step."""
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         """begin and finish in one transaction, for a step whose beginning nobody needs to know. One that is settled
@@ -74,3 +75,7 @@ class TaskJournal(Protocol):
     def prune(self, before: datetime) -> int:
         """Remove tasks of any scope that ended before then, with their steps and events; how many. Never one that has
         not ended."""
+
+    def remove(self, scope: Scope, task: str) -> None:
+        """Remove this one, with its steps and events. NotFound if there is no such task, Conflict if it has not
+        ended."""

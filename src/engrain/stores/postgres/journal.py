@@ -105,6 +105,15 @@ class PostgresJournal:
         ((count,),) = self._store._writing(None, lambda db: db.rows(_SQL["prune"], (to_micros(before),)))
         return int(count)
 
+    def remove(self, scope: Scope, task: str) -> None:
+        def do(db: Db) -> None:
+            n, _, _, status = _known(db.rows(_SQL["held"], (scope.id, task)), task)
+            if status not in ENDED:
+                raise Conflict(f"the task {task!r} has not ended: it is {status}.")
+            db.run(_SQL["remove"], (n,))
+
+        self._store._writing(scope, do)
+
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
@@ -136,7 +145,7 @@ class PostgresJournal:
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:
-        self._on_page(lease, lambda page: page.db.run(_SQL["keep"], (page.owner, page.task, snapshot)))
+        self._on_page(lease, lambda page: page.keep(snapshot))
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
         def do(db: Db) -> bool:

@@ -47,6 +47,10 @@ with old as (delete from task where ended_at < %s returning scope, task),
 events as (delete from event using old where event.scope = old.scope and event.task = old.task)
 select count(*) from old;
 
+-- remove --
+with old as (delete from task where n = %s returning scope, task)
+delete from event using old where event.scope = old.scope and event.task = old.task;
+
 -- step --
 select name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result, error, n
 from step where task = %s and name = %s and occurrence = %s;

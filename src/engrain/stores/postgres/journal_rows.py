@@ -104,6 +104,7 @@ class Page:
             raise Conflict(f"the step {end.name!r} ({end.occurrence}) is settled already: {there.status}.")
         ended = max(from_micros(self.now), there.began_at)
         self.db.run(_SQL["settle"], (end.status, to_micros(ended), end.result, end.error, n))
+        self.keep(end.snapshot)
         return replace(there, status=end.status, ended_at=ended, result=end.result, error=end.error)
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
@@ -133,4 +134,11 @@ class Page:
             start.name, start.occurrence, start.kind, end.status, start.attempt, lease.epoch, start.input, start.key,
             start.version, began, ended, end.result, end.error,
         )  # fmt: skip
-        return step_of(row) if self.db.rows(_SQL["add_step"], (self.owner, self.task, *row)) else None
+        if not self.db.rows(_SQL["add_step"], (self.owner, self.task, *row)):
+            return None
+        self.keep(end.snapshot)
+        return step_of(row)
+
+    def keep(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            self.db.run(_SQL["keep"], (self.owner, self.task, snapshot))

@@ -118,6 +118,23 @@ local function settle(task, step, found, finish, at)
   return {'fresh', fields[2]}
 end
 
+-- What is kept with a task, if that came with a step's end.
+local function keep(task, snapshot)
+  if snapshot ~= '' then
+    redis.call('HSET', task_key(task), 'snapshot', string.sub(snapshot, 2))
+  end
+end
+
+-- Removes an ended task, whole.
+local function drop(task)
+  redis.call('UNLINK', task_key(task), steps_key(task), base .. 'events:' .. task)
+  redis.call('ZREM', base .. 'tasks', task)
+  redis.call('ZREM', base .. 'ended', task)
+  if redis.call('EXISTS', base .. 'tasks') == 0 then
+    redis.call('DEL', base .. 'now')
+  end
+end
+
 local function same(task, step, found, finish)
   local rest = redis.call('HMGET', steps_key(task), 'r' .. step, 'e' .. step)
   local result, error = rest[1] and '=' .. rest[1] or '', rest[2] and '=' .. rest[2] or ''
@@ -214,7 +231,7 @@ stamp(at)
 return {'step', cjson.encode(found), false, false}
 
 -- finish --
-local task, worker, epoch, step, status, result, error = unpack(ARGV, 3, 9)
+local task, worker, epoch, step, status, result, error, snapshot = unpack(ARGV, 3, 10)
 local no = lost(task, worker, epoch)
 if no then
   return no
@@ -225,12 +242,14 @@ if not found then
 end
 local finish = {status = status, result = result, error = error}
 if UNSETTLED[found[STATUS]] then
+  keep(task, snapshot)
   return settle(task, step, found, finish, now())
 end
 return same(task, step, found, finish) and there(task, step, found) or {'settled', found[STATUS]}
 
 -- record --
-local task, worker, epoch, step, kind, input, key, version, attempt, status, result, error, took = unpack(ARGV, 3, 15)
+local task, worker, epoch, step, kind, input, key, version, attempt = unpack(ARGV, 3, 11)
+local status, result, error, snapshot, took = unpack(ARGV, 12, 16)
 local no = lost(task, worker, epoch)
 if no then
   return no
@@ -239,6 +258,7 @@ local start = {kind = kind, input = input, key = key, version = version, attempt
 local at = now()
 local found = begun(task, step, start, epoch, at - tonumber(took))
 if UNSETTLED[found[STATUS]] then
+  keep(task, snapshot)
   return settle(task, step, found, {status = status, result = result, error = error}, at)
 end
 return there(task, step, found)
@@ -318,11 +338,22 @@ if kept then
 end
 local gone = redis.call('ZRANGEBYSCORE', base .. 'ended', '-inf', '(' .. old, 'LIMIT', 0, limit)
 for _, task in ipairs(gone) do
-  redis.call('UNLINK', task_key(task), steps_key(task), base .. 'events:' .. task)
-  redis.call('ZREM', base .. 'tasks', task)
-  redis.call('ZREM', base .. 'ended', task)
-end
-if redis.call('EXISTS', base .. 'tasks') == 0 then
-  redis.call('DEL', base .. 'now')
+  drop(task)
 end
 return #gone > 0 and answered(#gone) or 0
+
+-- remove --
+local task = ARGV[3]
+local kept = before()
+if kept then
+  return kept
+end
+local found = redis.call('HGET', task_key(task), 'status')
+if not found then
+  return {'missing'}
+end
+if not ENDED[found] then
+  return {'open', found}
+end
+drop(task)
+return answered({'gone'})

@@ -79,6 +79,9 @@ class RedisJournal:
         scopes = self._scopes_with("ended", f"({old}")
         return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
 
+    def remove(self, scope: Scope, task: str) -> None:
+        checked(self._run("remove", scope, task), f"the task {task!r}")
+
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
@@ -86,12 +89,13 @@ class RedisJournal:
         return step_of(start, self._held("begin", lease, name, *_start(start)))
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        reply = self._held("finish", lease, own_name(end.name, end.occurrence), *_end(end))
+        reply = self._held("finish", lease, own_name(end.name, end.occurrence), *_end(end), optional(end.snapshot))
         return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence})"))
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         name = own_name(start.name, start.occurrence)
-        return step_of(end, self._held("record", lease, name, *_start(start), *_end(end), _micros(end.took)))
+        more = (optional(end.snapshot), _micros(end.took))
+        return step_of(end, self._held("record", lease, name, *_start(start), *_end(end), *more))
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         reply = self._run("resolve", scope, task, own_name(end.name, end.occurrence), *_end(end))

@@ -25,6 +25,8 @@ def checked(reply: Reply, what: str, lease: Lease | None = None) -> Reply:
         raise NotFound(f"there is no {what.removeprefix('the ')} in this scope.")
     if reply[0] == "settled":
         raise Conflict(f"{what} is settled already: {reply[1]}.")
+    if reply[0] == "open":
+        raise Conflict(f"{what} has not ended: it is {reply[1]}.")
     if reply[0] == "claimed":
         raise TaskClaimed(f"{what} is run by {reply[1]}, until {_moment(reply[2])} at least.")
     return reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -91,6 +92,8 @@ def settle(state: State, task: tuple[Scope, str], end: StepEnd, now: datetime) -
     if there.status not in UNSETTLED:
         raise Conflict(f"the step {end.name!r} of task {task[1]!r} is settled already: {there.status}.")
     state.newest = now
+    if end.snapshot is not None:
+        state.tasks[task] = replace(state.tasks[task], snapshot=end.snapshot)
     settled = replace(there, status=end.status, ended_at=now, result=end.result, error=end.error)
     state.steps[(*task, end.name, end.occurrence)] = settled
     return settled
@@ -101,3 +104,9 @@ def step(state: State, scope: Scope, task: str, end: StepEnd) -> StepRecord:
     if there is None:
         raise NotFound(f"the step {end.name!r} ({end.occurrence}) of task {task!r} was not begun.")
     return there
+
+
+def drop(state: State, old: Collection[tuple[Scope, str]]) -> None:
+    state.tasks = {key: task for key, task in state.tasks.items() if key not in old}
+    state.steps = {key: step for key, step in state.steps.items() if key[:2] not in old}
+    state.events = {key: payload for key, payload in state.events.items() if key[:2] not in old}

@@ -123,8 +123,15 @@ class Tasks:
 
     def prune(self, before: datetime) -> int:
         with self._holder.writing() as state:
-            old = [key for key, task in state.tasks.items() if task.ended_at is not None and task.ended_at < before]
-            state.tasks = {key: task for key, task in state.tasks.items() if key not in old}
-            state.steps = {key: step for key, step in state.steps.items() if key[:2] not in old}
-            state.events = {key: payload for key, payload in state.events.items() if key[:2] not in old}
+            old = {key for key, task in state.tasks.items() if task.ended_at is not None and task.ended_at < before}
+            journal.drop(state, old)
             return len(old)
+
+    def remove(self, scope: Scope, task: str) -> None:
+        with self._holder.writing() as state:
+            there = state.tasks.get((scope, task))
+            if there is None:
+                raise NotFound(f"there is no task {task!r} in this scope.")
+            if there.status not in ENDED:
+                raise Conflict(f"the task {task!r} has not ended: it is {there.status}.")
+            journal.drop(state, {(scope, task)})

@@ -113,12 +113,16 @@ class SqliteJournal:
                 if passed(self._steady, row[4], asked) is not False
             ]
             for n, scope, task, _, _ in old:
-                results = db.rows(_SQL["task_results"], (n,))
-                db.run(_SQL["drop_task"], (n,))
-                db.run(_SQL["drop_events"], (scope, task))
-                for (result,) in results:
-                    db.run(_SQL["drop_result"], {"n": result})
+                _drop(db, n, scope, task)
             return len(old)
+
+    def remove(self, scope: Scope, task: str) -> None:
+        with self._store._writing() as db:
+            number, row = self._known(db, scope, task)
+            found = task_of(row)
+            if found.status not in ENDED:
+                raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")
+            _drop(db, row[_N], number, task)
 
     # Steps
 
@@ -152,7 +156,7 @@ class SqliteJournal:
 
     def keep(self, lease: Lease, snapshot: str) -> None:
         with self._writing(lease) as page:
-            page.db.run(_SQL["keep"], (page.task, snapshot))
+            page.keep(snapshot)
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
         with self._store._writing() as db:
@@ -220,3 +224,11 @@ class SqliteJournal:
         db.run(_SQL["end"], {**values, "mark": mark(self._steady) if over else None})
         db.run(_SQL["set_now"], (now,))
         return task_of(db.rows(_SQL["task"], (scope, task))[0])
+
+
+def _drop(db: Connection, n: int, scope: int, task: str) -> None:
+    results = db.rows(_SQL["task_results"], (n,))
+    db.run(_SQL["drop_task"], (n,))
+    db.run(_SQL["drop_events"], (scope, task))
+    for (result,) in results:
+        db.run(_SQL["drop_result"], {"n": result})

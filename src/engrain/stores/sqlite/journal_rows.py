@@ -98,6 +98,7 @@ class Page:
             raise Conflict(f"the step {end.name!r} ({end.occurrence}) is settled already: {there.status}.")
         ended = max(from_micros(self.now), there.began_at)
         self.db.run(_SQL["settle"], (end.status, to_micros(ended), *self.stored(end.result), end.error, n))
+        self.keep(end.snapshot)
         return replace(there, status=end.status, ended_at=ended, result=end.result, error=end.error)
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
@@ -129,7 +130,12 @@ class Page:
         )  # fmt: skip
         if not self.db.run(_ADD_STEP, (self.task, *row, *self.stored(end.result), end.error)):
             return None
+        self.keep(end.snapshot)
         return step_of((*row, end.result, end.error))
+
+    def keep(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            self.db.run(_SQL["keep"], (self.task, snapshot))
 
     def stored(self, result: str | None) -> tuple[str | None, int | None]:
         """What stands in the step's own row: the result itself, or where it is."""
