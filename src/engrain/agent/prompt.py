@@ -6,8 +6,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.filters import parse_filter
-from engrain.core.queries import ListQuery
 from engrain.core.recalled import SESSION, RecallRequest, Section
 from engrain.core.recalled import quoted as line_of
 from engrain.core.tokens import estimated_tokens
@@ -90,8 +88,8 @@ class Background:
 def _holds(memory: Memory, opening: Opening) -> bool:
     """Whether nothing of it was changed, corrected or forgotten since."""
     ids = [item.id for item in _items(opening)]
-    engine = memory._open
-    return not ids or engine.kit.items.count(ListQuery(engine.scope, parse_filter({"id": {"in": ids}}))) == len(ids)
+    engine, now = memory._open, memory._open.kit.clock()
+    return not ids or sum(item.visible(now) for item in engine.kit.items.get_many(engine.scope, ids)) == len(ids)
 
 
 def _cut(opening: Opening, budget: int) -> Opening:

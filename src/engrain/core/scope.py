@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 from engrain.core.text import checked_name
 
@@ -24,14 +25,19 @@ class Scope:
 
     @property
     def id(self) -> str:
-        # Length-prefixed, so that ("ab", "c") and ("a", "bc") differ, and "" differs from a missing part.
-        digest = hashlib.blake2b(digest_size=16)
-        for part in (self.tenant, self.agent, self.user):
-            raw = b"" if part is None else part.encode()
-            digest.update(b"-" if part is None else b"%d:" % len(raw))
-            digest.update(raw)
-        return digest.hexdigest()
+        return _id(self.tenant, self.agent, self.user)
 
     def __str__(self) -> str:
         named = (("tenant", self.tenant), ("agent", self.agent), ("user", self.user))
         return ", ".join(f"{name}={value}" for name, value in named if value is not None) or "no owner"
+
+
+@lru_cache(maxsize=1_000)
+def _id(*parts: str | None) -> str:
+    # Length-prefixed, so that ("ab", "c") and ("a", "bc") differ, and "" differs from a missing part.
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        raw = b"" if part is None else part.encode()
+        digest.update(b"-" if part is None else b"%d:" % len(raw))
+        digest.update(raw)
+    return digest.hexdigest()
