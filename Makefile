@@ -62,4 +62,5 @@ $(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
 $(VENV)/.dev: $(VENV)/.core
 	@echo "Installing the tools for tests and checks …"
 	@$(PIP) install --group dev
+	@$(PIP) install --no-deps --upgrade --target $(VENV)/encryption --group encryption
 	@touch $@

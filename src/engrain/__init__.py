@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         TooLarge,
         UnknownKey,
         VersionChanged,
+        WrongKey,
     )
     from engrain.core.events import Event
     from engrain.core.items import Cite, Item, Place, Relation, Source
@@ -81,7 +82,7 @@ _HOMES = {
     "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
     "InvalidInput ModelFailed NewerStore "
     "NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
-    "StoreError StoreUnavailable TooLarge UnknownKey "
+    "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
     "TaskWaiting VersionChanged",
@@ -173,6 +174,7 @@ __all__ = [
     "UnknownKey",
     "VersionChanged",
     "Why",
+    "WrongKey",
     "WorkingMemory",
     "__version__",
     "tool",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,6 +16,7 @@ SqliteEngine = Literal["auto", "apsw", "stdlib"]
 DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
 MODEL_VARIABLE = "ENGRAIN_MODEL"
+KEY_VARIABLE = "ENGRAIN_KEY"
 DEFAULT_CACHE = 1 << 30
 
 
@@ -27,6 +28,7 @@ class Settings:
     `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`.
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
+    `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
@@ -40,6 +42,7 @@ class Settings:
     model_url: str | None = None
     cache_bytes: int = DEFAULT_CACHE
     engine: SqliteEngine = "auto"
+    key: str | None = field(default=None, repr=False)
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
@@ -66,7 +69,7 @@ def settings(url: str | os.PathLike[str] | None = None) -> Settings:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
     if where.endswith(".toml"):
         return from_toml(Path(where))
-    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None)
+    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None, key=_key())
 
 
 def from_toml(path: Path) -> Settings:
@@ -84,7 +87,11 @@ def from_toml(path: Path) -> Settings:
             if key not in _TABLES[table]:
                 raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
             given[_TABLES[table][key]] = _typed(path, table, key, value)
-    return Settings(**given)
+    return Settings(**given, key=_key())
+
+
+def _key() -> str | None:
+    return os.environ.get(KEY_VARIABLE) or None
 
 
 def _typed(path: Path, table: str, key: str, value: object) -> object:

@@ -35,8 +35,11 @@ def open_kit(
     clock: Clock = system_clock,
     count_tokens: CountTokens = estimated_tokens,
     read_only: bool = False,
+    key: str | None = None,
 ) -> Kit:
     chosen = settings(url)
+    if key is not None:
+        chosen = replace(chosen, key=key)
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
@@ -63,6 +66,8 @@ def open_kit(
             together=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
+            erasing=getattr(store, "erasing", None),
+            audit=getattr(store, "audit", None),
         )
         opened.pop_all()
     return kit
@@ -109,12 +114,14 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     scheme, found, rest = chosen.store.partition("://")
     if not found or scheme in ("sqlite", "file"):
         from engrain.stores.sqlite import SqliteStore
+        from engrain.stores.sqlite.engine import Sealed
 
         path = rest if found else chosen.store
         where = path if path == ":memory:" else Path(path).expanduser()
-        return SqliteStore(
-            where, clock=clock, engine=chosen.engine, read_only=read_only, cache_bytes=chosen.cache_bytes
-        )
+        engine = chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
+        return SqliteStore(where, clock=clock, engine=engine, read_only=read_only, cache_bytes=chosen.cache_bytes)
+    if chosen.key is not None:
+        raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
     if scheme == "reference":
         from engrain.stores.reference import ReferenceStore
 

@@ -20,7 +20,7 @@ PUBLIC = """
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
     Scope Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
-    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why __version__
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why WrongKey __version__
 """
 
 

@@ -7,6 +7,11 @@ class EngrainError(Exception):
     """The root: catch this to catch everything that engrain raises on purpose."""
 
 
+class ServerAway(UserWarning):
+    """A server that holds a part of the memory does not answer; what can be done without it is done, and the answer
+    says what it is without."""
+
+
 # What the caller gave
 
 
@@ -80,6 +85,10 @@ class NotADatabase(StoreError):
     """The path is a folder, or the file is not an engrain store."""
 
 
+class WrongKey(StoreError):
+    """The store is encrypted with another key than the one given, or is not encrypted at all."""
+
+
 class NewerStore(StoreError):
     """The store was written by a newer engrain. Upgrade: pip install -U engrain."""
 
@@ -94,6 +103,10 @@ class DiskFull(StoreError):
 
 class StoreBusy(StoreError):
     """Another process held the store for too long."""
+
+
+class BeingErased(StoreError):
+    """This user's memory is being erased and takes nothing in; once that is done, an empty one can begin."""
 
 
 class StoreCorrupt(StoreError):

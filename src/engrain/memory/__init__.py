@@ -40,7 +40,8 @@ class Memory(Knowledge, Happenings, DurableTasks):
 
     `store` is a path (the file is made on first use), a URL, or the path of a .toml file. `reads` are scopes of other
     memories in the same store that `recall` may look into; nothing is ever written there. `model` is a small one, such
-    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. Safe to
+    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. `key`
+    (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". Safe to
     use from several threads and, on one file, from several processes.
     """
 
@@ -58,6 +59,7 @@ class Memory(Knowledge, Happenings, DurableTasks):
         count_tokens: CountTokens = estimated_tokens,
         read_only: bool = False,
         background: bool = True,
+        key: str | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
         from engrain.wiring import Engine, open_kit
@@ -65,7 +67,7 @@ class Memory(Knowledge, Happenings, DurableTasks):
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
         kit = open_kit(
-            store, embedder=embedder, model=model, clock=clock, count_tokens=count_tokens, read_only=read_only
+            store, embedder=embedder, model=model, clock=clock, count_tokens=count_tokens, read_only=read_only, key=key
         )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)

@@ -35,7 +35,12 @@ class Care(Handle):
             seq=seq,
             unembedded=unembedded,
             purge_pending=bool(pending),
-            details={"engine": self._site.engine, "sqlite": self._site.version, "journal": self._site.journal},
+            details={
+                "engine": self._site.engine,
+                "sqlite": self._site.version,
+                "journal": self._site.journal,
+                "encrypted": self._site.key is not None,
+            },
         )
 
     def check(self) -> list[Finding]:

@@ -6,10 +6,12 @@ import errno
 import importlib.util
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
 
 from engrain.core.errors import (
+    ConfigError,
     DiskFull,
     EngrainError,
     NotADatabase,
@@ -35,6 +37,14 @@ IOERR_SHMSIZE = IOERR | 19 << 8
 # Strict tables, and json_each as filters use it.
 OLDEST = (3, 37, 2)
 _STATEMENTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """An engine for an encrypted file, with its key."""
+
+    key: str = field(repr=False)  # shown to nobody
+    engine: Engine = "auto"
 
 
 class Connection(Protocol):
@@ -75,12 +85,14 @@ def engine_version(engine: Literal["apsw", "stdlib"]) -> tuple[int, ...]:
     return tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
 
 
-def connect(location: str, engine: Literal["apsw", "stdlib"]) -> Connection:
-    """`location` is a file: URI, or ":memory:"."""
+def connect(location: str, engine: Literal["apsw", "stdlib"], key: str | None = None) -> Connection:
+    """`location` is a file: URI, or ":memory:". With a key the file is read and written encrypted."""
     if engine == "apsw":
         from engrain.stores.sqlite.engine_apsw import ApswConnection
 
-        return ApswConnection(location)
+        return ApswConnection(location, key)
+    if key is not None:
+        raise ConfigError('the engine "stdlib" cannot encrypt. Leave the engine to "auto", or give no key.')
     return StdlibConnection(location)
 
 
@@ -206,5 +218,8 @@ _FAILURES: Mapping[int, tuple[type[EngrainError], str]] = {
     CANTOPEN: (StoreError, "the file cannot be opened: is the folder there, and may it be written?"),
     TOOBIG: (TooLarge, "a value is larger than SQLite takes."),
     CONSTRAINT: (StoreError, "a rule of the schema was broken: this is a bug in engrain, please report it."),
-    NOTADB: (NotADatabase, "the file is not an SQLite database. Give the path of an engrain store, or of a new file."),
+    NOTADB: (
+        NotADatabase,
+        "the file is not an SQLite database, or it is encrypted. Give the path of an engrain store, or ENGRAIN_KEY.",
+    ),
 }

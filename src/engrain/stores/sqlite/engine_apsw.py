@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NoReturn
 
 import apsw
 
-from engrain.core.errors import StoreClosed
+from engrain.core.errors import BackendMissing, ConfigError, StoreClosed
 from engrain.stores.sqlite.engine import Args, Row, commit_failure, failure
 
 
 class ApswConnection:
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, key: str | None = None) -> None:
+        if key is not None:
+            _check_ciphers()
+        self._encrypted = key is not None
         flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         try:
             self._raw = apsw.Connection(location, flags=flags, statementcachesize=256)
@@ -22,6 +26,9 @@ class ApswConnection:
         # A plan by the statement alone. Otherwise SQLite prepares a join anew whenever its values change: 16 µs, not 3.
         self._raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._execute = self._raw.execute
+        if key is not None:
+            # A pragma takes no bound values. It must be the first statement of all.
+            self._execute("pragma key = '{}'".format(key.replace("'", "''")))
 
     def rows(self, sql: str, args: Args = ()) -> list[Row]:
         try:
@@ -57,6 +64,10 @@ class ApswConnection:
         return self._raw.in_transaction
 
     def backup(self, target: Path) -> None:
+        if self._encrypted:
+            # The copy has the same key. Pages of an encrypted file cannot be copied into a plain one.
+            self.run("vacuum into ?", (target.absolute().as_uri(),))
+            return
         try:
             other = apsw.Connection(str(target))
             try:
@@ -78,6 +89,20 @@ class ApswConnection:
         if isinstance(exc, apsw.ConnectionClosedError):
             raise StoreClosed("this store was closed. Open it again.") from exc
         raise failure(_code(exc), str(exc), self._raw.system_errno) from exc
+
+
+def _check_ciphers() -> None:
+    if hasattr(apsw, "mc_version"):
+        return
+    try:
+        version("apsw-sqlite3mc")
+    except PackageNotFoundError:
+        raise BackendMissing("the engine that encrypts", "encryption") from None
+    # Both packages are named apsw inside, and pip installs the plain one last.
+    raise ConfigError(
+        "apsw-sqlite3mc is installed, but apsw has taken its place. "
+        "Run: pip install --force-reinstall --no-deps apsw-sqlite3mc."
+    )
 
 
 def _code(exc: apsw.Error) -> int | None:

@@ -13,7 +13,7 @@ from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
-from engrain.stores.sqlite.engine import Connection, Engine
+from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
@@ -43,7 +43,7 @@ class Handle:
         *,
         clock: Clock = system_clock,
         ids: IdSource | None = None,
-        engine: Engine = "auto",
+        engine: Engine | Sealed = "auto",
         read_only: bool = False,
         cache_bytes: int = LENS_BYTES,
     ) -> None:

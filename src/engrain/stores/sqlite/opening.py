@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from engrain.core.errors import NotADatabase, ReadOnlyStore, StoreError
-from engrain.stores.sqlite.engine import OLDEST, Connection, Engine, connect, engine_name, engine_version, uri
+from engrain.core.errors import EngrainError, InvalidInput, NotADatabase, ReadOnlyStore, StoreError, WrongKey
+from engrain.stores.sqlite.engine import OLDEST, Connection, Engine, Sealed, connect, engine_name, engine_version, uri
 
 Journal = Literal["wal", "truncate", "memory"]
 
@@ -36,6 +36,7 @@ class Site:
     immutable: bool = False
     why: str = ""
     remote: bool = False
+    key: str | None = field(default=None, repr=False)  # shown to nobody
 
     @property
     def version(self) -> str:
@@ -63,8 +64,9 @@ class Site:
         return sorted(one for one in self.path.parent.iterdir() if one.name.startswith(f"{self.path.name}-before-v"))
 
 
-def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) -> Site:
-    name = engine_name(engine)
+def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only: bool) -> Site:
+    key = _checked_key(engine.key) if isinstance(engine, Sealed) else None
+    name = engine_name(engine.engine if isinstance(engine, Sealed) else engine)
     if engine_version(name) < OLDEST:
         raise StoreError(f"SQLite {'.'.join(map(str, engine_version(name)))} is too old. Run: pip install apsw.")
     if os.fspath(location) == ":memory:":
@@ -78,7 +80,13 @@ def survey(location: str | os.PathLike[str], engine: Engine, read_only: bool) ->
     why = _no_wal(remote, name)
     if why and engine_version(name) < WAL_SAFE:
         warnings.warn(f"engrain: {why} Writes are safe but slower. Run: pip install -U apsw.", stacklevel=4)
-    return Site(path, name, "truncate" if why else "wal", read_only, why=why, remote=bool(remote))
+    return Site(path, name, "truncate" if why else "wal", read_only, why=why, remote=bool(remote), key=key)
+
+
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str) or not key or "\x00" in key:
+        raise InvalidInput("the key of an encrypted store is a text that is not empty.")
+    return key
 
 
 def _check_path(path: Path, read_only: bool) -> None:
@@ -145,13 +153,43 @@ def identity(name: str, remote: bool) -> Identity | None:
 
 def open_connection(site: Site, create: bool = False) -> Connection:
     mode: Literal["ro", "rw", "rwc"] = "ro" if site.read_only else "rwc" if create else "rw"
-    db = connect(":memory:" if site.path is None else uri(site.path, mode, site.immutable), site.engine)
+    where = ":memory:" if site.path is None else uri(site.path, mode, site.immutable)
+    db = connect(where, site.engine, site.key)
     try:
+        if site.key is not None:
+            _check_key(db, site, where)
         _set_up(db, site)
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _check_key(db: Connection, site: Site, where: str) -> None:
+    try:
+        db.rows("select count(*) from sqlite_master")
+    except NotADatabase:
+        if _plain(where, site):
+            raise WrongKey(
+                f"{site.path} is not encrypted, but a key was given (ENGRAIN_KEY, or Memory(key=…)). Leave it out, "
+                "or make an encrypted copy: engrain backup --encrypt."
+            ) from None
+        raise WrongKey(
+            f"{site.path} cannot be read with this key: it has another one, or is no engrain store. "
+            "Check ENGRAIN_KEY, or Memory(key=…)."
+        ) from None
+
+
+def _plain(where: str, site: Site) -> bool:
+    try:
+        db = connect(where, site.engine)
+        try:
+            db.rows("select count(*) from sqlite_master")
+        finally:
+            db.close()
+    except EngrainError:
+        return False
+    return True
 
 
 def _set_up(db: Connection, site: Site) -> None:
@@ -200,7 +238,7 @@ def readable(site: Site) -> Site:
             db.rows("select count(*) from sqlite_master")
         finally:
             db.close()
-    except NotADatabase:
+    except (NotADatabase, WrongKey):
         raise
     except StoreError as exc:
         if site.log_size():
@@ -208,5 +246,6 @@ def readable(site: Site) -> Site:
                 f"{site.path} has a log with newer writes beside it, and its folder cannot be written. "
                 "Open it once where it can, or copy all of its files."
             ) from exc
-        return Site(site.path, site.engine, "truncate", read_only=True, immutable=True, why="opened as it stands.")
+        why = "opened as it stands."
+        return Site(site.path, site.engine, "truncate", read_only=True, immutable=True, why=why, key=site.key)
     return site

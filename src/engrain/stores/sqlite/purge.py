@@ -98,6 +98,8 @@ class Purge:
         """Copies made before an upgrade go, and the unused bytes of every page."""
         if not _removed(self._site.backups()):
             return False
+        if self._site.key is not None:
+            return self._rewritten(mark)
         # A new connection, because the old one remembers pages as they were and would write them back. That this one
         # commits makes every other connection read its pages again.
         db = self._writer.reopen()
@@ -116,6 +118,17 @@ class Purge:
         self._cleaned_to = mark, left or 0
         db.commit()
         return True if left is None else None
+
+    def _rewritten(self, mark: int) -> bool:
+        """An encrypted page cannot be cleaned from outside: every page is written anew."""
+        db = self._writer.reopen()
+        db.run("vacuum")
+        if not _emptied(db, _PATIENCE_MILLISECONDS):
+            return False
+        db.run("begin immediate")
+        db.run(_SQL["drop_meta"], ("purge", mark))
+        db.commit()
+        return True
 
 
 def _removed(copies: list[Path]) -> bool:

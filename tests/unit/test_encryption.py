@@ -1,0 +1,205 @@
+"""Encryption at rest: no word in any file, no key in any message, and a wrong key says so.
+
+apsw-sqlite3mc takes the place of apsw, so it stands in a folder of its own (make puts it there), and these tests run
+in a process that has this folder first in its path.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
+from engrain.config import Settings, settings
+from engrain.conformance.embedder import HashEmbedder
+from engrain.stores.sqlite.engine import Sealed
+from engrain.stores.sqlite.opening import survey
+
+KEY = 'correct horse\'s "battery" ⚡'
+CANARY = "canary-7f3a"
+ENGINE = Path(sys.prefix) / "encryption"
+ENCRYPTS = hasattr(apsw, "mc_version")
+
+encrypting = pytest.mark.skipif(not ENCRYPTS, reason="runs in the process of test_all_of_this_with_the_engine")
+
+
+@pytest.mark.skipif(ENCRYPTS, reason="this is that process")
+def test_all_of_this_with_the_engine_that_encrypts() -> None:
+    if not ENGINE.is_dir():
+        pytest.skip(f"{ENGINE} is not there: make test installs apsw-sqlite3mc into it")
+    path = os.pathsep.join([str(ENGINE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert " passed" in done.stdout
+
+
+def opened(path: Path, key: str | None = KEY, **options: object) -> Memory:
+    return Memory(path, user="ana", key=key, embedder=HashEmbedder(), background=False, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Path]:
+    """With a canary in items, messages, episodes, tasks and steps, still open elsewhere."""
+    path = tmp_path / "agent.db"
+    with opened(path) as memory:
+        memory.remember(f"The code is {CANARY}.", slot="door.code", source=f"{CANARY}.md")
+        memory.add_message("user", f"Remember that {CANARY} is the word.", session=CANARY)
+        memory.record_tool_call("cat", {"file": CANARY}, f"{CANARY} " * 900, session=CANARY)
+        memory.checkpoint(CANARY, {"state": CANARY})
+        yield path
+
+
+def holding(folder: Path, words: str) -> list[str]:
+    return [str(one) for one in folder.rglob("*") if one.is_file() and words.encode() in one.read_bytes()]
+
+
+@encrypting
+def test_no_word_is_in_any_file(store: Path) -> None:
+    assert (store.parent / "agent.db-wal").stat().st_size, "the log is looked at as well"
+    assert holding(store.parent, CANARY) == []
+    assert holding(store.parent, "SQLite format 3") == []
+
+
+@encrypting
+def test_all_is_there_with_the_key(store: Path) -> None:
+    with opened(store) as memory:
+        found = memory.slot("door.code")
+        assert found is not None
+        assert found.text == f"The code is {CANARY}."
+        assert memory.recall("What is the code?").hits
+        assert memory.restore(CANARY) == {"state": CANARY}
+        assert memory.status().store["details"]["encrypted"] is True
+        assert all(one.state != "fail" for one in memory.check())
+
+
+@encrypting
+def test_what_is_forgotten_is_gone_from_an_encrypted_store_too(store: Path) -> None:
+    with opened(store) as memory:
+        (item,) = memory.list({"slot": "door.code"})
+        memory.forget(item.id)
+        assert memory.get(item.id) is None
+    with opened(store) as memory:
+        assert memory.slot("door.code") is None
+        assert all(one.state != "fail" for one in memory.check())
+        assert not memory.status().store["purge_pending"]
+
+
+@encrypting
+@pytest.mark.parametrize("wrong", [KEY + "!", "x", KEY.upper()])
+def test_a_wrong_key_is_refused_and_changes_nothing(store: Path, wrong: str) -> None:
+    before = store.read_bytes()
+    with pytest.raises(WrongKey, match="cannot be read with this key"):
+        opened(store, wrong)
+    with pytest.raises(WrongKey):
+        opened(store, wrong, read_only=True)
+    assert store.read_bytes() == before
+
+
+@encrypting
+def test_without_the_key_the_error_names_it(store: Path) -> None:
+    with pytest.raises(NotADatabase, match="ENGRAIN_KEY"):
+        opened(store, None)
+
+
+@encrypting
+def test_a_key_for_a_plain_store_says_what_to_do(tmp_path: Path) -> None:
+    opened(tmp_path / "plain.db", None).close()
+    with pytest.raises(WrongKey, match=r"is not encrypted.*engrain backup --encrypt"):
+        opened(tmp_path / "plain.db")
+
+
+@encrypting
+def test_the_key_comes_from_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAIN_KEY", KEY)
+    with opened(store, None) as memory:
+        assert memory.slot("door.code")
+    monkeypatch.setenv("ENGRAIN_KEY", "another")
+    with opened(store, KEY) as memory:
+        assert memory.slot("door.code"), "what the program says comes first"
+
+
+@encrypting
+def test_several_processes_write_to_an_encrypted_store(store: Path) -> None:
+    code = (
+        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "with Memory(sys.argv[1], user='ana', embedder=HashEmbedder(), background=False) as memory:\n"
+        "    for n in range(20): memory.remember(f'{sys.argv[2]} said {n}.')\n"
+    )
+    env = {**os.environ, "ENGRAIN_KEY": KEY}
+    running = [subprocess.Popen([sys.executable, "-c", code, str(store), name], env=env) for name in ("Ada", "Bob")]
+    assert [one.wait() for one in running] == [0, 0]
+    with opened(store) as memory:
+        assert len(memory.list({"kind": "fact", "slot": None}, limit=99)) >= 40
+
+
+# What holds with either engine
+
+
+def test_the_key_is_in_no_representation(tmp_path: Path) -> None:
+    shown = [Settings(key=KEY), Sealed(KEY), survey(tmp_path / "a.db", Sealed(KEY), False)]
+    assert [KEY in f"{one!r}{one}" for one in shown] == [False] * 3
+
+
+def test_the_key_is_in_no_error_and_no_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    said = []
+    for wrong in ("k3y'quoted", 'k3y"double', "k3y); drop table item; --"):
+        try:
+            with opened(tmp_path / f"{len(said)}.db", wrong) as memory:
+                said.append(f"{memory.status()!r} {memory.check()!r}")
+            opened(tmp_path / f"{len(said) - 1}.db", wrong + "-not")
+        except (StoreError, BackendMissing, ConfigError) as exc:
+            said.append(f"{exc!r} {exc} {exc.__cause__!r} {exc.__context__!r}")
+    assert said
+    assert "k3y" not in "".join(said) + caplog.text
+
+
+@pytest.mark.parametrize("key", ["", "a\x00b", 7])
+def test_a_key_is_a_text(tmp_path: Path, key: object) -> None:
+    with pytest.raises(InvalidInput, match="the key"):
+        opened(tmp_path / "a.db", key)  # type: ignore[arg-type]
+
+
+def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
+    toml = tmp_path / "engrain.toml"
+    toml.write_text('[stores]\ndefault = "a.db"\nkey = "secret"\n')
+    with pytest.raises(InvalidInput, match="unknown key 'key'"):
+        settings(toml)
+
+
+def test_the_engine_of_the_standard_library_cannot_encrypt(tmp_path: Path) -> None:
+    toml = tmp_path / "engrain.toml"
+    toml.write_text(f'[stores]\ndefault = "{tmp_path / "a.db"}"\nengine = "stdlib"\n')
+    with pytest.warns(UserWarning, match="write-ahead log"), pytest.raises(ConfigError, match="cannot encrypt"):
+        opened(toml)
+
+
+def test_a_server_is_not_encrypted_by_a_key() -> None:
+    with pytest.raises(ConfigError, match="its own server"):
+        opened("reference://")  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(ENCRYPTS, reason="the engine is there")
+def test_without_the_engine_the_error_has_the_command_that_installs_it(tmp_path: Path) -> None:
+    with pytest.raises(BackendMissing, match=r'pip install "engrain\[encryption\]"'):
+        opened(tmp_path / "a.db")
+    assert list(tmp_path.glob("*.db")) == [], "and no plain file is made in its stead"
+
+
+@pytest.mark.skipif(ENCRYPTS, reason="the engine is there")
+def test_an_engine_that_apsw_has_overwritten_is_put_back_by_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "apsw_sqlite3mc-3.54.0.0.dist-info").mkdir()
+    (tmp_path / "apsw_sqlite3mc-3.54.0.0.dist-info" / "METADATA").write_text(
+        "Name: apsw-sqlite3mc\nVersion: 3.54.0.0\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match="--force-reinstall --no-deps apsw-sqlite3mc"):
+        opened(tmp_path / "a.db")
