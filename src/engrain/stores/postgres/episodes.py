@@ -39,7 +39,7 @@ class PostgresEpisodes:
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         values = {"scope": scope.id, "session": session, "at": to_micros(now), "limit": n}
         statement = _SQL["recent" if session is None else "recent_in"]
-        return [_episode_of(row) for row in self._store._reading(scope, lambda db: db.rows(statement, values))]
+        return [episode_of(row) for row in self._store._reading(scope, lambda db: db.rows(statement, values))]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
         values = {"scope": scope.id, "id": id, "at": to_micros(now)}
@@ -79,17 +79,17 @@ def keep(db: Db, owner: str, episode: Episode, raw: Raw | None) -> Episode:
     if episode.key is not None:
         asked = {"scope": owner, "session": episode.session, "key": episode.key, "id": episode.id}
         rows = db.rows(_SQL["same"], {**asked, "at": to_micros(episode.happened_at)})
-        same = [_episode_of(row) for row in rows]
+        same = [episode_of(row) for row in rows]
     stands = joined(episode, same)
     db.run(_SQL["drop"], (owner, [one.id for one in (episode, *same)]))
-    _insert(db, owner, stands, raw)
+    insert(db, owner, stands, raw)
     most = TIERS["episodic"].max_items
     if most is not None:
         db.run(_SQL["trim"], {"scope": owner, "session": episode.session, "keep": most})
     return stands
 
 
-def _insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
+def insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
     row = (
         owner, episode.id, episode.session, episode.kind, episode.text, episode.importance,
         to_micros(episode.happened_at), micros_of(episode.expires_at), episode.count, metadata_text(episode.data),
@@ -102,7 +102,7 @@ def _trimmed(db: Db, owner: str, session: str, keep: int) -> list[Row]:
     return db.rows(_SQL["trim"], {"scope": owner, "session": session, "keep": keep})
 
 
-def _episode_of(row: Row) -> Episode:
+def episode_of(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(
         id_, session, kind, text, importance, from_micros(happened), moment(expires), count, json.loads(data), item, key

@@ -1,0 +1,175 @@
+"""Every row of the store, read one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engrain.core import moving
+from engrain.core.clock import from_micros
+from engrain.core.episodes import Raw
+from engrain.core.errors import ConfigError, Conflict
+from engrain.core.items import Cite
+from engrain.core.moving import Kept, Key, Row, RowKind
+from engrain.core.outcomes import Trial
+from engrain.core.scope import Scope
+from engrain.ports import Summary
+from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.episodes import episode_of
+from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.journal_rows import step_of, task_of
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.restoring import Restoring
+from engrain.stores.postgres.rows import answer_of, item_of
+from engrain.stores.postgres.sql import load
+
+_SQL = load("moving.sql")
+_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
+_ITEM = 26  # the columns that rows.py makes an item of
+_FIRST = "0" * 32
+Values = dict[str, Any]
+
+
+class Moving(Handle):
+    """Without a scope, it looks through all of them as upkeep does."""
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        first = "" if kind in ("item", "cites") else _FIRST
+        values = {"a": first, "b": "", "c": "", **dict(zip("abc", after or (), strict=False)), "limit": limit}
+        values["scope"] = scope and scope.id
+
+        def do(db: Db) -> list[Row]:
+            if scope is None and after is None:
+                self._sees_all(db)
+            if kind == "store":
+                return [moving.store_row(self._key)] if after is None else []
+            if kind == "item":
+                return [moving.item_row(self._used(one)) for one in _items(db, values)]
+            return list(_DUMPS[kind](db, values))
+
+        return self._reading(scope, do)
+
+    def _sees_all(self, db: Db) -> None:
+        hidden = [name for (name,) in db.rows(_SQL["hidden"])]
+        if hidden:
+            raise ConfigError(
+                f"{self._link.address.shown}: row-level security hides rows of {', '.join(hidden)} from this role. "
+                "Copy as a role that has BYPASSRLS or that the policy `upkeep` of these tables is for."
+            )
+
+    def _used(self, kept: Kept) -> Kept:
+        """With the uses that are not written yet."""
+        (item,) = self._touches.shown(kept.scope, [kept.item])
+        return replace(kept, item=item)
+
+    def restore(self, rows: Sequence[Row]) -> None:
+        key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
+        kept = {row.key: moving.item_of(row) for row in rows if row.kind == "item"}
+        self._know_models({model: len(given[0]) // 4 for one in kept.values() for model, given in one.vectors.items()})
+
+        def do(db: Db) -> None:
+            self._adopt(db, key)
+            scopes = {row.scope for row in rows if row.kind != "store"}
+            for scope in sorted(scopes, key=lambda one: one.id):
+                self._add_scope(db, scope)
+            db.run(_SQL["lock_scopes"], (sorted(one.id for one in scopes),))
+            ((micros, _),) = db.rows(_QUERIES["begin_write"], (self._clock_micros(),))
+            Restoring(db, micros, self._models).keep_all(rows)
+
+        # Doing it twice changes nothing.
+        self._writing(None, do, "repeat")
+        self._key = key
+        self._youth.wrote(len(kept))
+
+    def _adopt(self, db: Db, key: bytes) -> None:
+        db.run(_SQL["one_restorer"])
+        ((known,),) = db.rows(_SQL["key"])
+        if bytes.fromhex(known) == key:
+            return
+        if db.rows(_SQL["inhabited"])[0][0]:
+            raise Conflict(f"{self._link.address.shown} holds a memory already. Copy into a new store.")
+        db.run(_SQL["set_key"], (key.hex(),))
+
+
+def _rows(db: Db, statement: str, values: Values) -> list[tuple[Any, ...]]:
+    table = {"citing": "item", "summary": "session", "stepped": "task"}.get(statement, statement)
+    within = "true" if values["scope"] is None else f"{table}.scope = %(scope)s"
+    return db.rows(_SQL[statement].replace("{within}", within), values)
+
+
+def _items(db: Db, values: Values) -> Iterator[Kept]:
+    rows = _rows(db, "item", values)
+    vectors: dict[int, dict[str, tuple[bytes, ...]]] = {}
+    for n, model, sent in db.rows(_SQL["item_vectors"], ([row[0] for row in rows],)):
+        windows = vectors.setdefault(n, {})
+        windows[model] = (*windows.get(model, ()), sent_vector(sent).astype("<f4").tobytes())
+    for row in rows:
+        hash_, traits, *owner = row[_ITEM:]
+        yield Kept(Scope(*owner), item_of(row[:_ITEM]), hash_.hex(), traits, vectors.get(row[0], {}))
+
+
+def _cites(db: Db, values: Values) -> Iterator[Row]:
+    for id_, tenant, agent, user, found in _rows(db, "citing", values):
+        cites = [(number, Cite(cited, start, end)) for number, cited, start, end in found]
+        yield moving.cites_row(Scope(tenant, agent, user), id_, cites)
+
+
+def _tasks(db: Db, values: Values) -> Iterator[Row]:
+    return (moving.task_row(task_of(row)) for row in _rows(db, "task", values))
+
+
+def _steps(db: Db, values: Values) -> Iterator[Row]:
+    """Task by task, since a step's number counts within its task."""
+    last = values["a"], values["b"], values["c"]
+    wanted = values["limit"]
+    # One more, since the first may have no step left.
+    for tenant, agent, user, task in _rows(db, "stepped", {**values, "limit": wanted + 1}):
+        scope = Scope(tenant, agent, user)
+        for number, row in enumerate(db.rows(_JOURNAL["steps"], (scope.id, task)), 1):
+            step = moving.step_row(scope, task, number, step_of(row))
+            if step.key > last:
+                yield step
+                wanted -= 1
+            if not wanted:
+                return
+
+
+def _simple(statement: str, row: Callable[..., Row]) -> Callable[[Db, Values], Iterator[Row]]:
+    def dump(db: Db, values: Values) -> Iterator[Row]:
+        for tenant, agent, user, *rest in _rows(db, statement, values):
+            yield row(Scope(tenant, agent, user), *rest)
+
+    return dump
+
+
+def _request(scope: Scope, id_: str, answer: str) -> Row:
+    return moving.request_row(scope, id_, json.loads(answer)[2], answer_of(answer, None))
+
+
+def _summary(scope: Scope, session: str, *values: Any) -> Row:
+    return moving.summary_row(scope, session, Summary(*values))
+
+
+def _episode(scope: Scope, text: str | None, until: int, *values: Any) -> Row:
+    return moving.episode_row(scope, episode_of(values), None if text is None else Raw(text, from_micros(until)))
+
+
+def _trial(scope: Scope, procedure: str, task: str, success: bool, at: int, note: str) -> Row:
+    return moving.trial_row(scope, Trial(procedure, task, success, from_micros(at), note))
+
+
+_DUMPS: Mapping[RowKind, Callable[[Db, Values], Iterator[Row]]] = {
+    "cites": _cites,
+    "tombstone": _simple("tombstone", moving.tombstone_row),
+    "request": _simple("request", _request),
+    "session": _simple("session", moving.session_row),
+    "summary": _simple("summary", _summary),
+    "progress": _simple("progress", moving.progress_row),
+    "episode": _simple("episode", _episode),
+    "trial": _simple("trial", _trial),
+    "task": _tasks,
+    "step": _steps,
+    "event": _simple("event", moving.event_row),
+}

@@ -1,0 +1,209 @@
+-- hidden --
+-- Tables of which row-level security shows this role one scope at a time and no more.
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and relkind = 'r' and row_security_active(pg_class.oid)
+  and not exists (
+    select 1 from pg_policy, unnest(polroles) as role
+    where polrelid = pg_class.oid and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage')))
+order by relname;
+
+-- item --
+select {item}, item.hash, item.traits, scope.tenant, scope.agent, scope."user"
+from item join scope on scope.id = item.scope where item.id > %(a)s and {within}
+order by item.id limit %(limit)s;
+
+-- item_vectors --
+select embedding.item, model.key, vector_send(embedding.vector)
+from embedding join model on model.n = embedding.model where embedding.item = any(%s)
+order by embedding.item, model.key, embedding.number;
+
+-- citing --
+-- The items that cite, each with its cites: by source; within one, in the order they were given.
+select item.id, scope.tenant, scope.agent, scope."user",
+  (select json_agg(json_build_array(cite.number, cited.id, cite."from", cite."to") order by cite.number, cite.n)
+    from cite join item as cited on cited.n = cite.cited where cite.item = item.n)
+from item join scope on scope.id = item.scope
+where item.id > %(a)s and {within}
+  and exists (select 1 from cite where cite.item = item.n) order by item.id limit %(limit)s;
+
+-- tombstone --
+select scope.tenant, scope.agent, scope."user", encode(hash, 'hex')
+from tombstone join scope on scope.id = tombstone.scope
+where (tombstone.scope, hash) > (%(a)s::uuid, decode(%(b)s, 'hex')) and {within}
+order by tombstone.scope, hash limit %(limit)s;
+
+-- request --
+select scope.tenant, scope.agent, scope."user", request.id, answer from request join scope on scope.id = request.scope
+where (request.scope, request.id) > (%(a)s::uuid, %(b)s) and {within}
+order by request.scope, request.id limit %(limit)s;
+
+-- session --
+select scope.tenant, scope.agent, scope."user", session, length, changed
+from session join scope on scope.id = session.scope
+where length > 0 and (session.scope, session) > (%(a)s::uuid, %(b)s) and {within}
+order by session.scope, session limit %(limit)s;
+
+-- summary --
+select scope.tenant, scope.agent, scope."user", session, summary, upto, version, made_by
+from session join scope on scope.id = session.scope
+where summary is not null and (session.scope, session) > (%(a)s::uuid, %(b)s) and {within}
+order by session.scope, session limit %(limit)s;
+
+-- progress --
+select scope.tenant, scope.agent, scope."user", session, work, upto
+from progress join scope on scope.id = progress.scope
+where (progress.scope, session, work) > (%(a)s::uuid, %(b)s, %(c)s) and {within}
+order by progress.scope, session, work limit %(limit)s;
+
+-- episode --
+select scope.tenant, scope.agent, scope."user", raw, raw_until, episode.id, session, kind, text, importance,
+  happened_at, expires_at, count, data, item, key
+from episode join scope on scope.id = episode.scope
+where (episode.scope, episode.id) > (%(a)s::uuid, %(b)s) and {within}
+order by episode.scope, episode.id limit %(limit)s;
+
+-- trial --
+select scope.tenant, scope.agent, scope."user", procedure, task, success, at, note
+from trial join scope on scope.id = trial.scope
+where (trial.scope, procedure, task) > (%(a)s::uuid, %(b)s, %(c)s) and {within}
+order by trial.scope, procedure, task limit %(limit)s;
+
+-- task --
+select {task} from task join scope on scope.id = task.scope left join snapshot on snapshot.task = task.n
+where (task.scope, task.task) > (%(a)s::uuid, %(b)s) and {within}
+order by task.scope, task.task limit %(limit)s;
+
+-- stepped --
+-- The tasks from this one on.
+select scope.tenant, scope.agent, scope."user", task.task from task join scope on scope.id = task.scope
+where (task.scope, task.task) >= (%(a)s::uuid, %(b)s) and {within}
+  and exists (select 1 from step where step.task = task.n)
+order by task.scope, task.task limit %(limit)s;
+
+-- event --
+select scope.tenant, scope.agent, scope."user", task, event, payload from event join scope on scope.id = event.scope
+where (event.scope, task, event) > (%(a)s::uuid, %(b)s, %(c)s) and {within}
+order by event.scope, task, event limit %(limit)s;
+
+-- one_restorer --
+-- One restores at a time.
+select pg_advisory_xact_lock(hashtext(current_schema()), hashtext('restore'));
+
+-- key --
+select value from meta where name = 'key';
+
+-- inhabited --
+select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
+  or exists (select 1 from task) or exists (select 1 from episode);
+
+-- set_key --
+update meta set value = %s where name = 'key';
+
+-- lock_scopes --
+-- In their order, so that two who lock several do not wait for each other.
+select id from scope where id = any(%s::uuid[]) order by id for no key update;
+
+-- numbers --
+select replace(scope::text, '-', ''), id, n from item where id = any(%s);
+
+-- keep_item --
+insert into item (
+  id, scope, changed, kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at, valid_from,
+  valid_to, retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed, replaced_by,
+  hash, subject, relation, object, metadata, filters, text
+) values (
+  %(id)s, %(scope)s, nextval('change'), %(kind)s, %(importance)s, %(trust)s, %(pinned)s, %(traits)s, %(passages)s,
+  %(words)s, %(occurred_at)s, %(recorded_at)s, %(valid_from)s, %(valid_to)s, %(retracted_at)s, %(expires_at)s,
+  %(place)s, %(session)s, %(speaker)s, %(role)s, %(slot)s, %(access_count)s, %(last_accessed)s, %(replaced_by)s, %(hash)s,
+  %(subject)s, %(relation)s, %(object)s, %(metadata)s, %(filters)s, %(text)s
+) on conflict (scope, id) do update set
+  changed = excluded.changed, importance = excluded.importance, trust = excluded.trust, pinned = excluded.pinned,
+  traits = excluded.traits, passages = excluded.passages, words = excluded.words, valid_to = excluded.valid_to,
+  retracted_at = excluded.retracted_at, expires_at = excluded.expires_at, access_count = excluded.access_count,
+  last_accessed = excluded.last_accessed, replaced_by = excluded.replaced_by, hash = excluded.hash,
+  subject = excluded.subject, relation = excluded.relation, object = excluded.object, metadata = excluded.metadata,
+  filters = excluded.filters, text = excluded.text;
+
+-- drop_sources --
+delete from source where item = any(%s);
+
+-- drop_entities --
+delete from entity where item = any(%s);
+
+-- drop_cites --
+delete from cite where item = any(%s);
+
+-- keep_source --
+insert into source (scope, item, number, kind, name) values (%s, %s, %s, %s, %s);
+
+-- keep_entity --
+insert into entity (scope, name, item) values (%s, %s, %s) on conflict do nothing;
+
+-- keep_cite --
+insert into cite (scope, item, number, cited, "from", "to") values (%s, %s, %s, %s, %s, %s);
+
+-- mark_items --
+update item set changed = nextval('change') where n = any(%s);
+
+-- keep_tombstone --
+insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
+
+-- keep_request --
+insert into request (scope, id, answer, at) values (%s, %s, %s, %s)
+on conflict (scope, id) do update set answer = excluded.answer, at = excluded.at;
+
+-- keep_session --
+insert into session (scope, session, length, changed) values (%s, %s, %s, %s)
+on conflict (scope, session) do update set length = excluded.length, changed = excluded.changed;
+
+-- reach_change --
+-- A session's rank is a number of the sequence: the next one is above it.
+select setval('change', %(rank)s) from change where last_value < %(rank)s;
+
+-- keep_progress --
+insert into progress (scope, session, work, upto) values (%s, %s, %s, %s)
+on conflict (scope, session, work) do update set upto = excluded.upto;
+
+-- keep_trial --
+insert into trial (scope, procedure, task, success, at, note) values (%s, %s, %s, %s, %s, %s)
+on conflict (scope, procedure, task) do update
+set success = excluded.success, at = excluded.at, note = excluded.note;
+
+-- keep_task --
+with kept as (
+  insert into task (
+    scope, task, goal, version, status, epoch, worker, until, started_at, ended_at, outcome, deadline
+  ) values (
+    %(scope)s, %(task)s, %(goal)s, %(version)s, %(status)s, %(epoch)s, %(worker)s, %(until)s, %(started_at)s,
+    %(ended_at)s, %(outcome)s, %(deadline)s
+  ) on conflict (scope, task) do update set
+    goal = excluded.goal, version = excluded.version, status = excluded.status, epoch = excluded.epoch,
+    worker = excluded.worker, until = excluded.until, until_mark = null, started_at = excluded.started_at,
+    ended_at = excluded.ended_at, outcome = excluded.outcome, deadline = excluded.deadline
+  returning scope, n
+), without as (delete from snapshot using kept where snapshot.task = kept.n and %(snapshot)s::text is null)
+insert into snapshot (scope, task, body) select scope, n, %(snapshot)s from kept where %(snapshot)s::text is not null
+on conflict (task) do update set body = excluded.body;
+
+-- keep_step --
+-- One that is there keeps its place among the others.
+insert into step (scope, task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,
+  result, error)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+on conflict (task, name, occurrence) do update set
+  kind = excluded.kind, status = excluded.status, attempt = excluded.attempt, epoch = excluded.epoch,
+  input = excluded.input, key = excluded.key, version = excluded.version, began_at = excluded.began_at,
+  ended_at = excluded.ended_at, result = excluded.result, error = excluded.error;
+
+-- task_numbers --
+select replace(scope::text, '-', ''), task, n from task where scope = any(%s::uuid[]) and task = any(%s);
+
+-- keep_event --
+insert into event (scope, task, event, at, payload) values (%s, %s, %s, %s, %s)
+on conflict (scope, task, event) do update set payload = excluded.payload;
+
+-- end_restore --
+update scope set seq = currval('change') where id = any(%s::uuid[]);
+
+-- reach_time --
+select tick(%s);
