@@ -11,6 +11,7 @@ from servers import postgres
 from engrain.conformance import (
     EpisodesSuite,
     ItemStoreSuite,
+    MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
     TogetherSuite,
@@ -71,6 +72,10 @@ class TestEpisodes(Postgres, EpisodesSuite):
 
 
 class TestOutcomes(Postgres, OutcomesSuite):
+    pass
+
+
+class TestMoving(Postgres, MovingSuite):
     pass
 
 
