@@ -29,6 +29,8 @@ from engrain.core.queries import (
     WordQuery,
 )
 from engrain.core.tokens import CountTokens
+from engrain.ports.audit import AuditLog
+from engrain.ports.erasing import Erasable, Erasing
 from engrain.ports.items import ItemStore
 from engrain.ports.moving import Movable
 from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
@@ -40,11 +42,14 @@ if TYPE_CHECKING:
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [
+    "AuditLog",
     "Behind",
     "Changes",
     "Embedder",
     "Episode",
     "Episodes",
+    "Erasable",
+    "Erasing",
     "Feed",
     "Finding",
     "Happening",
@@ -120,6 +125,9 @@ class Kit:
     servers: tuple[Server, ...] = ()
     # Where `vectors` are on a server of their own.
     feed: Feed | None = None
+    state: SessionState | None = None
+    erasing: Erasing | None = None
+    audit: AuditLog | None = None
 
     def close(self) -> None:
         for one in (*self.servers, self.items):

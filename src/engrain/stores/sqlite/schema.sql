@@ -1,5 +1,15 @@
 -- What the migrations make, in one piece. A test keeps it so.
 
+CREATE TABLE audit (
+  n integer primary key,
+  at integer not null,
+  what text not null,
+  subject text,
+  details text not null,
+  previous text not null,
+  hash text not null
+) strict;
+
 CREATE TABLE cite (
   item integer not null references item (n) on delete cascade,
   number integer not null,
@@ -58,6 +68,26 @@ CREATE TRIGGER episode_came after insert on episode begin
 CREATE TRIGGER episode_went after delete on episode begin
   update session set episodes = episodes - 1 where scope = old.scope and session = old.session; end;
 
+CREATE TABLE erased (mark text primary key, "by" text not null, at integer not null, receipt text not null)
+  strict, without rowid;
+
+CREATE TABLE erasing (
+  n integer primary key,
+  id text not null unique,
+  mark text not null,
+  "by" text not null,
+  stage text not null,
+  at integer not null,
+  tenant text,
+  agent text,
+  user text,
+  name text,
+  counts text not null default '{}',
+  ids text not null default '[]',
+  notes text not null default '{}',
+  prints blob not null default x''
+) strict;
+
 CREATE TABLE event (
   scope integer not null, task text not null, event text not null, at integer not null, payload text not null,
   primary key (scope, task, event)
@@ -66,6 +96,9 @@ CREATE TABLE event (
 CREATE TABLE gone (seq integer primary key, scope integer not null, n integer not null, id text not null) strict;
 
 CREATE INDEX gone_scope on gone (scope, seq);
+
+CREATE TABLE hold (mark text primary key, at integer not null, reason text not null, hidden integer not null default 0)
+  strict, without rowid;
 
 CREATE TABLE item (
   n integer primary key autoincrement,
@@ -150,7 +183,7 @@ CREATE TABLE result (
   n integer primary key, scope integer not null, hash blob not null, body text not null, unique (scope, hash)
 ) strict;
 
-CREATE TABLE scope (n integer primary key, id text not null unique, tenant text, agent text, user text) strict;
+CREATE TABLE scope (n integer primary key, id text not null unique, tenant text, agent text, user text, shut integer not null default 0) strict;
 
 CREATE TABLE session (
   scope integer not null,

@@ -1,0 +1,124 @@
+"""The audit log as values: each entry carries the hash of the one before, and the head is sealed apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from engrain.core.clock import to_micros
+from engrain.core.errors import InvalidInput
+
+BEGINNING = "0" * 32
+# Codes and numbers, never a sentence: what was removed must not stand in the record of its removal.
+_CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that was done. `subject` is a keyed hash of what it concerned; `details` are counts and codes."""
+
+    n: int
+    at: datetime
+    what: str
+    subject: str | None
+    details: Mapping[str, Any]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How many entries there are and the hash of the last, sealed with the store's key: it shows that some are missing
+    at the end."""
+
+    n: int = 0
+    hash: str = BEGINNING
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What a look through the log found: nothing, in one that nobody touched."""
+
+    entries: int
+    head: str
+    faults: tuple[str, ...] = field(default=())
+
+    def __bool__(self) -> bool:
+        return not self.faults
+
+
+def linked(key: bytes, head: Head, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]) -> Entry:
+    """The entry that comes next."""
+    checked = json.loads(details_text(details))
+    n = head.n + 1
+    return Entry(n, at, _code(what), subject, checked, head.hash, _hash(key, n, at, what, subject, checked, head.hash))
+
+
+def sealed(key: bytes, n: int, hash: str) -> Head:
+    return Head(n, hash, _digest(key, "head", str(n), hash))
+
+
+def details_text(details: Mapping[str, Any]) -> str:
+    """The same for equal details. InvalidInput if there is anything but numbers and codes in it."""
+    _check(details)
+    return json.dumps(details, sort_keys=True, separators=(",", ":"))
+
+
+def faults(key: bytes, entries: Iterable[Entry], head: Head) -> Audited:
+    """Every entry in the order of its number, from the first."""
+    found: list[str] = []
+    last, previous = 0, BEGINNING
+    for one in entries:
+        if one.n != last + 1:
+            found.append(f"after entry {last} comes {one.n}: {one.n - last - 1} are missing.")
+        elif one.previous != previous:
+            found.append(f"entry {one.n} does not follow entry {last}: one of them was changed or moved.")
+        if one.hash != _hash(key, one.n, one.at, one.what, one.subject, one.details, one.previous):
+            found.append(f"entry {one.n} was changed.")
+        last, previous = one.n, one.hash
+    if head != (sealed(key, head.n, head.hash) if head.n else Head()):
+        found.append("the seal of the log's end was changed.")
+    elif last < head.n:
+        found.append(f"the log ends at entry {last}, and had {head.n}: {head.n - last} are missing.")
+    elif (last, previous) != (head.n, head.hash):
+        found.append(f"the log ends with entry {last}, and its seal names entry {head.n}: the end was changed.")
+    return Audited(last, previous, tuple(found))
+
+
+def _hash(
+    key: bytes, n: int, at: datetime, what: str, subject: str | None, details: Mapping[str, Any], previous: str
+) -> str:
+    text = json.dumps(details, sort_keys=True, separators=(",", ":"))
+    return _digest(key, "entry", str(n), str(to_micros(at)), what, subject or "-", text, previous)
+
+
+def _digest(key: bytes, *parts: str) -> str:
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()
+
+
+def _check(value: Any) -> None:
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            _code(name)
+            _check(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            _check(one)
+    elif value is not None and not isinstance(value, (bool, int, float)):
+        _code(value)
+
+
+def _code(value: object) -> str:
+    if not isinstance(value, str) or not _CODE.fullmatch(value):
+        raise InvalidInput("an audit entry holds counts and code words, and no content.")
+    return value

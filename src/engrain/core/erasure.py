@@ -1,0 +1,97 @@
+"""Whose data is erased, how far an erasure has come, and the receipt without content that is left of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from engrain.core.scope import Scope
+
+By = Literal["user", "session", "source", "id"]
+# shut: nobody writes or reads it any more. rows: its rows are gone. named: the other stores and files are clean, and
+# no name is left. Then the bytes are swept and looked for, and the receipt closes it.
+Stage = Literal["shut", "rows", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Everything of one user in a tenant, whatever agent knows it; or, inside one scope, a session, a source or an
+    item. Names are compared as they are: never as a pattern, never without regard to case."""
+
+    scope: Scope
+    by: By
+    name: str
+
+    def parts(self) -> tuple[str, ...]:
+        """What its keyed hash is made of."""
+        if self.by == "user":
+            return ("user", "-" if self.scope.tenant is None else f"={self.scope.tenant}", self.name)
+        return (self.by, self.scope.id, self.name)
+
+
+def owner(scope: Scope) -> Subject | None:
+    """The user whose scope it is; None for a memory of no user."""
+    return None if scope.user is None else Subject(scope, "user", scope.user)
+
+
+def keyed(key: bytes, *parts: str) -> str:
+    """Says nothing to whoever has not the store's key."""
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What an erasure takes: rows of each kind, and, but for a whole user, the ids of the items; `kept` are items that
+    lose one of several sources and stay."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    scopes: tuple[Scope, ...] = ()
+    ids: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(self.counts.values()) or bool(self.scopes)
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """One that is under way, as the store keeps it. From the stage `named` on it knows no name."""
+
+    id: str
+    mark: str  # the keyed hash of its subject
+    by: By
+    stage: Stage
+    at: datetime
+    subject: Subject | None = None
+    scopes: tuple[Scope, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    ids: tuple[str, ...] = ()  # the items that went, for the stores beside; none for a whole user
+    notes: Mapping[str, Any] = field(default_factory=dict)  # what the run needs to go on: codes and counts
+    prints: bytes = b""  # what is looked for in the files
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What keeps an old copy of the same data out: the keyed hash of what was erased, and when."""
+
+    mark: str
+    by: By
+    at: datetime
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A user's data that must not be removed. `hidden`: an erasure was asked for, and nothing of it is shown since."""
+
+    mark: str
+    at: datetime
+    reason: str
+    hidden: bool = False

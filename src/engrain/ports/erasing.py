@@ -1,0 +1,98 @@
+"""The contract of erasing all of a subject's data, and of keeping it out from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from engrain.core.audit import Entry
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject
+from engrain.core.scope import Scope
+
+
+class Erasing(Protocol):
+    """Where one store has all the ports, this one is its `erasing`.
+
+    An erasure goes from stage to stage, each one transaction that may be repeated: begin, take, unname, finish.
+    """
+
+    def mark(self, subject: Subject) -> str:
+        """The subject's keyed hash."""
+
+    def reach(self, subject: Subject) -> Reach:
+        """What `take` would remove now; nothing is changed.
+
+        A user: every row of every scope of the tenant with exactly this user. A session: its items, what was derived
+        from them, its episodes, summary and progress. A source: the items that have no other, with what was derived
+        from them. An item: as Forget."""
+
+    def begin(self, id: str, subject: Subject) -> Erasure:
+        """Stage `shut`. From now on a user's scopes read as empty, and every write to them is BeingErased. An
+        erasure of this id that is under way is returned as it stands.
+
+        OnHold if there is a hold on the user that it belongs to; a user's scopes are then hidden: they read as empty,
+        and every write to them is OnHold, until the release."""
+
+    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+        """Every text, name and vector of the subject that can be looked for in files; None: of the whole store."""
+
+    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        """Store with the erasure what a run needs to go on."""
+
+    def take(self, id: str) -> Erasure:
+        """Stage `rows`: everything in reach is gone in one transaction, with a tombstone of each text, so that nothing
+        derived from a copy of it comes in again; readers of the change sequence learn of it.
+
+        What remains is put right: a slot's value that a removed one had replaced holds again, a corrected version
+        stands again (not for an item, as Forget). Something derived that rests on what remains too leaves no tombstone,
+        and the work on the sessions that it cites goes back to there, so that it is derived again. An item with other
+        sources loses the one that is erased. A later stage is left as it is."""
+
+    def unname(self, id: str) -> Erasure:
+        """Stage `named`: the names in the erasure and in the user's scopes are gone; a later write to such a scope
+        begins an empty one."""
+
+    def left(self, erasure: Erasure) -> Mapping[str, int]:
+        """Rows by kind that are still there of what was erased: all 0 when it was."""
+
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+        """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way."""
+
+    def running(self) -> list[Erasure]:
+        """Those that are under way, oldest first."""
+
+    def erased(self, subject: Subject) -> Erased | None:
+        """The last erasure of exactly this subject: an old copy of what was recorded before it stays out."""
+
+    def all_erased(self) -> list[Erased]: ...
+
+    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+        """For each text whether it was forgotten or erased in this scope, so that no import brings it back."""
+
+    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+        """Take out again what was erased or forgotten elsewhere, in a store that was restored from an older copy under
+        the same key: rows of each kind. Tombstones are (scope id, hash), as `tombstones` gives them."""
+
+    def tombstones(self) -> Iterator[tuple[str, str]]: ...
+
+    def hold(self, subject: Subject, reason: str) -> Hold:
+        """Forgetting and erasing anything of this user is OnHold until the release. A second hold changes nothing."""
+
+    def release(self, subject: Subject) -> bool:
+        """False if there was none. What was hidden is shown again."""
+
+    def holds(self) -> list[Hold]: ...
+
+    def raw(self) -> Iterator[bytes]:
+        """Every byte of every file of the store that can be read here, in pieces that overlap; of a server none."""
+
+
+@runtime_checkable
+class Erasable(Protocol):
+    """A server that holds a part of a memory and can be rid of a scope."""
+
+    def erase(self, scope: Scope) -> int:
+        """Everything of this scope, and its names; how many keys or points went."""
+
+    def left(self, scope: Scope) -> int:
+        """How many keys or points of this scope are still there."""
