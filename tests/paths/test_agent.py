@@ -16,6 +16,7 @@ from engrain.agent.prompt import DATA, LAST
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.chat import Reply, ToolCall
 from engrain.core.errors import ConfigError, ModelFailed, NotDone
+from engrain.core.items import Item
 from engrain.providers import http
 
 Open = Callable[..., Memory]
@@ -592,6 +593,45 @@ def test_a_model_may_remember_and_recall_by_itself(memory: Memory, server: WireS
     assert not [item for item in memory.list({"kind": "fact"}) if "completed" in item.text], "that was no work"
     # What was recalled stands where it came from, and nowhere else.
     assert not [text for _, text in log(memory) if "opens at nine" in text]
+
+
+def remembering(memory: Memory, text: str) -> tuple[Item, str]:
+    """The fact that the model asked to have kept, and the id of the message in which it did."""
+    model = Scripted(says("I note it.", ("look_up", {"parcel": 7}), ("remember", {"text": text})))
+    AgentWithMemory(memory, model, [look_up], memory_tools=True).run("Note it.")
+    row = next(one for one in memory.conversation.last(10) if one.calls)
+    return next(item for item in memory.list({"kind": "fact"}) if item.text == text), row.id or ""
+
+
+def test_what_a_model_remembers_cites_its_call_and_goes_with_it(memory: Memory) -> None:
+    ferry, row = remembering(memory, "The ferry leaves at ten.")
+    (cite,) = ferry.sources[0].cites
+    said = memory.get(row)
+    assert said is not None
+    assert (cite.item, json.loads(said.text[cite.start : cite.end])) == (row, {"text": "The ferry leaves at ten."})
+    memory.forget(ferry.id)
+    left = [item.text for item in memory.list(history=True, limit=100)]
+    assert not [text for text in left if "ferry" in text], "neither the fact nor the arguments of the call"
+    assert any("I note it." in text and '"parcel": 7' in text.replace(":7", ": 7") for text in left)
+    ferry, row = remembering(memory, "The ferry costs two coins.")
+    memory.forget(row)
+    assert memory.get(ferry.id) is None
+
+
+def test_a_model_does_not_bring_back_what_was_forgotten(memory: Memory) -> None:
+    ferry, _ = remembering(memory, "The ferry leaves at ten.")
+    memory.forget(ferry.id)
+    model = Scripted(says("", ("remember", {"text": "The ferry leaves at ten."})), "Noted.")
+    assert str(AgentWithMemory(memory, model, memory_tools=True).run("Once more.")) == "Noted."
+    assert not [item for item in memory.list({"kind": "fact"}) if "ferry" in item.text]
+
+
+@pytest.mark.parametrize("text", [" ", "x" * 1_000_001, "a\x00b"])
+def test_a_model_that_remembers_nonsense_is_told(memory: Memory, text: str) -> None:
+    model = Scripted(says("", ("remember", {"text": text})), "Well.")
+    answer = AgentWithMemory(memory, model, memory_tools=True).run("Go on.")
+    assert answer.calls[0].failed
+    assert memory.list({"kind": "fact"}) == []
 
 
 def test_that_nothing_was_recalled_is_shown_too(memory: Memory) -> None:

@@ -258,6 +258,19 @@ def test_what_was_recalled_is_not_in_the_journal(memory: Memory) -> None:
     assert "opens at nine" not in json.dumps(told(rows(memory)))
 
 
+def test_what_a_model_remembered_is_kept_once_in_all_lives(memory: Memory) -> None:
+    model = Scripted(says("", ("remember", {"text": "The ferry leaves at ten."})), dies)
+    agent = AgentWithMemory(memory, model, memory_tools=True, session="s")
+    with pytest.raises(Killed):
+        agent.run("When does it leave?", task_id="t")
+    (before,) = memory.list({"kind": "fact"})
+    model.lines = ["At ten."]
+    agent.run("When does it leave?", task_id="t")
+    (after,) = [item for item in memory.list({"kind": "fact"}) if "ferry" in item.text]
+    assert (after.id, after.sources) == (before.id, before.sources)
+    assert after.sources[0].cites[0].item == next(one.id for one in rows(memory) if one.calls)
+
+
 def test_an_answer_that_was_overtaken_is_given_anew_in_every_life(open_memory: Open) -> None:
     mine, other = open_memory(embedder=HashEmbedder()), open_memory(embedder=HashEmbedder())
 

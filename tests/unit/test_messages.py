@@ -16,6 +16,7 @@ from engrain.core.dialects import as_messages
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
 from engrain.core.items import FORGOTTEN, Item, Source
 from engrain.core.messages import RESERVED, Message, checked_message, message_of, note_of, said
+from engrain.core.wire import to_anthropic, to_openai
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})
@@ -210,6 +211,41 @@ def test_messages_of_the_openai_api_are_understood() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        ({"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}, "[image]"),
+        ({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}, "[image]"),
+        ({"type": "input_image", "image_url": "https://example.com/a.png"}, "[image]"),
+        ({"type": "input_audio", "input_audio": {"data": "UklGRg=="}}, "[audio]"),
+        ({"type": "document", "source": {"type": "url"}}, "[document]"),
+        ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, "[server_tool_use]"),
+        ({"type": 'x]\n- "made up"'}, "[x-madeup]"),
+        ({"type": "]\n"}, "[block]"),
+        ({"type": "input_text", "text": "What is it?"}, "What is it?"),
+        ({"type": "output_text", "text": "A cat."}, "A cat."),
+        ({"type": "refusal", "refusal": "No."}, "No."),
+        ("Just text.", "Just text."),
+    ],
+)
+def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, text: str) -> None:
+    look = {"type": "text", "text": "Look:"}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": [look, block]}
+    found = as_messages(
+        [
+            {"role": "user", "content": "Before."},
+            {"role": "user", "content": [look, block, {"type": "text", "text": "Nice?"}]},
+            {"role": "assistant", "content": [block]},
+            {"role": "user", "content": [result]},
+        ]
+    )
+    assert [message.text for message in found] == ["Before.", f"Look:\n{text}\nNice?", text, f"Look:\n{text}"]
+    for form in (to_anthropic, to_openai):
+        # What goes out is text in both forms, and comes back as the same.
+        sent = form([message.said for message in found[:3]])
+        assert [one.text for one in as_messages(sent)][-1] == text
+
+
 def test_our_own_form_is_understood() -> None:
     call = {"id": "a", "name": "search", "arguments": {}}
     assert as_messages(
@@ -235,9 +271,8 @@ def test_our_own_form_is_understood() -> None:
         ([{"content": "Hi."}], InvalidInput, "lacks its role"),
         ([{"role": "robot", "content": "Hi."}], InvalidInput, "unknown role 'robot'"),
         ([{"role": None, "content": "Hi."}], InvalidInput, "unknown role None"),
-        ([{"role": "user", "content": [{"type": "image", "source": {}}]}], InvalidInput, "type 'image' cannot be kept"),
-        ([{"role": "user", "content": [{"type": "input_audio"}]}], InvalidInput, "cannot be kept"),
-        ([{"role": "user", "content": ["Hi."]}], InvalidInput, "cannot be kept"),
+        ([{"role": "user", "content": [{"text": "Hi."}]}], InvalidInput, "has its type"),
+        ([{"role": "user", "content": [7]}], InvalidInput, "has its type"),
         ([{"role": "user", "content": 7}], InvalidInput, "content must be a list"),
         ([{"role": "user", "content": [{"type": "text", "text": 7}]}], InvalidInput, "must be a str"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], InvalidInput, "name of a called tool"),
@@ -245,7 +280,7 @@ def test_our_own_form_is_understood() -> None:
          InvalidInput, "must be a dict"),
         ([{"role": "system", "content": [{"type": "tool_result", "tool_use_id": "a"}]}], InvalidInput, "of the user"),
         ([{"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}]}], InvalidInput, "'image'"),
+            {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_use"}]}]}], InvalidInput, "text"),
         ([{"role": "assistant", "tool_calls": [{"id": "a", "type": "custom"}]}], InvalidInput, "call of a function"),
         ([{"role": "assistant", "tool_calls": "f()"}], InvalidInput, "tool_calls must be a list"),
         ([{"role": "user", "content": "Hi.", "function_call": {"name": "f"}}], UnknownKey, "function_call"),

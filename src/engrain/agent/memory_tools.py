@@ -7,14 +7,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engrain.agent.tools import Tool, tool
+from engrain.core.chat import ToolCall
+from engrain.core.items import Cite, Source
+from engrain.core.notes import Note
 from engrain.core.recalled import RecallRequest
+from engrain.core.text import checked_text
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
 
+REMEMBER = "remember"
 BUDGET = 1_500
 HITS = 8
 IMPORTANCE = 0.6
+
+
+def learnt(call: ToolCall, cite: Cite) -> Note | None:
+    """What a call of `remember` that did not fail asks to have kept. It is written when the call stands in the log, so
+    that it can cite its words there and go with them; what was forgotten no model brings back."""
+    if call.name != REMEMBER:
+        return None
+    source = Source("conversation", "agent", (cite,))
+    return Note(str(call.arguments["text"]), IMPORTANCE, source=source, derived=True)
 
 
 def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
@@ -26,8 +40,8 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             text: One whole sentence that can be understood alone.
         """
-        memory().learn(text, IMPORTANCE)
-        return "Kept."
+        checked_text(text)
+        return "Noted."
 
     def recall(question: str) -> str:
         """Look up what is remembered from earlier conversations. What seems to bear on the user's words is shown to you
@@ -41,4 +55,4 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         return str(found) or "Nothing relevant is remembered."
 
     # What was recalled is stored where it came from: a copy in the log would outlive its being forgotten.
-    return [tool(remember), replace(tool(recall), kept=False)]
+    return [tool(remember, name=REMEMBER), replace(tool(recall), kept=False)]

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from engrain.agent.answers import Answer, Called, Stopped
 from engrain.agent.calls import NOT_KEPT, Result, made, result_of
 from engrain.agent.journal import NoJournal, Part
+from engrain.agent.memory_tools import learnt
 from engrain.agent.prompt import Background, system_text
 from engrain.agent.replies import Heard, heard_of, storable_reply
 from engrain.agent.tools import Tool
 from engrain.core import chat
 from engrain.core.chat import Reply, Said, ToolCall
-from engrain.core.errors import Conflict, ModelFailed, NotFound
+from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.fitting import middle_cut
 from engrain.core.items import Cite, Source
-from engrain.core.messages import Message
+from engrain.core.messages import Message, spans_of_calls
 from engrain.core.tokens import estimated_tokens
 from engrain.tasks.flow import Ask, Call, Flow
 
@@ -194,6 +195,7 @@ class Turn:
         said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
         ids = yield from self._keep(said, self._steps)
         self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
+        yield from self._learn(said[0], called, ids)
         yield from self._note(reply.text, called)
 
     def _called(self, call: ToolCall, key: str) -> Flow[Called]:
@@ -218,6 +220,20 @@ class Turn:
         used = self._manner.tools.get(call.name)
         text = called.result if used is None or used.kept or called.failed else NOT_KEPT
         return Message("tool", text, answers=call.id, tool=call.name, failed=called.failed)
+
+    def _learn(self, said: Message, called: Sequence[Called], ids: list[str]) -> Flow[None]:
+        """What the model asked to have remembered, citing the words of its call in the log."""
+        request = self._journal.request(self._id, self._steps)
+        for at, (call, one, span) in enumerate(zip(said.calls, called, spans_of_calls(said), strict=True)):
+            own = bool(ids) and not one.failed and call.name in self._manner.aside
+            note = learnt(call, Cite(ids[0], *span)) if own else None
+            if note is None:
+                continue
+            keep = partial(self._memory._open.semantic.remember, note, request and f"{request}:{at}")
+            try:
+                yield Ask(keep)
+            except (NotFound, InvalidInput) as exc:
+                _log.info("what the model wanted remembered was not kept: %s", exc)
 
     def _note(self, thought: str, called: Sequence[Called]) -> Flow[None]:
         """In working memory, whose snapshot travels with the task."""

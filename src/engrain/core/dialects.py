@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import islice
@@ -22,6 +23,10 @@ _AROUND = ("id", "type", "model", "stop_reason", "stop_sequence", "usage", "stat
 _BLOCK = {
     "text": ("text",), "tool_use": ("id", "name", "input"), "tool_result": ("tool_use_id", "content", "is_error"),
 }  # fmt: skip
+# Blocks that are text under another name.
+_TOLD = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+_NOT_IN_A_NAME = re.compile(r"[^\w.-]")
+_LONGEST_NAME = 40
 # A model's thinking is not part of what was said.
 _UNSAID = ("thinking", "redacted_thinking", "reasoning")
 
@@ -102,16 +107,24 @@ def _blocks(content: object) -> list[Mapping[str, Any]]:
         return [{"type": "text", "text": content}] if content else []
     blocks = []
     for block in _list(content, "content"):
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind in _UNSAID:
+        if isinstance(block, str):
+            blocks += _blocks(block)
             continue
-        if kind not in _BLOCK:
-            raise InvalidInput(
-                f"a content block of type {kind!r} cannot be kept: engrain keeps text and tool calls. "
-                "Put a description of it into the text."
-            )
-        blocks.append(block)
+        kind = block.get("type") if isinstance(block, Mapping) else None
+        if not isinstance(kind, str):
+            raise InvalidInput("a content block is a str, or a dict that has its type.")
+        if kind not in _UNSAID:
+            blocks.append(block if kind in _BLOCK else _noted(kind, block))
     return blocks
+
+
+def _noted(kind: str, block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is not text is named in its place: "[image]". Its bytes are not kept, and all around it is."""
+    told = block.get(_TOLD.get(kind, ""))
+    if isinstance(told, str):
+        return {"type": "text", "text": told}
+    name = _NOT_IN_A_NAME.sub("", kind.removeprefix("input_").removesuffix("_url"))[:_LONGEST_NAME]
+    return {"type": "text", "text": f"[{name or 'block'}]"}
 
 
 def _anthropic_call(block: Mapping[str, Any]) -> ToolCall:
