@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engrain.core.chat import ToolCall
     from engrain.core.errors import (
         BackendMissing,
+        BadFile,
         BadText,
         ConfigError,
         Conflict,
@@ -79,7 +80,7 @@ _HOMES = {
     "agent.tools": "Tool tool",
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
-    "core.errors": "BackendMissing BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
+    "core.errors": "BackendMissing BadFile BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
     "InvalidInput ModelFailed NewerStore "
     "NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
@@ -114,6 +115,7 @@ __all__ = [
     "AsyncMemory",
     "AsyncRun",
     "BackendMissing",
+    "BadFile",
     "BadText",
     "Cite",
     "Closing",

@@ -16,7 +16,7 @@ STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event"
 PUBLIC = """
     Closing ConversationMemory Event Message ModelFailed Opening Procedure Section TIERS ToolCall WorkingMemory
     AgentWithMemory Answer AsyncAgentWithMemory Tool tool
-    AsyncMemory AsyncRun BackendMissing BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
+    AsyncMemory AsyncRun BackendMissing BadFile BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
     Scope Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 
 class EngrainError(Exception):
     """The root: catch this to catch everything that engrain raises on purpose."""
@@ -29,6 +32,26 @@ class BadText(InvalidInput):
 
 class TooLarge(InvalidInput):
     """A value is over its stated limit."""
+
+
+class BadLine(NamedTuple):
+    """What is wrong with one line of a file; `type` is the name of an error."""
+
+    line: int
+    type: str
+    message: str
+
+
+class BadFile(InvalidInput):
+    """A file cannot be loaded; `lines` says line by line what is wrong. Nothing was written."""
+
+    SHOWN = 3
+
+    def __init__(self, lines: Sequence[BadLine]) -> None:
+        told = [f"line {one.line}: {one.message}" for one in lines[: self.SHOWN]]
+        more = [f"and {len(lines) - self.SHOWN:,} more"] if len(lines) > self.SHOWN else []
+        super().__init__(f"nothing was loaded. {' '.join([*told, *more])}")
+        self.lines = tuple(lines)
 
 
 class UnknownKey(InvalidInput):
