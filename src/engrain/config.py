@@ -25,7 +25,8 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
-    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`.
+    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`; `sessions` is that of one which
+    keeps what a session has at hand: working memory and the newest messages.
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
@@ -35,6 +36,7 @@ class Settings:
     store: str = DEFAULT_STORE
     episodic: str | None = None
     tasks: str | None = None
+    sessions: str | None = None
     vectors: str | None = None
     embedder: str = "local"
     embedder_url: str | None = None
@@ -50,6 +52,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "default": "store",
         "episodic": "episodic",
         "tasks": "tasks",
+        "sessions": "sessions",
         "vectors": "vectors",
         "cache_bytes": "cache_bytes",
         "engine": "engine",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
 from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
@@ -46,16 +48,17 @@ def open_kit(
     with ExitStack() as opened:
         store = opened.enter_context(closing(_open_store(chosen, clock, read_only)))
         servers: dict[str, RedisStore] = {}
-        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
             servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
+        state = servers[chosen.sessions].state if chosen.sessions else None
         kit = Kit(
             store,
             fed or store,
             store,
-            store,
+            _cached_log(chosen.store, store, state) if state and not read_only else store,
             ready,
             clock,
             count_tokens,
@@ -66,6 +69,7 @@ def open_kit(
             together=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
+            state=None if read_only else state,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
         )
@@ -130,8 +134,8 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         return _open_postgres(chosen.store, clock, read_only)
     if scheme in REDIS:
         raise ConfigError(
-            "Redis holds episodes and tasks beside a store of items. Name both in a .toml file: "
-            f'[stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
+            "Redis holds episodes, tasks and what sessions have at hand beside a store of items. Name both in a .toml "
+            f'file: [stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
         )
     if scheme in VECTOR_SERVERS:
         raise ConfigError(
@@ -154,7 +158,9 @@ def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-
 
 def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     if url.partition("://")[0] not in REDIS:
-        raise ConfigError(f"episodic and tasks in [stores] take a redis:// URL, not {url.partition('://')[0]!r}.")
+        raise ConfigError(
+            f"episodic, tasks and sessions in [stores] take a redis:// URL, not {url.partition('://')[0]!r}."
+        )
     try:
         import redis  # noqa: F401
     except ImportError as exc:
@@ -162,6 +168,15 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     from engrain.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock, read_only=read_only)
+
+
+def _cached_log(store_url: str, store: Any, state: SessionState) -> SessionLog:
+    from engrain.stores.cached_log import CachedLog
+
+    # Without user, password and options; a path as it is wherever the program was started.
+    parts = urlsplit(store_url) if "://" in store_url else None
+    named = f"{parts.hostname}:{parts.port}{parts.path}" if parts else str(Path(store_url).expanduser().resolve())
+    return CachedLog(store, store, state, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
 def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:

@@ -121,6 +121,17 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Without:
+    """A part of the memory whose server did not answer, and why: the answer is made without it."""
+
+    part: Literal["recent context", "vector server"]
+    why: str
+
+    def __str__(self) -> str:
+        return f"without the {self.part}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """`str()` of it is the block for the prompt: sections of quoted items, one a line, with date and origin.
 
@@ -130,6 +141,7 @@ class Recall:
     tokens: int = 0
     left_out: tuple[LeftOut, ...] = ()
     context: tuple[Section, ...] = ()
+    without: tuple[Without, ...] = ()
 
     @property
     def sections(self) -> tuple[Section, ...]:

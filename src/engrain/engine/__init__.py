@@ -32,6 +32,7 @@ class Engine(Happenings, Knowledge):
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
             "vectors": self.feeder.state(),
+            "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
         return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
 

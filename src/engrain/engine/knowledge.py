@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,16 +12,17 @@ from typing import Any
 from engrain.capture import write
 from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
-from engrain.core.errors import EmbedderFailed, StoreError
+from engrain.core.errors import EmbedderFailed, ServerAway, StoreError, StoreUnavailable
 from engrain.core.events import Event
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Relation
 from engrain.core.notes import Note
 from engrain.core.plans import Change, Outcome
-from engrain.core.recalled import RECENT, SESSION, Recall, RecallRequest, Section
+from engrain.core.recalled import RECENT, SESSION, Recall, RecallRequest, Section, Without
 from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
 from engrain.engine.parts import Parts
-from engrain.ports import ListQuery
+from engrain.ports import ListQuery, SessionState
+from engrain.ports.sessions import WINDOW
 from engrain.recall.search import search
 from engrain.tiers.semantic import SemanticMemory
 
@@ -44,8 +46,11 @@ class Knowledge(Parts):
 
     def recall(self, request: RecallRequest) -> Recall:
         asked = self._checked(request)
-        happened = self._lately(asked)
+        happened, without = self._lately(asked)
         found = search(replace(asked, context=self._context(asked, happened)), self.kit)
+        if self.kit.feed is not None and (trouble := self.kit.feed.trouble):
+            without = (*without, Without("vector server", trouble))
+        found = replace(found, without=without) if without else found
         shown = {hit.item.id for hit in found.hits}
         if shown:
             self.kit.items.touch(self.scope, [hit.item.id for hit in found.hits])
@@ -56,11 +61,18 @@ class Knowledge(Parts):
             found = replace(found, tokens=self.kit.count_tokens(str(found)))
         return found
 
-    def _lately(self, request: RecallRequest) -> builtins.list[Event]:
+    def _lately(self, request: RecallRequest) -> tuple[builtins.list[Event], tuple[Without, ...]]:
         """What happened last, for a question about now and about everything."""
         if not _open_to_all(request) or self.kit.episodes is None:
-            return []
-        return self.episodic.recent(RECENT_EPISODES, self.session)
+            return [], ()
+        try:
+            return self.episodic.recent(RECENT_EPISODES, self.session), ()
+        except StoreUnavailable as exc:
+            # Where they have a server of their own, everything else is there.
+            if self.kit.together:
+                raise
+            warnings.warn(f"engrain: {exc} Recall answers without the recent context.", ServerAway, stacklevel=2)
+            return [], (Without("recent context", str(exc)),)
 
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
         at_work = self.working.task and _open_to_all(request)
@@ -105,6 +117,8 @@ class Knowledge(Parts):
         forgotten = self.semantic.forget(what, keep_source, request_id)
         if self.kit.episodes is not None and not self.kit.together and not self._episodes_removed(forgotten):
             forgotten = replace(forgotten, pending=True)
+        if self.kit.state is not None and forgotten and not self._window_dropped(self.kit.state):
+            forgotten = replace(forgotten, pending=True)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
         if forgotten and not self.feeder.brought():
@@ -117,6 +131,15 @@ class Knowledge(Parts):
         except StoreError as exc:
             # The words are gone, and no entry shows without them; `maintain` removes what is left of it.
             _log.warning("the episodes of what was forgotten are still to be removed: %s", exc)
+            return False
+        return True
+
+    def _window_dropped(self, state: SessionState) -> bool:
+        try:
+            state.clear(self.scope, WINDOW)
+        except StoreError as exc:
+            # None of it is shown any more; it goes within a day.
+            _log.warning("messages that were cached are still to be removed: %s", exc)
             return False
         return True
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
+from engrain.engine.snapshots import Snapshots
 from engrain.lifecycle.enrich import TIMEOUT, Enricher
 from engrain.lifecycle.feed import Feeder
 from engrain.lifecycle.metered import MeteredModel
@@ -34,7 +35,10 @@ class Parts:
         self.scope = scope
         self.reads = tuple(reads)
         summarize = summarizer(self.model, TIMEOUT) if self.model else None
+        self.snapshots = Snapshots(kit.state, scope) if kit.state else None
         self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
+        if self.snapshots is not None:
+            self.working.changed = self._keep_working
         self.episodic = EpisodicMemory(self.kit, scope)
         self.semantic = SemanticMemory(self.kit, scope)
         self.procedural = ProceduralMemory(self.kit, scope)
@@ -47,3 +51,7 @@ class Parts:
         self._new_id = SortableIds()
         self.upkeep.start()
         self.feeder.start()
+
+    def _keep_working(self) -> None:
+        if self.snapshots is not None and self.session is not None:
+            self.snapshots.keep(self.session, self.working)

@@ -34,7 +34,7 @@ from engrain.ports.erasing import Erasable, Erasing
 from engrain.ports.items import ItemStore
 from engrain.ports.moving import Movable
 from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
-from engrain.ports.sessions import Episodes, Outcomes, SessionLog
+from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ __all__ = [
     "Raw",
     "Server",
     "SessionLog",
+    "SessionState",
     "Sketch",
     "SketchQuery",
     "StoreStatus",
@@ -97,6 +98,14 @@ class Model(Protocol):
 
 class Server(Protocol):
     """A store that holds a part of a memory beside its items."""
+
+    @property
+    def where(self) -> str:
+        """The server as it is named to people, without a password."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it did not answer the last time; None if it did."""
 
     def check(self) -> list[Finding]:
         """As ItemStore.check."""
@@ -130,5 +139,6 @@ class Kit:
     audit: AuditLog | None = None
 
     def close(self) -> None:
-        for one in (*self.servers, self.items):
-            one.close()
+        for server in self.servers:
+            server.close()
+        self.items.close()

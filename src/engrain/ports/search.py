@@ -73,6 +73,10 @@ class VectorServer(Protocol):
 class Feed(Protocol):
     """The way from an item store to a VectorServer, behind a VectorIndex that is over both."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the server did not answer the last time; None if it did."""
+
     def feed(self, limit: int) -> int:
         """Brings the oldest changes to the server, at most so many, and settles them; how many. StoreUnavailable if
         the server does not answer: nothing is lost, and the next call goes on there."""

@@ -1,4 +1,4 @@
-"""The contracts of what happens in sessions: the log, episodes, and how procedures turned out."""
+"""The contracts of what happens in sessions: the log, what is at hand, episodes, how procedures turned out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from engrain.core.outcomes import Tally, Trial
 from engrain.core.plans import Applied
 from engrain.core.queries import Behind, Summary
 from engrain.core.scope import Scope
+
+# The names under which a SessionState keeps what a session has at hand.
+WORKING, WINDOW = "working", "window"
 
 
 class SessionLog(Protocol):
@@ -38,10 +41,12 @@ class SessionLog(Protocol):
         """The sessions last added to, newest first, as far as an item that was not corrected still stands in them."""
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
-        """None if there is none. Forgetting or cutting an item before its `upto` drops it, unless it has no text."""
+        """None if there never was one. Forgetting or cutting an item of the session raises its version, even if there
+        was none yet, and takes the text of one that covers the item: that begins at 0 again. No version comes back."""
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
-        """Stores it if its version is one more than the stored one's (1 for the first), else Conflict."""
+        """Stores it if its version is one more than the stored one's (1 for the first), else Conflict. Who reads the
+        stored one before the messages puts nothing into it that was forgotten meanwhile."""
 
     def progress(self, scope: Scope, session: str, work: str) -> int:
         """How far some work on the session has come: the number of the first message it has not seen; 0 if none."""
@@ -80,6 +85,21 @@ class Episodes(Protocol):
 
     def expire(self, now: datetime) -> int:
         """Remove what has expired, episodes and raw texts, in every scope; how many episodes went. Never early."""
+
+
+class SessionState(Protocol):
+    """What sessions have at hand, kept for a day outside the process. Never the truth: what is not there is read or
+    made anew. Every call raises StoreUnavailable if the server does not answer."""
+
+    def keep(self, scope: Scope, session: str, name: str, text: str) -> None:
+        """In place of what was kept under this name; the day begins anew."""
+
+    def kept(self, scope: Scope, session: str, name: str) -> str | None: ...
+
+    def drop(self, scope: Scope, session: str, name: str) -> None: ...
+
+    def clear(self, scope: Scope, name: str | None = None) -> int:
+        """All that is kept of a scope, or what has this name in any of its sessions; how many."""
 
 
 class Outcomes(Protocol):

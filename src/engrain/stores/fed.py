@@ -20,6 +20,7 @@ from engrain.core.errors import (
     EngrainError,
     InvalidInput,
     NotFound,
+    ServerAway,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -54,10 +55,6 @@ REREAD = 5
 _log = logging.getLogger("engrain")
 # One feeder at a time for a server, in this process.
 _turns: WeakKeyDictionary[VectorServer, threading.Lock] = WeakKeyDictionary()
-
-
-class ServerAway(UserWarning):
-    """The vector server does not answer: words find everything, and of the vectors the newest are compared."""
 
 
 class Scored(NamedTuple):
@@ -246,6 +243,14 @@ class FedIndex:
         with _turns.setdefault(self._server, threading.Lock()):
             self._server.clear()
             self._others = None
+
+    @property
+    def where(self) -> str:
+        return self._server.where
+
+    @property
+    def trouble(self) -> str | None:
+        return self._error
 
     def state(self) -> dict[str, Any]:
         behind: int | None = None

@@ -57,6 +57,7 @@ class WorkingMemory:
         self._frame = Frame()
         self._buffer = Buffer(Budget(window, count_tokens, summarize is not None))
         self._summarize = summarize
+        self.changed: Callable[[], None] = _nothing  # called after every change, by whoever made it
         self._failure: str | None = None
 
     @property
@@ -95,22 +96,54 @@ class WorkingMemory:
         id = uuid.uuid4().hex[:8] if task_id is None else checked_key(task_id, "task_id")
         with self._lock:
             self._frame = Frame(text, id, aim, variables=self._frame.variables)
+        self.changed()
         return id
+
+    def take(self, task: str, task_id: str, left: Mapping[str, Any] | None = None) -> bool:
+        """Begin a task as `set_task` does, or as a snapshot left it; False, and nothing is done, if another is at hand."""
+        text, id = checked_text(task, "task", MAX_GOAL), checked_key(task_id, "task_id")
+        found = None if left is None else self._state(left)
+        with self._lock:
+            if self._frame.task:
+                return False
+            if found is None:
+                self._frame = Frame(text, id, text, variables=self._frame.variables)
+            else:
+                self._frame, self._buffer = found
+        self.changed()
+        return True
+
+    def release(self, task_id: str) -> bool:
+        """Clear everything if this task is at hand; whether it was."""
+        with self._lock:
+            if not task_id or self._frame.task_id != task_id:
+                return False
+            self._frame, self._buffer = Frame(), Buffer(self._buffer.budget)
+        self.changed()
+        return True
+
+    def mark(self) -> object:
+        """Equal to an earlier one if nothing has changed since."""
+        with self._lock:
+            return (self._frame, self._buffer)
 
     def set_goal(self, goal: str) -> None:
         text = checked_text(goal, "goal", MAX_GOAL)
         with self._lock:
             self._frame = replace(self._frame, goal=text)
+        self.changed()
 
     def push_subgoal(self, goal: str) -> None:
         with self._lock:
             self._frame = self._frame.with_subgoals(goal)
+        self.changed()
 
     def pop_subgoal(self) -> str | None:
         """The current subgoal, taken from the stack; None if there is none."""
         with self._lock:
             *rest, last = self._frame.subgoals or (None,)
             self._frame = replace(self._frame, subgoals=tuple(rest))
+        self.changed()
         return last
 
     def add_result(self, key: str, value: object) -> None:
@@ -118,6 +151,7 @@ class WorkingMemory:
         name = checked_key(key, "key")
         with self._lock:
             self._frame = self._frame.with_values("results", {name: value})
+        self.changed()
 
     def get_result(self, key: str) -> Any:
         text = self._frame.results.get(key)
@@ -126,11 +160,13 @@ class WorkingMemory:
     def add_thought(self, thought: str) -> None:
         with self._lock:
             self._frame = self._frame.with_thoughts(thought)
+        self.changed()
 
     def set_variable(self, name: str, value: object) -> None:
         key = checked_key(name, "name")
         with self._lock:
             self._frame = self._frame.with_values("variables", {key: value})
+        self.changed()
 
     def get_variable(self, name: str, default: Any = None) -> Any:
         text = self._frame.variables.get(name)
@@ -141,6 +177,7 @@ class WorkingMemory:
         with self._lock:
             self._frame = Frame()
             self._buffer = Buffer(self._buffer.budget)
+        self.changed()
 
     @property
     def items(self) -> tuple[Entry, ...]:
@@ -167,6 +204,7 @@ class WorkingMemory:
         entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_values(item)})
         with self._lock:
             self._buffer = self._buffer.added(entry)
+        self.changed()
         return entry
 
     def compress(self) -> bool:
@@ -174,7 +212,10 @@ class WorkingMemory:
         with self._lock:
             before = self._buffer
             self._buffer = before.compressed()
-            return self._buffer is not before
+            done = self._buffer is not before
+        if done:
+            self.changed()
+        return done
 
     def pending(self) -> Pending | None:
         """What a model could still summarise better; kept only where there is a `summarize`."""
@@ -193,7 +234,9 @@ class WorkingMemory:
             self._failure = wrong
             if wrong is None:
                 self._buffer = self._buffer.improved(str(summary))
-            return wrong is None
+        if wrong is None:
+            self.changed()
+        return wrong is None
 
     def refine(self) -> bool:
         """Ask `summarize` for a better summary of what is pending; it may take its time, since nothing is locked."""
@@ -246,9 +289,13 @@ class WorkingMemory:
 
     def load(self, snapshot: Mapping[str, Any]) -> None:
         """Take over what a snapshot holds, in place of everything that is here."""
-        frame, buffer = state_of(snapshot, self._buffer.budget.count, self._summarize is not None)
+        frame, buffer = self._state(snapshot)
         with self._lock:
             self._frame, self._buffer = frame, buffer
+        self.changed()
+
+    def _state(self, snapshot: Mapping[str, Any]) -> tuple[Frame, Buffer]:
+        return state_of(snapshot, self._buffer.budget.count, self._summarize is not None)
 
     def __eq__(self, other: object) -> bool:
         return self.snapshot() == other.snapshot() if isinstance(other, WorkingMemory) else NotImplemented
@@ -257,6 +304,10 @@ class WorkingMemory:
 
     def __repr__(self) -> str:
         return f"WorkingMemory(task={self.task[:40]!r}, items={len(self.items)}, tokens={self.current_tokens:,})"
+
+
+def _nothing() -> None:
+    pass
 
 
 def _values(item: object) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
     rows += _vector_server(answer.background.get("vectors") or {})
+    rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
 

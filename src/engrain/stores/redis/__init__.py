@@ -1,4 +1,4 @@
-"""Episodes and durable tasks in Redis."""
+"""Episodes, durable tasks and what sessions have at hand, in Redis."""
 
 from __future__ import annotations
 

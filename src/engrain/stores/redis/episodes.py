@@ -19,7 +19,7 @@ from engrain.stores.redis.scripts import load
 _LUA = load("episodes.lua")
 # The engine goes by its own clock, which may be ahead of the caller's: it must never take away what is still shown.
 GRACE = timedelta(hours=1)
-_GRACE = GRACE // timedelta(microseconds=1)
+GRACE_MICROS = GRACE // timedelta(microseconds=1)
 _MOST = TIERS["episodic"].max_items or 0
 _PAGE = 500
 
@@ -29,12 +29,12 @@ class RedisEpisodes:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._scopes = Registry(link, "episodes")
+        self._scopes = Registry(link, "episodes", spare=True)
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         self._scopes.note(scope)
         kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
-        fields = [part for pair in _fields(episode).items() for part in pair]
+        fields = [part for pair in fields_of(episode).items() for part in pair]
         count, importance, expires = self._run("add", scope, episode.id, _MOST, *kept, *fields)
         return replace(episode, count=int(count), importance=float(importance), expires_at=_moment(expires))
 
@@ -47,7 +47,7 @@ class RedisEpisodes:
             page, top, seen = self._ask("recent", scope, index, to_micros(now), most, top, seen)
             # The first of a page may have been on the one before, if somebody wrote in between.
             for id, flat in map(json.loads, page):
-                found.setdefault(id, _episode(id, _paired(flat)))
+                found.setdefault(id, episode_of(id, _paired(flat)))
         return list(found.values())[:n]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
@@ -65,11 +65,11 @@ class RedisEpisodes:
         at = to_micros(now)
         gone = 0
         for page in self._scopes.pages():
-            bases = [_base(one.scope) for one in page]
-            over = self._link.commands([("ZCOUNT", f"{base}{name}", "-inf", at) for base in bases for name in _DUE])
+            bases = [base(one.scope) for one in page]
+            over = self._link.commands([("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE])
             for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
                 gone += self._expire(one.scope, at) if count else 0
-            left = self._link.commands([("EXISTS", f"{base}all") for base in bases])
+            left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
         return gone
 
@@ -81,20 +81,20 @@ class RedisEpisodes:
         return gone
 
     def _run(self, name: str, scope: Scope, *args: str | int) -> Any:
-        return self._link.run(_LUA[name], _base(scope), [new_call(), _GRACE, *args])
+        return self._link.run(_LUA[name], base(scope), [new_call(), GRACE_MICROS, *args], spare=True)
 
     def _ask(self, name: str, scope: Scope, *args: str | int) -> Any:
-        return self._link.ask(_LUA[name], _base(scope), ["", _GRACE, *args])
+        return self._link.ask(_LUA[name], base(scope), ["", GRACE_MICROS, *args], spare=True)
 
 
 _DUE = ("due", "raws")
 
 
-def _base(scope: Scope) -> str:
+def base(scope: Scope) -> str:
     return f"engrain:{{{scope.id}}}:episodes:"
 
 
-def _fields(episode: Episode) -> dict[str, str | int]:
+def fields_of(episode: Episode) -> dict[str, str | int]:
     """What an episode is kept as; what it does not have is not there."""
     given: dict[str, str | int | None] = {
         "session": episode.session,
@@ -111,7 +111,7 @@ def _fields(episode: Episode) -> dict[str, str | int]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _episode(id: str, fields: Mapping[str, str]) -> Episode:
+def episode_of(id: str, fields: Mapping[str, str]) -> Episode:
     return Episode(
         id=id,
         session=fields["session"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ from engrain.stores.redis.scripts import Script
 # A call may take this many silent tries; a server that refuses at once is tried more often.
 _SILENT_TRIES = 3
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+_SCANNED = 1_000  # keys at a time
+REST = 5.0  # seconds for which a server that did not answer is not asked for what can be done without
 # What a server says that cannot do it yet, or is full, without having done it: as an error of the client, or, from
 # within a script, as a word.
 _NOT_YET = ("LOADING", "BUSY", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN")
@@ -37,29 +40,35 @@ _FULL = ("OOM", "MISCONF", "NOREPLICAS")
 
 class Link:
     """Safe to use from several threads. Every call ends with an answer or an error of ours: no try begins after the
-    address's time-out, and one takes a third of it at most."""
+    address's time-out, and one takes a third of it at most. A `spare` call is for what can be done without: once the
+    server did not answer, it is left alone for a while and then asked once at a time until it does."""
 
     def __init__(self, address: Address, read_only: bool = False) -> None:
         self.address = address
+        self.trouble: str | None = None  # why the last call had no answer
+        self._again = 0.0
         self._read_only = read_only
-        self._client: Any = _client(address)
+        self._making = threading.Lock()
+        self._closed = False
+        # The client of a cluster looks for its servers at once: it is made with the first call, and tried as one.
+        self._client: Any = None if address.cluster else _client(address)
 
-    def run(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
+    def run(self, script: Script, key: str, args: Sequence[str | int], spare: bool = False) -> Any:
         """A script that writes. It is sent again when its answer was lost, so that doing it twice must not matter."""
         self.prove_writable()
-        return self._tried(lambda client: _evaluated(client, script, key, args), writes=True)
+        return self._tried(lambda client: _evaluated(client, script, key, args), writes=True, spare=spare)
 
-    def ask(self, script: Script, key: str, args: Sequence[str | int]) -> Any:
+    def ask(self, script: Script, key: str, args: Sequence[str | int], spare: bool = False) -> Any:
         """A script that only reads."""
-        return self._tried(lambda client: _evaluated(client, script, key, args))
+        return self._tried(lambda client: _evaluated(client, script, key, args), spare=spare)
 
     def prove_writable(self) -> None:
         if self._read_only:
             raise ReadOnlyStore(f"{self.address.shown} was opened to be read only.")
 
-    def command(self, *words: str | int) -> Any:
+    def command(self, *words: str | int, spare: bool = False) -> Any:
         """One that reads, or that may be done any number of times."""
-        return self._tried(lambda client: client.execute_command(*words))
+        return self._tried(lambda client: client.execute_command(*words), spare=spare)
 
     def commands(self, many: Sequence[Sequence[str | int]]) -> list[Any]:
         """Several that only read, in one go where the server allows it."""
@@ -72,6 +81,11 @@ class Link:
 
         return self._tried(piped) if many else []
 
+    def keys(self, pattern: str) -> list[str]:
+        """Every key like this, on all servers: it looks through all that they hold."""
+        found: list[str] = self._tried(lambda client: list(client.scan_iter(match=pattern, count=_SCANNED)))
+        return found
+
     def each_server(self, *words: str) -> list[Any]:
         """A command without a key, from every server that holds data; it is tried once."""
         if not self.address.cluster:
@@ -81,27 +95,45 @@ class Link:
         return list(many.values())
 
     def close(self) -> None:
-        client, self._client = self._client, None
+        self._closed = True
+        with self._making:
+            client, self._client = self._client, None
         if client is not None:
             client.close()
 
-    def _tried(self, ask: Callable[[Any], Any], writes: bool = False, patience: float | None = None) -> Any:
+    def _connected(self) -> Any:
+        with self._making:
+            if self._closed:
+                raise StoreClosed("this store was closed. Open it again.")
+            if self._client is None:
+                self._client = _client(self.address)
+            return self._client
+
+    def _tried(
+        self, ask: Callable[[Any], Any], writes: bool = False, patience: float | None = None, spare: bool = False
+    ) -> Any:
         began, pause, tries, unsure = time.monotonic(), _PAUSE, 0, False
+        if spare and self.trouble is not None:
+            if began < self._again:
+                raise StoreUnavailable(self.trouble)
+            patience = 0.0
         until = began + (self.address.timeout if patience is None else patience)
         while True:
-            if self._client is None:
-                raise StoreClosed("this store was closed. Open it again.")
             tries += 1
+            reached = self._client is not None
             try:
-                return ask(self._client)
+                answer = ask(self._connected())
             except (redis.AuthenticationError, errors.NoPermissionError) as exc:
                 raise ConfigError(f"Redis at {self.address.shown} does not let us in: {exc}.") from exc
             except _ERRORS as exc:
                 if not _may_pass(exc):
                     raise self._refused(exc) from exc
-                unsure = unsure or (writes and not _never_done(exc))
+                unsure = unsure or (writes and reached and not _never_done(exc))
                 if time.monotonic() + pause >= until:
                     raise self._given_up(exc, tries, time.monotonic() - began, unsure) from exc
+            else:
+                self.trouble = None
+                return answer
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -114,6 +146,7 @@ class Link:
     def _given_up(self, exc: Exception, tries: int, seconds: float, unsure: bool) -> EngrainError:
         often, why = "one try" if tries == 1 else f"{tries} tries", str(exc).rstrip(".")
         told = f"Redis at {self.address.shown} did not answer in {often} within {seconds:.1f} s: {why}."
+        self.trouble, self._again = told, time.monotonic() + REST
         if unsure:
             return OutcomeUnknown(f"{told} The write may or may not have been done. Repeat it.")
         return StoreUnavailable(f"{told} Is the server up, and can it be reached from here?")
@@ -141,8 +174,6 @@ def _client(address: Address) -> Any:
             address.url, retry=Retry(NoBackoff(), 0), max_connections=address.pool, timeout=share, **options
         )
         return redis.Redis(connection_pool=pool)
-    except _ERRORS as exc:
-        raise StoreUnavailable(f"no server of the Redis cluster at {address.shown} answers: {exc}.") from exc
     except (TypeError, ValueError) as exc:
         raise ConfigError(f"{address.shown} is not a Redis URL: {exc}.") from exc
 

@@ -16,7 +16,7 @@ _FORGET = load("registry.lua")["forget"]
 # longer can have no writer, and is let go of once it is empty. So no write ever waits for this list.
 _EVERY, _KEPT = 1_800, 86_400
 _MOST_KNOWN = 100_000
-_SHARDS = "0123456789abcdef"  # the list of a large deployment lies on many servers of a cluster
+SHARDS = "0123456789abcdef"  # the list of a large deployment lies on many servers of a cluster
 _PAGE = 500
 
 
@@ -31,9 +31,10 @@ class Noted(NamedTuple):
 
 
 class Registry:
-    def __init__(self, link: Link, of: str) -> None:
+    def __init__(self, link: Link, of: str, spare: bool = False) -> None:
         self._link = link
         self._of = of
+        self._spare = spare
         self._known: dict[Scope, float] = {}
 
     def note(self, scope: Scope) -> None:
@@ -41,22 +42,26 @@ class Registry:
             return
         self._link.prove_writable()
         member = json.dumps([scope.tenant, scope.agent, scope.user])
-        self._link.command("ZADD", self._key(scope.id[0]), int(time.time()), member)
+        self._link.command("ZADD", self._key(scope.id[0]), int(time.time()), member, spare=self._spare)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[scope] = time.monotonic() + _EVERY
 
     def pages(self) -> Iterator[list[Noted]]:
         """All scopes; one that is noted meanwhile may be left out."""
-        for shard in _SHARDS:
-            cursor: Any = 0
-            while True:
-                cursor, found = self._link.command("ZSCAN", self._key(shard), cursor, "COUNT", _PAGE)
-                noted = [Noted(Scope(*json.loads(member)), member, float(at)) for member, at in found]
-                for start in range(0, len(noted), _PAGE):
-                    yield noted[start : start + _PAGE]
-                if int(cursor) == 0:
-                    break
+        for shard in SHARDS:
+            yield from self.shard(shard)
+
+    def shard(self, shard: str) -> Iterator[list[Noted]]:
+        """Those whose ids begin with this digit."""
+        cursor: Any = 0
+        while True:
+            cursor, found = self._link.command("ZSCAN", self._key(shard), cursor, "COUNT", _PAGE)
+            noted = [Noted(Scope(*json.loads(member)), member, float(at)) for member, at in found]
+            for start in range(0, len(noted), _PAGE):
+                yield noted[start : start + _PAGE]
+            if int(cursor) == 0:
+                break
 
     def forget(self, empty: Sequence[Noted]) -> None:
         for one in empty:

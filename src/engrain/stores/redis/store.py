@@ -1,43 +1,65 @@
-"""A Redis server or cluster as a store of episodes and durable tasks."""
+"""A Redis server or cluster as a store of episodes, durable tasks and what sessions have at hand."""
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import ConfigError, StoreClosed, StoreError
+from engrain.core.errors import ConfigError, ServerAway, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.queries import Finding
 from engrain.stores.redis.address import read_url
 from engrain.stores.redis.durability import findings, promised, proved
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.redis.journal import RedisJournal
 from engrain.stores.redis.link import Link
+from engrain.stores.redis.moving import RedisMoving
+from engrain.stores.redis.state import RedisSessionState
 
 
 class RedisStore:
-    """`episodes` and `journal` are its ports. Redis holds no items: a memory needs another store for those.
+    """`episodes`, `journal` and `state` are its ports. Redis holds no items: a memory needs another store for those.
 
-    Safe to use from several threads and, after a fork, from several processes.
+    It can be opened while the server is away, but for the journal, which must know what the server keeps. Safe to use
+    from several threads and, after a fork, from several processes.
     """
 
     def __init__(self, url: str, *, clock: Clock = system_clock, read_only: bool = False) -> None:
         self._clock = clock
         self._link = Link(read_url(url), read_only)
         try:
-            self._promise = promised(self._link)
+            promised(self._link)
+        except StoreUnavailable as exc:
+            warnings.warn(f"engrain: {exc}", ServerAway, stacklevel=2)
         except BaseException:
             self._link.close()
             raise
+
+    @property
+    def where(self) -> str:
+        return self._link.address.shown
+
+    @property
+    def trouble(self) -> str | None:
+        return self._link.trouble
 
     @cached_property
     def episodes(self) -> RedisEpisodes:
         return RedisEpisodes(self._link)
 
     @cached_property
+    def state(self) -> RedisSessionState:
+        return RedisSessionState(self._link)
+
+    @cached_property
     def journal(self) -> RedisJournal:
         """ConfigError if the server may lose what it acknowledges, unless the URL says durability=relaxed."""
-        proved(self._link, self._promise)
+        proved(self._link, promised(self._link))
         return RedisJournal(self._link, self._clock)
+
+    @cached_property
+    def moving(self) -> RedisMoving:
+        return RedisMoving(self._link)
 
     def check(self) -> list[Finding]:
         try:
