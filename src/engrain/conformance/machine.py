@@ -206,8 +206,10 @@ class StoreMachine(RuleBasedStateMachine):
         self._both(scope, lambda store, side: store.apply(plans[side]))
 
     def _summarize(self, scope: Scope, n: int) -> None:
-        summary = Summary("In sum.", n % 4, 1 + n // 6)
-        self._both(scope, lambda store, _: store.summarize(scope, SESSIONS[n % 2], summary))
+        session = SESSIONS[n % 2]
+        stored = self.stores[0].summary(scope, session)
+        summary = Summary("In sum.", n % 4, (stored.version if stored else 0) + 1 + n // 6)
+        self._both(scope, lambda store, _: store.summarize(scope, session, summary))
 
     def _touch(self, scope: Scope, n: int) -> None:
         pairs = [self._pick(scope, (n, each)) for each in (0, 5)]

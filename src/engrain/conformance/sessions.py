@@ -28,6 +28,7 @@ from engrain.conformance.drafts import (
 from engrain.conformance.suite import Suite
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Cite, Draft, Place
+from engrain.core.plans import Add, Forget, Plan
 from engrain.ports import Behind, ItemStore, SessionLog, Summary
 
 
@@ -179,35 +180,81 @@ class SessionLogSuite(Suite):
         assert log.summary(ANA, "s") == Summary("D.", 3, 4)
         assert log.summary(ANA, "other") is log.summary(BEN, "s") is None
 
-    def test_forgetting_what_a_summary_covers_drops_it(self, store: ItemStore, log: SessionLog) -> None:
+    def test_forgetting_what_a_summary_covers_takes_its_text(self, store: ItemStore, log: SessionLog) -> None:
         outcomes = log.append(ANA, "s", [said("a secret"), said("b"), said("c")], None).outcomes
-        log.summarize(ANA, "s", Summary("A secret and b.", 2, 1))
+        log.summarize(ANA, "s", Summary("A secret and b.", 2, 1, "model"))
         forget(store, outcomes[2].id or "")
-        assert log.summary(ANA, "s") is not None
+        assert log.summary(ANA, "s") == Summary("A secret and b.", 2, 2, "model")
         made = add_one(store, derived("Made.", Cite(outcomes[0].id or "", 2, 8)))
         forget(store, made.id or "")
-        assert log.summary(ANA, "s") is None
-        log.summarize(ANA, "s", Summary("Again.", 2, 1))
+        assert log.summary(ANA, "s") == Summary("", 0, 3)
+        log.summarize(ANA, "s", Summary("Again.", 2, 4))
         forget(store, outcomes[1].id or "")
-        assert log.summary(ANA, "s") is None
+        assert log.summary(ANA, "s") == Summary("", 0, 5)
+
+    def test_a_summary_of_what_was_forgotten_meanwhile_is_refused(self, store: ItemStore, log: SessionLog) -> None:
+        """Also where the forgotten words are behind the cut-off of the stored one, or where none was stored yet."""
+        outcomes = log.append(ANA, "s", [said("a"), said("b secret"), said("c"), said("d")], None).outcomes
+        forget(store, outcomes[3].id or "")
+        for late in (1, 3):
+            with pytest.raises(Conflict):
+                log.summarize(ANA, "s", Summary("A, b secret, c, d.", 4, late))
+        assert log.summary(ANA, "s") == Summary("", 0, 1)
+        log.summarize(ANA, "s", Summary("A.", 1, 2))
+        forget(store, add_one(store, derived("Made.", Cite(outcomes[1].id or "", 2, 8))).id or "")
+        with pytest.raises(Conflict):
+            log.summarize(ANA, "s", Summary("A, b secret, c.", 3, 3))
+        assert log.summary(ANA, "s") == Summary("A.", 1, 3)
+
+    def test_a_version_never_comes_back(self, store: ItemStore, log: SessionLog) -> None:
+        """A slow writer who has read version 1 must not be taken for one who has read what stands there now."""
+        outcomes = log.append(ANA, "s", [said("a"), said("b"), said("c")], None).outcomes
+        seen = 0
+        for one in outcomes:
+            log.summarize(ANA, "s", Summary("In sum.", 3, seen + 1))
+            forget(store, one.id or "")
+            stored = log.summary(ANA, "s")
+            assert stored is not None
+            assert stored.version > seen + 1
+            seen = stored.version
+        assert log.summary(ANA, "t") is log.summary(BEN, "s") is None
+
+    def test_to_hide_a_fact_alone_changes_no_summary(self, store: ItemStore, log: SessionLog) -> None:
+        (first,) = log.append(ANA, "s", [said("a secret")], None).outcomes
+        log.summarize(ANA, "s", Summary("A secret.", 1, 1))
+        made = add_one(store, derived("Made.", Cite(first.id or "", 2, 8)))
+        store.apply(Plan(ANA, (Forget(made.id or "", keep_source=True),)))
+        assert log.summary(ANA, "s") == Summary("A secret.", 1, 1)
 
     def test_a_window_that_was_cleared_stays_so(self, store: ItemStore, log: SessionLog) -> None:
         first, second = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes
-        cleared = Summary("", 2, 1)
-        log.summarize(ANA, "s", cleared)
+        log.summarize(ANA, "s", Summary("", 2, 1, "digest"))
         forget(store, add_one(store, derived("Made.", Cite(first.id or "", 2, 8))).id or "")
         forget(store, second.id or "")
-        assert log.summary(ANA, "s") == cleared
-        log.summarize(ANA, "s", Summary("Words.", 2, 2))
+        assert log.summary(ANA, "s") == Summary("", 2, 3, "digest")
+        log.summarize(ANA, "s", Summary("Words.", 2, 4))
         forget(store, first.id or "")
-        assert log.summary(ANA, "s") is None
+        assert log.summary(ANA, "s") == Summary("", 0, 5)
 
-    def test_a_summary_after_a_dropped_one_says_who_made_it(self, store: ItemStore, log: SessionLog) -> None:
-        (first,) = log.append(ANA, "s", [said("a")], None).outcomes
-        log.summarize(ANA, "s", Summary("A.", 1, 1, "model"))
-        forget(store, first.id or "")
-        log.summarize(ANA, "s", Summary("", 1, 1))
-        assert log.summary(ANA, "s") == Summary("", 1, 1, "")
+    def test_a_plan_may_ask_that_nothing_was_forgotten_in_a_session(self, store: ItemStore, log: SessionLog) -> None:
+        first = log.append(ANA, "s", [said("a secret"), said("b")], None).outcomes[0]
+
+        def sum_up(version: int) -> None:
+            draft = derived(f"In sum, {version}.", Cite(first.id or ""), kind="summary")
+            store.apply(Plan(ANA, (Add(draft),), summary_version=("s", version)))
+
+        sum_up(0)
+        with pytest.raises(Conflict):
+            sum_up(1)
+        forget(store, add_one(store, derived("Made.", Cite(first.id or "", 2, 8))).id or "")
+        with pytest.raises(Conflict):
+            sum_up(0)
+        assert not [item for item in page(store) if item.kind == "summary"]
+        sum_up(1)
+        log.summarize(ANA, "s", Summary("B.", 2, 2))
+        with pytest.raises(Conflict):
+            sum_up(1)
+        assert [item.text for item in page(store) if item.kind == "summary"] == ["In sum, 1."]
 
     def test_of_two_who_summarize_one_wins(self, log: SessionLog) -> None:
         log.append(ANA, "s", [said("a")], None)

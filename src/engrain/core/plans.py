@@ -73,6 +73,8 @@ class Plan:
     request_id: str | None = None
     # The position that a session must have, or the plan is refused with Conflict.
     expect: tuple[str, int] | None = None
+    # The version that a session's summary must have, 0 for none: so nothing was forgotten there since that was read.
+    summary_version: tuple[str, int] | None = None
     # A step of a durable task whose record is written in the same transaction.
     record: StepWrite | None = None
     # What happened, kept in the same transaction by a store that holds episodes too; for no other.

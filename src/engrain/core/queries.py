@@ -191,7 +191,8 @@ class Matches:
 class Summary:
     """A session's rolling summary of the messages before number `upto`. With no text, the window was cleared there.
 
-    `by` says who made it: "digest" for the extractive one, or a model's name.
+    `version` rises with every summary, and with all that is forgotten in the session. `by` says who made it: "digest"
+    for the extractive one, or a model's name.
     """
 
     text: str

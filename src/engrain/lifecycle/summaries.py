@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engrain.capture.summaries import CLEARED, DIGEST, Told, keep
+from engrain.capture.summaries import CLEARED, DIGEST, keep
 from engrain.core.chat import Ask, Said
 from engrain.core.digest import agrees
 from engrain.core.errors import ModelFailed
@@ -52,4 +52,4 @@ def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> boo
     if not agrees(made, [stored.text, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     better = Summary(made, stored.upto, stored.version + 1, reply.model)
-    return keep(kit, scope, session, better, Told(stored.text, stored.upto, stored), messages)
+    return keep(kit, scope, session, better)

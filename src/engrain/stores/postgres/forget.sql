@@ -75,9 +75,12 @@ update cite set "from" = %s, "to" = %s where n = %s;
 update item set changed = nextval('change') where n = %s;
 
 -- uncover --
--- One without text only says where the window was cleared.
-update session set summary = null, upto = null, version = 0
-where scope = %s and session = %s and upto > %s and summary <> '';
+-- Whoever sums up what was said before this comes too late. One without text says where the window was cleared.
+insert into session (scope, session, summary, upto, version) values (%(scope)s, %(session)s, '', 0, 1)
+on conflict (scope, session) do update set version = session.version + 1,
+  upto = case when session.upto > %(place)s and session.summary <> '' then 0 else coalesce(session.upto, 0) end,
+  made_by = case when session.upto > %(place)s and session.summary <> '' then '' else session.made_by end,
+  summary = case when session.upto > %(place)s then '' else coalesce(session.summary, '') end;
 
 -- remove_episodes --
 delete from episode where scope = %s and item = any(%s);

@@ -51,10 +51,7 @@ class Sessions(Handle):
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(db: Db) -> None:
             self._lock_scope(db, scope)
-            stored = db.rows(_SQL["version"], (scope.id, session))
-            version = stored[0][0] if stored else 0
-            if summary.version != version + 1:
-                raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
+            check_version(db, scope.id, session, summary.version - 1)
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
             values |= {"by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": scope.id, "session": session})
@@ -71,6 +68,13 @@ class Sessions(Handle):
     def behind(self, work: str, limit: int) -> list[Behind]:
         rows = self._reading(None, lambda db: db.rows(_SQL["behind"], (work, limit)))
         return [Behind(Scope(*owner), session, upto, length) for *owner, session, upto, length in rows]
+
+
+def check_version(db: Db, scope: str, session: str, version: int) -> None:
+    stored = db.rows(_SQL["version"], (scope, session))
+    found = stored[0][0] if stored else 0
+    if version != found:
+        raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
 
 
 def _message(draft: Draft, session: str) -> Draft:

@@ -44,7 +44,7 @@ from engrain.stores.postgres.rows import (
     micros_of,
     source_of,
 )
-from engrain.stores.postgres.sessions import Sessions
+from engrain.stores.postgres.sessions import Sessions, check_version
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Uses, write_uses
 from engrain.stores.postgres.vectors import VectorSearch
@@ -75,6 +75,8 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
         if plan.expect:
             _check_expected(work, *plan.expect)
+        if plan.summary_version:
+            check_version(work.db, work.owner, *plan.summary_version)
         outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
         flush(work)
         for happening in plan.episodes:

@@ -10,6 +10,7 @@ from engrain.core.cutting import Span, cut, overlaps
 from engrain.core.items import Cite, Item
 from engrain.core.passages import index_words
 from engrain.core.plans import Forget, Outcome
+from engrain.core.queries import Summary
 from engrain.core.traits import traits
 from engrain.stores.reference import episodes
 from engrain.stores.reference.cutting import moved, span
@@ -117,12 +118,15 @@ def _entomb(work: Work, text: str) -> None:
 
 
 def _uncover(work: Work, item: Item) -> None:
-    """A summary that covers a forgotten message goes; one without text only says where the window was cleared."""
+    """A summary that covers a forgotten message loses its text, and one that is being made will not be stored; one
+    without text only says where the window was cleared."""
     if item.session is None or item.place is None:
         return
-    summary = work.state.summaries.get((work.scope, item.session))
-    if summary and summary.text and item.place < summary.upto:
-        del work.state.summaries[work.scope, item.session]
+    key = (work.scope, item.session)
+    stored = work.state.summaries.get(key, Summary("", 0, 0))
+    covered = bool(stored.text) and item.place < stored.upto
+    kept = Summary("", 0, 0) if covered else stored
+    work.state.summaries[key] = replace(kept, version=stored.version + 1)
 
 
 def _cites(item: Item) -> list[Cite]:

@@ -44,6 +44,8 @@ class Transaction(Work):
             return replace(first, repeated=True)
         if plan.expect and self.state.numbers.get((self.scope, plan.expect[0]), 0) != plan.expect[1]:
             raise Conflict(f"the session {plan.expect[0]!r} has moved on: read it again.")
+        if plan.summary_version:
+            self._check_version(*plan.summary_version)
         done = self._recorded(plan.record) if plan.record else None
         if done:
             return done
@@ -57,6 +59,11 @@ class Transaction(Work):
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = (self._asked(plan.steps), applied)
         return applied
+
+    def _check_version(self, session: str, version: int) -> None:
+        stored = self.state.summaries.get((self.scope, session))
+        if version != (stored.version if stored else 0):
+            raise Conflict(f"what was said in session {session!r} is summed up or forgotten since: read it again.")
 
     def _numbered(self, number: int, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)):

@@ -96,6 +96,6 @@ def _entomb(work: Work, text: str) -> None:
 
 
 def _uncover(work: Work, session: str | None, place: int | None) -> None:
-    """A summary that covers a forgotten message goes; the next one begins at version 1 again."""
+    """A summary that covers a forgotten message loses its text, and one that is being made will not be stored."""
     if session is not None and place is not None:
         work.db.run(_SQL["uncover"], (work.scope_n, session, place))

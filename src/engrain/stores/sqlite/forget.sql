@@ -71,5 +71,9 @@ update cite set start = ?, "end" = ? where rowid = ?;
 update item set changed = ? where n = ?;
 
 -- uncover --
--- One without text only says where the window was cleared.
-delete from summary where scope = ? and session = ? and upto > ? and text <> '';
+-- Whoever sums up what was said before this comes too late. One without text says where the window was cleared.
+insert into summary (scope, session, upto, version, "by", text) values (?1, ?2, 0, 1, '', '')
+on conflict (scope, session) do update set version = version + 1,
+  upto = case when upto > ?3 and text <> '' then 0 else upto end,
+  "by" = case when upto > ?3 and text <> '' then '' else "by" end,
+  text = case when upto > ?3 then '' else text end;

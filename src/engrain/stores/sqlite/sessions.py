@@ -11,6 +11,7 @@ from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
 from engrain.core.scope import Scope
 from engrain.ports import Behind, Summary
+from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.rows import items_of
 from engrain.stores.sqlite.sql import load
@@ -54,10 +55,7 @@ class Sessions(Handle):
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         with self._writing() as db:
             number = self._scope_or_new(db, scope)
-            stored = db.rows(_SQL["version"], (number, session))
-            version = stored[0][0] if stored else 0
-            if summary.version != version + 1:
-                raise Conflict(f"the summary of session {session!r} has version {version}: read it again.")
+            check_version(db, number, session, summary.version - 1)
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": number, "session": session})
 
@@ -74,6 +72,13 @@ class Sessions(Handle):
         with self._reading() as db:
             rows = db.rows(_SQL["behind"], (work, limit))
         return [Behind(Scope(*owner), session, upto, length) for session, upto, length, *owner in rows]
+
+
+def check_version(db: Connection, scope: int, session: str, version: int) -> None:
+    stored = db.rows(_SQL["version"], (scope, session))
+    found = stored[0][0] if stored else 0
+    if version != found:
+        raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
 
 
 def _message(draft: Draft, session: str) -> Draft:
