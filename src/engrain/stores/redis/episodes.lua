@@ -109,13 +109,40 @@ local function live_with_all(name)
   end
 end
 
+-- The episode as it is given, in place of nothing; `raw` is "" or "=" and the text.
+local function write(id, new, raw, raw_expires)
+  local fields = {}
+  for name, value in pairs(new) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  redis.call('HSET', base .. 'episode:' .. id, unpack(fields))
+  index('ZADD', base .. 'all', new.expires, new.happened, id)
+  index('ZADD', base .. 'of:' .. new.session, new.expires, new.happened, id)
+  if new.key then
+    index('SADD', same_key(new.session, new.key), new.expires, id)
+  end
+  if new.expires then
+    redis.call('PEXPIREAT', base .. 'episode:' .. id, engine_time(new.expires))
+    redis.call('ZADD', base .. 'due', new.expires, due_name(id, new.session, new.key))
+  end
+  if raw ~= '' then
+    local ends = new.expires and tonumber(new.expires) < tonumber(raw_expires) and new.expires or raw_expires
+    redis.call('HSET', base .. 'raw:' .. id, 'text', string.sub(raw, 2), 'expires', raw_expires)
+    redis.call('PEXPIREAT', base .. 'raw:' .. id, engine_time(ends))
+    redis.call('ZADD', base .. 'raws', raw_expires, id)
+  end
+  live_with_all('due')
+  live_with_all('raws')
+end
+
 -- add --
 local id, most, raw, raw_expires = unpack(ARGV, 3, 6)
 local kept = before()
 if kept then
   return kept
 end
-local new, fields = {}, {}
+local new = {}
 for i = 7, #ARGV, 2 do
   new[ARGV[i]] = ARGV[i + 1]
 end
@@ -139,28 +166,7 @@ for _, other in ipairs(same and redis.call('SMEMBERS', same) or {}) do
     drop(other)
   end
 end
-for name, value in pairs(new) do
-  fields[#fields + 1] = name
-  fields[#fields + 1] = value
-end
-redis.call('HSET', base .. 'episode:' .. id, unpack(fields))
-index('ZADD', base .. 'all', new.expires, new.happened, id)
-index('ZADD', base .. 'of:' .. new.session, new.expires, new.happened, id)
-if same then
-  index('SADD', same, new.expires, id)
-end
-if new.expires then
-  redis.call('PEXPIREAT', base .. 'episode:' .. id, engine_time(new.expires))
-  redis.call('ZADD', base .. 'due', new.expires, due_name(id, new.session, new.key))
-end
-if raw ~= '' then
-  local ends = new.expires and tonumber(new.expires) < tonumber(raw_expires) and new.expires or raw_expires
-  redis.call('HSET', base .. 'raw:' .. id, 'text', string.sub(raw, 2), 'expires', raw_expires)
-  redis.call('PEXPIREAT', base .. 'raw:' .. id, engine_time(ends))
-  redis.call('ZADD', base .. 'raws', raw_expires, id)
-end
-live_with_all('due')
-live_with_all('raws')
+write(id, new, raw, raw_expires)
 trim(new.session, tonumber(most))
 return answered({new.count, new.importance, new.expires or ''})
 
@@ -234,3 +240,15 @@ for _, name in ipairs(over) do
   remove(unpack(it))
 end
 return answered({gone, #over < tonumber(limit) and #raws < tonumber(limit) and 1 or 0})
+
+-- restore --
+-- From another store, as it was there: not joined with what is like it.
+local id, raw, raw_expires = unpack(ARGV, 3, 5)
+local new = {}
+for i = 6, #ARGV, 2 do
+  new[ARGV[i]] = ARGV[i + 1]
+end
+redis.call('SETRANGE', base .. 'call:' .. call, 0, '')
+drop(id)
+write(id, new, raw, raw_expires)
+return 1

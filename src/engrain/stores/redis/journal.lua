@@ -357,3 +357,55 @@ if not ENDED[found] then
 end
 drop(task)
 return answered({'gone'})
+
+-- restore_task --
+-- From another store, as it was there. Numbers follow the starts, and no two tasks have the same.
+local task, started = ARGV[3], ARGV[4]
+local key, is = task_key(task), {started = started}
+for i = 5, #ARGV, 2 do
+  is[ARGV[i]] = ARGV[i + 1]
+end
+local number = tonumber(redis.call('ZSCORE', base .. 'tasks', task) or 'none')
+if not number then
+  number = tonumber(started)
+  while redis.call('ZCOUNT', base .. 'tasks', digits(number), digits(number)) > 0 do
+    number = number + 1
+  end
+end
+redis.call('DEL', key)
+for name, value in pairs(is) do
+  redis.call('HSET', key, name, value)
+end
+redis.call('ZADD', base .. 'tasks', digits(number), task)
+for _, index in ipairs({'open', 'due', 'ended'}) do
+  redis.call('ZREM', base .. index, task)
+end
+if ENDED[is.status] then
+  redis.call('ZADD', base .. 'ended', is.ended, task)
+else
+  redis.call('ZADD', base .. 'open', digits(number), task)
+  if is.deadline then
+    redis.call('ZADD', base .. 'due', is.deadline, task)
+  end
+end
+local newest = tonumber(redis.call('GET', base .. 'now') or '0')
+stamp(math.max(newest, tonumber(started), tonumber(is.ended or '0')))
+return {'kept'}
+
+-- restore_step --
+-- In place of the one with its name; 'missing' if there is no such task.
+local task, step, result, error, number = unpack(ARGV, 3, 7)
+if redis.call('EXISTS', task_key(task)) == 0 then
+  return {'missing'}
+end
+local key = steps_key(task)
+redis.call('HDEL', key, 'r' .. step, 'e' .. step)
+redis.call('HSET', key, 'm' .. step, cjson.encode({unpack(ARGV, 7)}))
+for name, value in pairs({r = result, e = error}) do
+  if value ~= '' then
+    redis.call('HSET', key, name .. step, string.sub(value, 2))
+  end
+end
+local count = tonumber(redis.call('HGET', key, 'count') or '0')
+redis.call('HSET', key, 'count', digits(math.max(count, tonumber(number))))
+return {'kept'}

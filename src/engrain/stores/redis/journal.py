@@ -56,7 +56,7 @@ class RedisJournal:
         return task_of(scope, checked(reply, f"the task {task!r}"))
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        fields = self._link.command("HGETALL", f"{_base(scope)}task:{task}")
+        fields = self._link.command("HGETALL", f"{base(scope)}task:{task}")
         return stands(scope, task, fields) if fields else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
@@ -102,7 +102,7 @@ class RedisJournal:
         return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence}) of task {task!r}"))
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        fields = self._link.command("HGETALL", f"{_base(scope)}steps:{task}")
+        fields = self._link.command("HGETALL", f"{base(scope)}steps:{task}")
         return steps_of(fields)
 
     # Snapshots and events
@@ -111,16 +111,17 @@ class RedisJournal:
         self._held("keep", lease, snapshot)
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
+        self._scopes.note(scope)
         return bool(self._run("signal", scope, task, event, payload)[1])
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        payload: str | None = self._link.command("HGET", f"{_base(scope)}events:{task}", event)
+        payload: str | None = self._link.command("HGET", f"{base(scope)}events:{task}", event)
         return payload
 
     # How scripts are asked
 
     def _run(self, name: str, scope: Scope, *args: str | int) -> Reply:
-        reply: Reply = self._link.run(_LUA[name], _base(scope), [self._given(), new_call(), *args])
+        reply: Reply = self._link.run(_LUA[name], base(scope), [self._given(), new_call(), *args])
         return reply
 
     def _held(self, name: str, lease: Lease, *args: str | int) -> Reply:
@@ -138,7 +139,7 @@ class RedisJournal:
         below = "+inf"
         while below and len(found) < query.limit:
             wanted: list[str | int] = [self._given(), "", index, states, stale, below, _PAGE]
-            last, page = self._link.ask(_LUA["tasks"], _base(scope), wanted)
+            last, page = self._link.ask(_LUA["tasks"], base(scope), wanted)
             found += [task_of(scope, reply) for reply in page]
             below = last and f"({last}"
         return found[: query.limit]
@@ -146,10 +147,10 @@ class RedisJournal:
     def _scopes_with(self, index: str, until: str) -> Iterator[Scope]:
         """Those that have something up to a time; whoever has no tasks at all any more is let go of."""
         for page in self._scopes.pages():
-            bases = [_base(one.scope) for one in page]
-            counts = self._link.commands([("ZCOUNT", f"{base}{index}", "-inf", until) for base in bases])
+            bases = [base(one.scope) for one in page]
+            counts = self._link.commands([("ZCOUNT", f"{start}{index}", "-inf", until) for start in bases])
             yield from (one.scope for one, count in zip(page, counts, strict=True) if count)
-            left = self._link.commands([("EXISTS", f"{base}tasks") for base in bases])
+            left = self._link.commands([("EXISTS", f"{start}tasks") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
 
     def _until_none(self, name: str, scope: Scope, until: int) -> Iterator[Any]:
@@ -158,7 +159,7 @@ class RedisJournal:
             yield from found if isinstance(found, list) else [found]
 
 
-def _base(scope: Scope) -> str:
+def base(scope: Scope) -> str:
     return f"engrain:{{{scope.id}}}:tasks:"
 
 

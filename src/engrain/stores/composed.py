@@ -1,0 +1,42 @@
+"""A memory whose kinds of rows lie in several stores, moved as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import Protocol
+
+from engrain.core.moving import Key, Row, RowKind
+from engrain.core.scope import Scope
+from engrain.ports import Movable
+
+
+class Part(Protocol):
+    """Moves some kinds of rows, as a Movable does all."""
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]: ...
+
+    def restore(self, rows: Sequence[Row]) -> None: ...
+
+
+class Composed:
+    """Each store keeps its rows of a call in its own way: what one has kept stays if another fails, and the call is
+    made again. That the items of episodes are there is not asked."""
+
+    def __init__(self, items: Movable, parts: Mapping[RowKind, Part], close: Callable[[], None]) -> None:
+        self._items = items
+        self._parts = parts
+        self._close = close
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
+
+    def restore(self, rows: Sequence[Row]) -> None:
+        elsewhere = [row for row in rows if row.kind in self._parts]
+        self._items.restore([row for row in rows if row.kind not in self._parts])
+        for kind, group in groupby(elsewhere, key=lambda row: row.kind):
+            self._parts[kind].restore(list(group))
+
+    def close(self) -> None:
+        self._items.close()
+        self._close()

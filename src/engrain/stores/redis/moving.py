@@ -1,0 +1,165 @@
+"""The rows that Redis holds of a memory: read one after the other, and written as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from engrain.core import moving
+from engrain.core.clock import from_micros
+from engrain.core.episodes import Raw
+from engrain.core.errors import Conflict
+from engrain.core.moving import Key, Row, RowKind
+from engrain.core.scope import Scope
+from engrain.stores.redis import episodes, journal
+from engrain.stores.redis.journal_replies import optional, own_name, stands, steps_of
+from engrain.stores.redis.link import Link, new_call
+from engrain.stores.redis.registry import SHARDS, Registry
+from engrain.stores.redis.scripts import load
+
+_EPISODES, _JOURNAL = load("episodes.lua"), load("journal.lua")
+_AT_ONCE = 100
+_TIMES = {"until": "until", "ended_at": "ended", "deadline": "deadline"}
+_TEXTS = ("goal", "version", "status", "epoch", "worker", "outcome", "snapshot")
+
+
+class RedisMoving:
+    """A part of a Movable: episodes, tasks, steps and events. Each row is restored by itself, so that a call that fails
+    may have kept some of its rows: it is made again."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._registries = {name: Registry(link, name) for name in ("episodes", "tasks")}
+        # While a kind is read page by page: its scopes, by the first digit of their ids, and the names in the last one.
+        self._scopes: dict[str, list[Scope]] = {}
+        self._names: tuple[Scope | None, list[str]] = (None, [])
+        self._signalled: dict[str, list[str]] | None = None
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        if after is None:
+            self._link.command("PING")  # a closed store says so
+            self._scopes, self._names, self._signalled = {}, (None, []), None
+        rows = (row for one in self._from(kind, after, scope) for row in _DUMPS[kind](self, one, after or ()))
+        return list(islice(rows, limit))
+
+    def restore(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._registries["episodes" if row.kind == "episode" else "tasks"].note(row.scope)
+            _RESTORES[row.kind](self, row)
+
+    # Reading
+
+    def _from(self, kind: RowKind, after: Key | None, scope: Scope | None) -> Iterator[Scope]:
+        """The scopes that may hold rows after this key, in the order of their ids."""
+        first = after[0] if after else ""
+        if scope is not None:
+            yield from [scope] if scope.id >= first else []
+            return
+        registry = self._registries["episodes" if kind == "episode" else "tasks"]
+        for shard in SHARDS:
+            if shard >= first[:1]:
+                if shard not in self._scopes:
+                    found = {one.scope for page in registry.shard(shard) for one in page}
+                    self._scopes[shard] = sorted(found, key=lambda one: one.id)
+                yield from (one for one in self._scopes[shard] if one.id >= first)
+
+    def _named(self, scope: Scope, read: Callable[[], Sequence[str]], last: Key, exact: bool) -> list[str]:
+        """The names in a scope from the last one on: with `exact` after it."""
+        if self._names[0] != scope:
+            self._names = scope, sorted(set(read()))
+        names = self._names[1]
+        if len(last) < 2 or last[0] != scope.id:
+            return names
+        return [one for one in names if one > last[1] or (not exact and one == last[1])]
+
+    def episodes(self, scope: Scope, last: Key) -> Iterator[Row]:
+        base = episodes.base(scope)
+        ids = self._named(scope, lambda: self._link.command("ZRANGE", f"{base}all", 0, -1), last, exact=True)
+        for start in range(0, len(ids), _AT_ONCE):
+            page = ids[start : start + _AT_ONCE]
+            asked = [("HGETALL", f"{base}{kind}:{id_}") for id_ in page for kind in ("episode", "raw")]
+            found = self._link.commands(asked)
+            for id_, fields, raw in zip(page, found[::2], found[1::2], strict=True):
+                if fields:
+                    kept = Raw(raw["text"], from_micros(int(raw["expires"]))) if raw else None
+                    yield moving.episode_row(scope, episodes.episode_of(id_, fields), kept)
+
+    def tasks(self, scope: Scope, last: Key) -> Iterator[Row]:
+        for task in self._tasks(scope, last, exact=True):
+            fields = self._link.command("HGETALL", f"{journal.base(scope)}task:{task}")
+            if fields:
+                yield moving.task_row(stands(scope, task, fields))
+
+    def steps(self, scope: Scope, last: Key) -> Iterator[Row]:
+        for task in self._tasks(scope, last, exact=False):
+            fields = self._link.command("HGETALL", f"{journal.base(scope)}steps:{task}")
+            rows = (moving.step_row(scope, task, number, one) for number, one in enumerate(steps_of(fields), 1))
+            yield from (row for row in rows if row.key > tuple(last))
+
+    def events(self, scope: Scope, last: Key) -> Iterator[Row]:
+        """Also those that came before their task."""
+        for task in self._named(scope, lambda: self._with_events().get(scope.id, []), last, exact=False):
+            found = self._link.command("HGETALL", f"{journal.base(scope)}events:{task}")
+            rows = (moving.event_row(scope, task, event, payload) for event, payload in sorted(found.items()))
+            yield from (row for row in rows if row.key > tuple(last))
+
+    def _with_events(self) -> dict[str, list[str]]:
+        """The names of tasks that have events, by scope."""
+        if self._signalled is None:
+            self._signalled = {}
+            for key in self._link.keys("engrain:{*}:tasks:events:*"):
+                tag, _, rest = key.removeprefix("engrain:{").partition("}:tasks:events:")
+                self._signalled.setdefault(tag, []).append(rest)
+        return self._signalled
+
+    def _tasks(self, scope: Scope, last: Key, exact: bool) -> list[str]:
+        base = journal.base(scope)
+        return self._named(scope, lambda: self._link.command("ZRANGE", f"{base}tasks", 0, -1), last, exact)
+
+    # Writing
+
+    def keep_episode(self, row: Row) -> None:
+        episode, raw = moving.episode_of(row)
+        kept = ("", "0") if raw is None else (f"={raw.text}", row.values["raw"]["expires_at"])
+        fields = [part for pair in episodes.fields_of(episode).items() for part in pair]
+        args = [new_call(), episodes.GRACE_MICROS, episode.id, *kept, *fields]
+        self._link.run(_EPISODES["restore"], episodes.base(row.scope), args)
+
+    def keep_task(self, row: Row) -> None:
+        given = {name: row.values[name] for name in _TEXTS}
+        given |= {name: row.values[told] for told, name in _TIMES.items()}
+        fields = [part for name, value in given.items() if value is not None for part in (name, value)]
+        self._run("restore_task", row.scope, row.key[1], row.values["started_at"], *fields)
+
+    def keep_step(self, row: Row) -> None:
+        step, task = moving.step_of(row), row.key[1]
+        name = own_name(step.name, step.occurrence)
+        what = (int(row.key[2]), step.kind, step.status, step.attempt, step.epoch, step.input, step.key, step.version)
+        times = (row.values["began_at"], "" if step.ended_at is None else row.values["ended_at"])
+        texts = [str(one) for one in (*what, *times)]
+        reply = self._run("restore_step", row.scope, task, name, optional(step.result), optional(step.error), *texts)
+        if reply[0] == "missing":
+            raise Conflict(f"the task {task!r} of a step is not there: the source has changed. Copy anew.")
+
+    def keep_event(self, row: Row) -> None:
+        _, task, event = row.key
+        self._link.prove_writable()
+        self._link.command("HSET", f"{journal.base(row.scope)}events:{task}", event, row.values["payload"])
+
+    def _run(self, name: str, scope: Scope, *args: str | int) -> Any:
+        return self._link.run(_JOURNAL[name], journal.base(scope), ["", new_call(), *args])
+
+
+_DUMPS: Mapping[RowKind, Callable[[RedisMoving, Scope, Key], Iterator[Row]]] = {
+    "episode": RedisMoving.episodes,
+    "task": RedisMoving.tasks,
+    "step": RedisMoving.steps,
+    "event": RedisMoving.events,
+}
+_RESTORES: Mapping[RowKind, Callable[[RedisMoving, Row], None]] = {
+    "episode": RedisMoving.keep_episode,
+    "task": RedisMoving.keep_task,
+    "step": RedisMoving.keep_step,
+    "event": RedisMoving.keep_event,
+}

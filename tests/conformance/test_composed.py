@@ -1,0 +1,53 @@
+"""A memory of several stores moves as one: items in SQLite, episodes and tasks in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis_server import redis_cluster, redis_server
+
+from engrain.conformance import MovingSuite
+from engrain.conformance.clock import SetClock
+from engrain.core.moving import RowKind
+from engrain.stores.composed import Composed
+from engrain.stores.redis import RedisStore
+from engrain.stores.sqlite import SqliteStore
+
+IN_REDIS: tuple[RowKind, ...] = ("episode", "task", "step", "event")
+
+
+class Pair:
+    """Both stores as one, as far as the suite asks."""
+
+    def __init__(self, items: SqliteStore, beside: RedisStore) -> None:
+        self._items = items
+        self.episodes, self.journal = beside.episodes, beside.journal
+        whole = Composed(items, dict.fromkeys(IN_REDIS, beside.moving), beside.close)
+        self.dump, self.restore, self.close = whole.dump, whole.restore, whole.close
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._items, name)
+
+
+class TestMoving(MovingSuite):
+    @pytest.fixture
+    def url(self) -> str:
+        redis_server().client.flushall()
+        return redis_server().url
+
+    @pytest.fixture
+    def store(self, url: str, tmp_path: Path, clock: SetClock) -> Iterator[Pair]:
+        store = Pair(SqliteStore(tmp_path / "items.db", clock=clock), RedisStore(url, clock=clock))
+        yield store
+        store.close()
+
+
+class TestMovingToACluster(TestMoving):
+    @pytest.fixture
+    def url(self) -> str:
+        for server in redis_cluster():
+            server.client.flushall()
+        return f"{redis_cluster()[0].url}?cluster=on"
