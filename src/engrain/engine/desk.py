@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.items import Source
+from engrain.core.errors import NotFound
+from engrain.core.items import Cite, Source
 from engrain.core.journal import TaskRecord
 from engrain.core.notes import Note
+from engrain.tasks.desk import Outcome
+from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:
     from engrain.engine.happenings import Happenings
 
-KEY = "working"  # under which a snapshot of working memory is kept with a task
+PROCEDURE = "engrain.procedure"  # the variable of working memory that names the version in use
 
 
 class WorkingDesk:
-    """One task lies there at a time: a run that begins while another is at hand leaves working memory alone."""
+    """The memory's own working memory, where one task is at hand at a time; for a run that begins meanwhile, one of its
+    own."""
 
     def __init__(self, engine: Happenings, procedure: str | None) -> None:
         self._engine = engine
         self._procedure = procedure
-        self._mine = False
+        self._task = ""
+        self.working = engine.working
 
-    def begin(self, task: TaskRecord, kept: Any) -> None:
-        working = self._engine.working
-        if working.task:
-            return
-        self._mine = True
-        if _ours(kept):
-            working.load(kept[KEY])
-        else:
-            self._engine.start_task(task.goal or task.task, None, self._procedure, task.task)
+    def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
+        used = procedure or self._engine.version_of(self._procedure)
+        self._task = task.task
+        if not self.working.take(task.goal or task.task, task.task, left):
+            self.working = WorkingMemory(count_tokens=self._engine.kit.count_tokens)
+            self.working.take(task.goal or task.task, task.task, left)
+        if left is None:
+            self.working.set_variable(PROCEDURE, used)
+        return used
 
-    def snapshot(self, kept: Any) -> Any:
-        """What a program kept itself is its own; otherwise the desk as it is left."""
-        own = kept is None or _ours(kept)
-        return {KEY: self._engine.working.snapshot()} if self._mine and own else None
+    def changed(self, mark: object) -> bool:
+        return self.working.task_id == self._task and self.working.mark() != mark
 
-    def done(self, task: TaskRecord, outcome: str) -> None:
-        if not self._mine:
-            return
-        self._engine.count_procedure(task.task, True, outcome)
-        if outcome:
-            said = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome}"
-            note = Note(said, 0.7, source=Source("task", "agent"))
+    def snapshot(self) -> tuple[object, Any]:
+        # The mark first: what changes in between is stored again with the next step.
+        return self.working.mark(), self.working.snapshot()
+
+    def put_back(self, left: Any) -> object:
+        if self.working.task_id == self._task:
+            self.working.load(left)
+        return self.working.mark()
+
+    def done(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
+        if procedure:
+            with suppress(NotFound):  # it was forgotten meanwhile
+                self._engine.procedural.used(procedure, task.task, True, outcome.text)
+        if outcome.text:
+            said = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
+            note = Note(said, 0.7, source=Source(task.task, "agent", tuple(map(Cite, outcome.cites))))
             self._engine.semantic.remember(note, f"task\x1f{task.task}\x1f{task.started_at.isoformat()}")
 
     def leave(self) -> None:
-        if self._mine:
-            self._mine = False
-            self._engine.working.clear()
-
-
-def _ours(kept: Any) -> bool:
-    return isinstance(kept, Mapping) and isinstance(kept.get(KEY), Mapping)
+        self.working.release(self._task)

@@ -10,13 +10,12 @@ from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.messages import Message
 from engrain.core.sessions import Closing, Opening
 from engrain.core.text import checked_key, checked_text
-from engrain.engine.desk import WorkingDesk
+from engrain.engine.desk import PROCEDURE, WorkingDesk
 from engrain.engine.parts import Parts
 from engrain.tasks.course import Course, Terms
 from engrain.tiers.conversation import ConversationMemory
 
 ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
-PROCEDURE = "engrain.procedure"  # the variable of working memory that names the version in use
 
 
 class Happenings(Parts):
@@ -28,6 +27,8 @@ class Happenings(Parts):
             self.end_session()
         opening = self.sessions.open(name)
         self.session = name
+        if self.snapshots is not None:
+            self.snapshots.restore(name, self.working)
         return opening
 
     def end_session(self) -> Closing | None:
@@ -86,15 +87,20 @@ class Happenings(Parts):
             raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
         return self.tasks.course(terms, WorkingDesk(self, procedure) if working else None)
 
-    def start_task(self, task: str, goal: str | None, procedure: str | None, id: str | None = None) -> str:
+    def start_task(self, task: str, goal: str | None, procedure: str | None) -> str:
+        used = self.version_of(procedure)
+        id = self.working.set_task(task, goal)
+        # Also when none is used: the task before may have used one.
+        self.working.set_variable(PROCEDURE, used)
+        return id
+
+    def version_of(self, procedure: str | None) -> str | None:
+        """The id of the version that is to be used now."""
         used = self.procedural.get(procedure) if procedure else None
         if procedure and used is None:
             known = ", ".join(self.procedural.names()[:10]) or "none"
             raise NotFound(f"there is no procedure {procedure!r} in this memory. Known: {known}.")
-        id = self.working.set_task(task, goal, id)
-        # Also when none is used: the task before may have used one.
-        self.working.set_variable(PROCEDURE, used.id if used else None)
-        return id
+        return used.id if used else None
 
     def record_step(self, thought: str, action: str, result: Any) -> None:
         self._at_work("record_step")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -25,12 +25,12 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_key, checked_name, checked_text
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
-from engrain.tasks.desk import Desk
+from engrain.tasks.desk import Desk, Outcome
 from engrain.tasks.ending import end_of
-from engrain.tasks.envelope import decode, encode
 from engrain.tasks.flow import Flow
+from engrain.tasks.kept import Kept
 from engrain.tasks.lease import Tenure
-from engrain.tasks.ledger import Ledger, Seat, Wish, sure
+from engrain.tasks.ledger import Ledger, Seat, Wish
 from engrain.tasks.worker import worker_name
 
 T = TypeVar("T")
@@ -76,12 +76,12 @@ class Course:
         self._desk = desk
         self._scope = scope
         self.terms = terms
-        self.outcome = ""
+        self.outcome = Outcome()
         self.record: TaskRecord | None = None
         self._tenure: Tenure | None = None
         self._ledger: Ledger | None = None
         self._over = False
-        self._held_back: str | None = None
+        self._held_back = False  # what the program kept while steps were replayed
 
     # From claim to end
 
@@ -106,15 +106,18 @@ class Course:
             if found is None:
                 raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
             self._prove(found)
+            self._kept = Kept(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
+            ledger = Ledger(self._kit, tenure, self._kept, recorded, self.terms.version)
+            if ledger.open and self._kept.begin():
+                ledger.keep()
         except BaseException:
+            if self._desk:
+                self._desk.leave()
             if tenure.lease.status == "running":
                 tenure.end(TaskEnd("waiting"))
             raise
-        self.record, self._tenure = found, tenure
-        self._ledger = Ledger(self._kit, tenure, found, recorded, self.terms.version)
-        if self._desk and self._ledger.open:
-            self._desk.begin(found, self.snapshot)
+        self.record, self._tenure, self._ledger = found, tenure, ledger
 
     def _prove(self, found: TaskRecord) -> None:
         if found.version != self.terms.version and found.version not in self.terms.accepts:
@@ -138,17 +141,13 @@ class Course:
             if error is None:
                 self._finish(tenure, ledger)
             else:
-                self._leave(tenure, ledger, error)
+                self._leave(tenure, error)
         finally:
             if self._desk:
                 self._desk.leave()
 
-    def _leave(self, tenure: Tenure, ledger: Ledger, error: BaseException) -> None:
+    def _leave(self, tenure: Tenure, error: BaseException) -> None:
         try:
-            left = self._desk.snapshot(self.snapshot) if self._desk else None
-            # While steps are replayed, what an earlier run left after them is newer.
-            if left is not None and not ledger.replaying and not isinstance(error, LeaseLost):
-                sure(journal_of(self._kit).keep, ledger.lease, encode(left, "working memory"))
             tenure.end(end_of(error))
         except (EngrainError, LeaseLost) as exc:
             _log.warning("task %r could not be told how its run ended: %s", self.terms.task, exc)
@@ -162,15 +161,14 @@ class Course:
         missed = ledger.passed_over()
         if missed:
             _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
-        if self._held_back is not None:
-            sure(journal_of(self._kit).keep, ledger.lease, self._held_back)
-        if self._desk and self.record:
-            # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
-            try:
-                self._desk.done(self.record, self.outcome)
-            except EngrainError as exc:
-                _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
-        tenure.end(TaskEnd("done", self.outcome))
+        if self._held_back:
+            ledger.keep()
+        # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
+        try:
+            self._kept.done(self.outcome)
+        except EngrainError as exc:
+            _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
+        tenure.end(TaskEnd("done", self.outcome.text))
 
     def _unfinished(self, ledger: Ledger) -> TaskError | None:
         names = ledger.under_way()
@@ -206,21 +204,25 @@ class Course:
         return self._seated(Wish("event", name, key), steps.event, name, within, block)
 
     def keep(self, snapshot: object) -> None:
-        text = encode(snapshot, "the snapshot")
         ledger = self._entered()
-        if ledger.open and ledger.replaying:
-            self._held_back = text  # what an earlier run kept after these steps is newer
-        elif ledger.open:
-            sure(journal_of(self._kit).keep, ledger.lease, text)
-            self._held_back = None
-        if self.record is not None:
-            self.record = replace(self.record, snapshot=text)
+        self._kept.value = snapshot
+        self._held_back = ledger.replaying  # then what an earlier run kept after these steps is newer
+        if ledger.open and not self._held_back:
+            ledger.keep()
 
     @property
     def snapshot(self) -> Any:
         if self._ledger is None:
             raise not_entered(self.terms.task)
-        return decode(self.record.snapshot) if self.record else None
+        return self._kept.value
+
+    @property
+    def working(self) -> Any:
+        if self._ledger is None:
+            raise not_entered(self.terms.task)
+        if self._desk is None:
+            raise TaskError(f"task {self.terms.task!r} was entered with working=False, and has no working memory.")
+        return self._desk.working
 
     @property
     def recorded(self) -> list[str]:
@@ -242,6 +244,8 @@ class Course:
         try:
             if seat.settled:
                 value: T = ledger.value(seat)
+                if not ledger.replaying:
+                    self._kept.caught_up()
                 return value
             return (yield from body(ledger, seat, *given))
         finally:

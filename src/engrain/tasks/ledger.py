@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
@@ -22,12 +23,14 @@ from engrain.core.errors import (
     TaskEnded,
     TaskError,
 )
-from engrain.core.journal import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, TaskRecord
+from engrain.core.journal import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, StepWrite
+from engrain.core.plans import Applied, Plan
 from engrain.core.text import checked_key
-from engrain.ports import Kit
+from engrain.ports import ItemStore, Kit
 from engrain.tasks.ending import shown
 from engrain.tasks.envelope import decode, fingerprint
 from engrain.tasks.flow import INSIDE
+from engrain.tasks.kept import Kept
 from engrain.tasks.lease import Tenure
 
 T = TypeVar("T")
@@ -66,12 +69,14 @@ class Seat(NamedTuple):
 class Ledger:
     """Safe to use from several threads."""
 
-    def __init__(self, kit: Kit, tenure: Tenure, task: TaskRecord, steps: list[StepRecord], version: str) -> None:
+    def __init__(self, kit: Kit, tenure: Tenure, kept: Kept, steps: list[StepRecord], version: str) -> None:
         assert kit.journal is not None  # whoever holds a lease has a journal
         self._journal = kit.journal
         self._clock = kit.clock
         self._tenure = tenure
-        self._task = task
+        self._task = kept.task
+        self._kept = kept
+        self._keeping = threading.Lock()
         self._version = version
         # What is recorded and was not yet come to, and what is still open.
         self._records = {(step.name, step.occurrence): step for step in steps}
@@ -189,10 +194,32 @@ class Ledger:
         return self._written(self._journal.begin, self.start(seat, attempt, key))
 
     def finish(self, end: StepEnd) -> StepRecord:
-        return self._written(self._journal.finish, end)
+        return self._ended(end, lambda end: self._written(self._journal.finish, end))
 
     def record(self, seat: Seat, attempt: int, end: StepEnd) -> StepRecord:
-        return self._written(self._journal.record, self.start(seat, attempt), end)
+        start = self.start(seat, attempt)
+        return self._ended(end, lambda end: self._written(self._journal.record, start, end))
+
+    def apply(self, items: ItemStore, plan: Plan, seat: Seat, attempt: int) -> Applied:
+        """A memory step, with its record in one transaction."""
+        lease, start = self.lease, self.start(seat, attempt)
+        return self._ended(
+            ended(seat, "done"), lambda end: sure(items.apply, replace(plan, record=StepWrite(lease, start, end)))
+        )
+
+    def keep(self) -> None:
+        with self._keeping:
+            sure(self._journal.keep, self.lease, self._kept.with_value())
+
+    def _ended(self, end: StepEnd, write: Callable[[StepEnd], T]) -> T:
+        """Write the end of a step, and with it working memory if that has changed."""
+        if end.status not in SETTLED or not self._kept.changed():
+            return write(end)
+        with self._keeping:  # one at a time, or an older state could be stored over a newer one
+            body, mark = self._kept.with_working()
+            written = write(replace(end, snapshot=body))
+            self._kept.stored(mark)
+            return written
 
     def start(self, seat: Seat, attempt: int, key: str = "") -> StepStart:
         return StepStart(seat.name, seat.occurrence, seat.kind, seat.input, key, self._version, attempt)

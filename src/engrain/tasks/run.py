@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import FunctionType, TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from engrain.core.clock import checked_span
 from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.journal import TaskStatus
+from engrain.core.text import checked_key
 from engrain.tasks.course import Course
 from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
 from engrain.tasks.ending import shown
@@ -18,6 +19,9 @@ from engrain.tasks.flow import Flow, Hop, adrive, drive, to_the_end
 from engrain.tasks.ledger import Wish
 from engrain.tasks.retry import ONCE, Retry, as_retry
 from engrain.tasks.steps import Work
+
+if TYPE_CHECKING:
+    from engrain.tiers.working import WorkingMemory
 
 
 class _Task:
@@ -55,13 +59,29 @@ class _Task:
         return self.course.snapshot
 
     @property
+    def working(self) -> WorkingMemory:
+        """The working memory of this task: memory.working, unless another task was at hand there when it began; then
+        one of its own. As it is when a step ends it is stored with the step."""
+        return self.course.working  # type: ignore[no-any-return]
+
+    @property
     def outcome(self) -> str:
-        return self.course.outcome
+        """A line for people, shown by `engrain tasks` once the task is done, and remembered."""
+        return self.course.outcome.text
 
     @outcome.setter
     def outcome(self, text: str) -> None:
-        """A line for people, shown by `engrain tasks` once the task is done."""
-        self.course.outcome = shown(str(text))
+        self.course.outcome = self.course.outcome._replace(text=shown(str(text)))
+
+    @property
+    def cites(self) -> tuple[str, ...]:
+        """The ids of items that the outcome rests on: what is remembered of it is forgotten with any of them."""
+        return self.course.outcome.cites
+
+    @cites.setter
+    def cites(self, ids: Sequence[str]) -> None:
+        found = (ids,) if isinstance(ids, str) else tuple(ids)
+        self.course.outcome = self.course.outcome._replace(cites=tuple(checked_key(one, "cites") for one in found))
 
     def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         return self.course.step(Wish("step", name, key, work.args), work)

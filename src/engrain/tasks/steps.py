@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engrain.capture import write
 from engrain.core.clock import checked_time
 from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
-from engrain.core.journal import StepEnd, StepWrite
+from engrain.core.journal import StepEnd
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.ports import Kit
@@ -250,8 +250,7 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
     scope = ledger.lease.scope
     adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit.embedder))))
     if getattr(kit.items, "journal", None) is kit.journal:
-        record = StepWrite(ledger.lease, ledger.start(seat, attempt), ended(seat, "done"))
-        applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, record=record)))
+        applied = yield Ask(ledger.apply, (kit.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]
     yield Ask(ledger.begin, (seat, attempt))
     key = ledger.stable_key(seat)

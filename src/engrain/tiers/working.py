@@ -100,7 +100,7 @@ class WorkingMemory:
         return id
 
     def take(self, task: str, task_id: str, left: Mapping[str, Any] | None = None) -> bool:
-        """Begin a task as `set_task` does, or as a snapshot left it; False, and nothing is done, if another is at hand."""
+        """Begin a task as `set_task` does, or as a snapshot left it. If another is at hand nothing is done: False."""
         text, id = checked_text(task, "task", MAX_GOAL), checked_key(task_id, "task_id")
         found = None if left is None else self._state(left)
         with self._lock:

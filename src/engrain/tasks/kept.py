@@ -1,0 +1,72 @@
+"""What is kept with a task beside its steps: what its program keeps, working memory, and the procedure it uses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engrain.core.journal import TaskRecord
+from engrain.tasks.desk import Desk, Outcome
+from engrain.tasks.envelope import opened, packed, plain
+
+
+class Kept:
+    """One text in the journal, of which a program sees its own value only. Working memory is that of the end of the
+    last step: what the program does after it is done again when the task goes on."""
+
+    def __init__(self, record: TaskRecord, desk: Desk | None) -> None:
+        found = opened(record.snapshot)
+        self.task = record
+        self._desk = desk
+        # As the program sees it, and as the journal has it: while steps are replayed they differ.
+        self._value = self._stored = json.dumps(found.get("value"))
+        self._working = found.get("working")
+        self._procedure: str | None = found.get("procedure")
+        self._mark: object = None  # the state of working memory that the journal has
+
+    @property
+    def value(self) -> Any:
+        return json.loads(self._value)
+
+    @value.setter
+    def value(self, value: object) -> None:
+        self._value = plain(value, "the snapshot")
+
+    def begin(self) -> bool:
+        """Put the task at hand; whether that is to be stored at once, because it names a procedure now."""
+        if self._desk is None:
+            return False
+        before, self._procedure = self._procedure, self._desk.begin(self.task, self._working, self._procedure)
+        return self._procedure != before
+
+    def done(self, outcome: Outcome) -> None:
+        if self._desk is not None:
+            self._desk.done(self.task, outcome, self._procedure)
+
+    def caught_up(self) -> None:
+        """All recorded steps were replayed, and with them the code in between has run once more: working memory is put
+        back to what it was at the end of the last."""
+        if self._desk is not None and self._working is not None and self._mark is None:
+            self._mark = self._desk.put_back(self._working)
+
+    def changed(self) -> bool:
+        """Whether working memory is another than the journal has."""
+        return self._desk is not None and self._desk.changed(self._mark)
+
+    def with_working(self) -> tuple[str, object]:
+        """What to store at the end of a step, and the mark to give to `stored` afterwards."""
+        assert self._desk is not None
+        mark, self._working = self._desk.snapshot()
+        return self._body(), mark
+
+    def stored(self, mark: object) -> None:
+        self._mark = mark
+
+    def with_value(self) -> str:
+        """What to store when the program keeps something."""
+        self._stored = self._value
+        return self._body()
+
+    def _body(self) -> str:
+        more = {"working": self._working, "procedure": self._procedure}
+        return packed(self._stored, {name: one for name, one in more.items() if one is not None})
