@@ -55,6 +55,13 @@ def composed(blocks: Sequence[Block], put: Mapping[int, str | None], new: Sequen
     return "".join(part.raw for part in page)
 
 
+def unsure_blocks(blocks: Sequence[Block]) -> frozenset[int] | None:
+    """The numbers of the blocks under the heading of what tools and the web said; None if the page has no such one."""
+    page = [_Part(block, block.raw) for block in blocks]
+    start = _heading_at(page, UNSURE)
+    return None if start is None else frozenset(range(start + 1, _section_end(page, start)))
+
+
 def noted(text: str, more: int, where: str, end: str = "\n") -> str:
     """With a last line that says how many entries are elsewhere, if there are any."""
     verb = "is" if more == 1 else "are"

@@ -21,13 +21,15 @@ Do = Literal["keep", "renew", "drop", "add", "edit", "forget", "hold", "clash"]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An entry of a file: in which block and at which line it stands."""
+    """An entry of a file: in which block and at which line it stands. `unsure`: under the heading of what tools and the
+    web said."""
 
     file: str
     block: int
     entry: Entry
     key: str
     number: int = 0
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

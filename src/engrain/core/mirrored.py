@@ -18,7 +18,7 @@ REMEMBERED = 5_000  # lines that once were ours
 _DAY = re.compile(r"memory/(\d{4}-\d\d-\d\d)\.md")
 
 LineState = Literal["stands", "going", "coming", "away"]
-Action = Literal["added", "corrected", "changed", "forgotten", "kept out"]
+Action = Literal["added", "corrected", "changed", "forgotten", "kept out", "vouched for"]
 
 
 def day_of(name: str) -> date | None:

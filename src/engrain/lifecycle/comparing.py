@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.echo import unrecalled
 from engrain.core.items import FORGOTTEN, Item
+from engrain.core.layout import unsure_blocks
 from engrain.core.merging import Seen, Side, Torn, Verdict, held, merged
 from engrain.core.mirrored import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, Line, day_of
 from engrain.core.pages import Entry, key_of
@@ -49,6 +50,20 @@ def decided(found: Sequence[Verdict], *, accept: bool, restore: bool) -> list[Ve
     waiting = [one for one in found if one.do == "hold" and one.line and not day_of(one.line.file)]
     others = [one for one in found if one not in waiting]
     return [*others, *(replace(one, do="forget") for one in waiting)] if accept else others
+
+
+def vouched(found: Sequence[Verdict], desk: Desk) -> list[Verdict]:
+    """The same, where a line that a person moved out of what is unsure is an edit: it has the person's trust. If the
+    heading itself is gone, nobody has moved anything."""
+    below = unsure_blocks(desk.pages[MEMORY].blocks)
+    return [replace(one, do="edit") if below is not None and _moved(one, desk) else one for one in found]
+
+
+def _moved(one: Verdict, desk: Desk) -> bool:
+    if one.do != "keep" or one.line is None or one.seen is None or one.seen.unsure or one.seen.file != MEMORY:
+        return False
+    item = desk.shelf.facts.get(one.line.id)
+    return item is not None and item.trust < TRUSTED and one.id == item.id
 
 
 def placed(found: Sequence[Verdict], ids: Mapping[Seen, str | None]) -> Placed:
@@ -142,8 +157,9 @@ def _side(desk: Desk, base: Sequence[Line], items: Mapping[str, Item], entry: Ca
 
 
 def _seen(page: Page) -> list[Seen]:
+    unsure = unsure_blocks(page.blocks) or frozenset()
     return [
-        Seen(page.name, n, block.entry, key_of(block.entry), block.line)
+        Seen(page.name, n, block.entry, key_of(block.entry), block.line, n in unsure)
         for n, block in enumerate(page.blocks)
         if block.entry is not None
     ]

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engrain.core.errors import TooLarge
-from engrain.core.layout import FACTS, HEADER, Budget, Piece, chosen, composed, elsewhere, noted, within
+from engrain.core.layout import (
+    FACTS,
+    HEADER,
+    UNSURE,
+    Budget,
+    Piece,
+    chosen,
+    composed,
+    elsewhere,
+    noted,
+    unsure_blocks,
+    within,
+)
 from engrain.core.mirrored import MEMORY, OVERFLOW, Line, day_of
 from engrain.core.pages import Block, Entry, key_of, line_end, read_page, written
 from engrain.lifecycle.shelf import Shelf, entry_of, heading_of, log_entry_of, when
@@ -64,7 +76,9 @@ def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget
         memory = Page.of(MEMORY, HEADER)
     fitting = chosen(pieces, _bare(memory, placed), budget)
     rest = [one for one in pieces if one.id not in fitting]
-    listed = _limited([Piece(one.id, one.raw) for one in rest], LARGEST)
+    # In the other file only what is unsure stands under a heading: it must be told from the rest wherever it is read.
+    bare = [replace(one, heading=UNSURE if one.heading == UNSURE else None) for one in rest]
+    listed = _limited(bare, LARGEST)
     first = _page(memory, _sorted([one for one in pieces if one.id in fitting], shelf), placed)
     first = noted(first, len(listed), elsewhere(budget), memory.end) if first.strip() else HEADER
     if rest and not within(first, budget):
@@ -117,12 +131,15 @@ def _new_in(name: str, shelf: Shelf, known: Container[str], keys: Container[str]
 
 
 def _page(page: Page, pieces: Sequence[Piece], placed: Placed) -> str:
-    """Each piece where its item stands already, or else added."""
+    """Each piece where its item stands already, or else added; what is unsure nowhere but under its heading."""
     raws = {one.id: one.raw for one in pieces}
+    unsure = {one.id for one in pieces if one.heading == UNSURE}
+    below = unsure_blocks(page.blocks) or frozenset()
     put: dict[int, str | None] = {}
     for n, block in enumerate(page.blocks):
         if block.entry is not None and (page.name, n) in placed.ids:
-            put[n] = raws.pop(placed.ids[page.name, n] or "", None)
+            id = placed.ids[page.name, n] or ""
+            put[n] = None if id in unsure and n not in below else raws.pop(id, None)
     return composed(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
 
 

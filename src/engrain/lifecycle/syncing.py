@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.conflicts import unsettled, with_conflicts
 from engrain.core.errors import BadText, ConfigError, StoreError
-from engrain.core.items import SourceKind
+from engrain.core.items import TRUST, SourceKind
 from engrain.core.layout import Budget
 from engrain.core.merging import Verdict
 from engrain.core.mirrored import (
@@ -31,7 +31,7 @@ from engrain.core.mirrored import (
 from engrain.core.pages import key_of
 from engrain.core.plans import Change, Plan
 from engrain.core.scope import Scope
-from engrain.lifecycle.comparing import Desk, away, decided, placed, verdicts
+from engrain.lifecycle.comparing import Desk, away, decided, placed, verdicts, vouched
 from engrain.lifecycle.giving import Given, Page, Placed, day_page, memory_pages
 from engrain.lifecycle.shelf import TRUSTED, Shelf, shelf, soul_entry_of, standing
 from engrain.lifecycle.taking import Hand, Took, take, told, wishes
@@ -67,6 +67,8 @@ class Round:
         hand, was = self._meeting()
         desk, raws = self._desk(hand.base)
         found = decided(verdicts(desk), accept=self._terms.accept, restore=self._terms.restore)
+        if TRUST[hand.by] >= TRUSTED:
+            found = vouched(found, desk)
         wanted = wishes(found, desk.before, hand)
         clashes = list(_clashes(found, desk))
         conflicts = self._conflicts(desk.pages[CONFLICTS].text, clashes)

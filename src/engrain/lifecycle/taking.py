@@ -14,9 +14,10 @@ from engrain.core.mirrored import Action, Base, Taken, day_of
 from engrain.core.notes import Note, checked
 from engrain.core.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.core.scope import Scope
-from engrain.lifecycle.shelf import log_entry_of
+from engrain.lifecycle.shelf import TRUSTED, entry_of, log_entry_of
 from engrain.ports import Kit
 
+LEAST: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted
 IMPORTANCE = 0.7  # of what somebody took the trouble to write down by hand
 
 
@@ -55,7 +56,11 @@ class _Wish:
     def action(self) -> Action:
         if self.note is None:
             return "forgotten"
-        return "added" if self.old is None else "changed" if self.note.slot else "corrected"
+        if self.old is None:
+            return "added"
+        if self.seen and _same(self.seen, self.old):
+            return "vouched for"
+        return "changed" if self.note.slot else "corrected"
 
 
 def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand) -> list[_Wish]:
@@ -115,19 +120,35 @@ def _note(seen: Seen, was: Item | None, hand: Hand) -> Note:
         happened = datetime.combine(day, time.fromisoformat(seen.entry.at or "00:00"), UTC)
     # What happened is still told by what was said: to forget that takes the corrected words as well.
     cites = was.sources[0].cites if was and was.kind == "episode" and was.sources else ()
+    same = was is not None and _same(seen, was)
     note = Note(
         seen.entry.text,
         was.importance if was else IMPORTANCE,
         seen.entry.slot,
         was.metadata if was and was.slot is None else None,
-        Source(seen.file, hand.by, cites),
+        Source(seen.file, _kind(seen, was, hand), cites),
         happened,
-        derived=hand.first or seen.key in hand.base.ours,
+        relation=was.relation if same and was else None,
+        derived=not same and (hand.first or seen.key in hand.base.ours),
     )
     try:
         return checked(note)
     except InvalidInput as exc:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
+
+
+def _same(seen: Seen, was: Item) -> bool:
+    """The very words of the item: the line was moved to where it is trusted."""
+    return day_of(seen.file) is None and seen.entry == entry_of(was)
+
+
+def _kind(seen: Seen, was: Item | None, hand: Hand) -> SourceKind:
+    """Whose word a line is: of what stands among the unsure not the hand's, in whatever store; and in a log, where
+    there is no heading to move it to, what was not trusted is not by an edit."""
+    low = was is not None and was.trust < TRUSTED
+    if not seen.unsure and not (low and day_of(seen.file)):
+        return hand.by
+    return was.sources[0].kind if was and low and was.sources else LEAST
 
 
 def _request(one: _Wish, hand: Hand, asked: dict[str, int]) -> str | None:
