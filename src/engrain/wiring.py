@@ -21,8 +21,10 @@ from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
     from engrain.stores.fed import FedIndex
+    from engrain.core.moving import RowKind
     from engrain.stores.redis import RedisStore
 
+    from engrain.stores.redis.moving import RedisMoving
 __all__ = ["Engine", "open_folder", "open_kit"]
 
 REDIS = ("redis", "rediss")
@@ -78,15 +80,25 @@ def open_kit(
 
 
 def open_movable(url: str | os.PathLike[str]) -> Movable:
-    """The store of items behind a URL, to be copied as a whole; no embedder is opened for it."""
+    """All that a URL or a TOML file names as a memory's stores, to be copied as a whole; no embedder is opened for it.
+    A vector server is no part of it, since it is fed from the items; nor is what sessions have at hand."""
     chosen = settings(url)
-    if chosen.episodic or chosen.tasks:
-        raise ConfigError("episodes and tasks in Redis cannot be copied yet. Name the store of items by its own URL.")
-    store = _open_store(chosen, system_clock, read_only=False)
-    if not isinstance(store, Movable):
-        store.close()
-        raise ConfigError(f"this version of engrain cannot copy a {chosen.store.partition('://')[0]} store.")
-    return store
+    with ExitStack() as opened:
+        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=False)))
+        parts: dict[RowKind, RedisMoving] = {}
+        if chosen.episodic:
+            server = opened.enter_context(closing(_open_redis(chosen.episodic, system_clock, read_only=False)))
+            parts |= dict.fromkeys(("episode",), server.moving)
+        if chosen.tasks:
+            server = opened.enter_context(closing(_open_redis(chosen.tasks, system_clock, read_only=False)))
+            _ = server.journal  # refused by a server that may lose it
+            parts |= dict.fromkeys(("task", "step", "event"), server.moving)
+        if not parts:
+            opened.pop_all()
+            return store
+        from engrain.stores.composed import Composed
+
+        return Composed(store, parts, opened.pop_all().close)
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:
