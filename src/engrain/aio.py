@@ -114,11 +114,13 @@ class AsyncMemory:
     resume = _awaited(Memory.resume)
     cancel = _awaited(Memory.cancel)
     prune_tasks = _awaited(Memory.prune_tasks)
+    remove_task = _awaited(Memory.remove_task)
     checkpoint = _awaited(Memory.checkpoint)
     restore = _awaited(Memory.restore)
     status = _awaited(Memory.status)
     maintain = _awaited(Memory.maintain)
     consolidate = _awaited(Memory.consolidate)
+    backup = _awaited(Memory.backup)
     check = _awaited(Memory.check)
     rebuild = _awaited(Memory.rebuild)
 

@@ -13,18 +13,18 @@ from urllib.parse import urlsplit
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import BackendMissing, ConfigError
+from engrain.core.errors import BackendMissing, ConfigError, InvalidInput, StoreBusy
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
 from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
-    from engrain.stores.fed import FedIndex
     from engrain.core.moving import RowKind
+    from engrain.stores.fed import FedIndex
     from engrain.stores.redis import RedisStore
-
     from engrain.stores.redis.moving import RedisMoving
+
 __all__ = ["Engine", "open_folder", "open_kit"]
 
 REDIS = ("redis", "rediss")

@@ -55,6 +55,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
         "maintain": ("engrain.cli.commands.maintain:maintain", "Remove what is over: expired episodes, old tasks."),
         "doctor": ("engrain.cli.commands.care:doctor", "Check the store and the embedder; mend the indexes."),
+        "backup": ("engrain.cli.commands.backup:backup", "Copy the store to a checked file while it is in use."),
+        "restore": ("engrain.cli.commands.backup:restore", "Bring a backup back, without what was forgotten since."),
         "copy": ("engrain.cli.commands.copy:copy_memory", "Copy the whole store to another, and prove it."),
         "bench": ("engrain.bench.cli:bench", "Measure quality of recall, and speed."),
         "demo": ("engrain.cli.demo.command:demo", "See it work: ten seconds, nothing to set up."),

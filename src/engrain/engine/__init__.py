@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 from engrain.capture import write
 from engrain.core.answers import Status
+from engrain.core.backups import BackedUp
 from engrain.core.errors import EngrainError
 from engrain.core.recalled import RecallRequest, Section, escaped
 from engrain.core.text import checked_text
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
+from engrain.lifecycle.backups import back_up
 from engrain.lifecycle.consolidate import Consolidated, consolidate
 from engrain.lifecycle.feed import BATCH
 from engrain.lifecycle.maintain import Maintained, maintain
@@ -68,6 +72,9 @@ class Engine(Happenings, Knowledge):
 
     def consolidate(self, dry_run: bool) -> Consolidated:
         return consolidate(self.kit, self.scope, dry_run=dry_run)
+
+    def backup(self, path: str | os.PathLike[str], key: str | None) -> BackedUp:
+        return back_up(self.kit, Path(path).expanduser(), key)
 
     def check(self) -> list[Finding]:
         beside = (finding for server in self.kit.servers for finding in server.check())

@@ -19,6 +19,7 @@ from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.answers import Status
+    from engrain.core.backups import BackedUp
     from engrain.core.items import SourceKind
     from engrain.lifecycle.consolidate import Consolidated
     from engrain.lifecycle.maintain import Maintained
@@ -113,6 +114,12 @@ class Memory(Knowledge, Happenings, DurableTasks):
     def consolidate(self, *, dry_run: bool = True) -> Consolidated:
         """Let go of knowledge that matters little and was rarely used; never what is pinned, cited or young."""
         return self._open.consolidate(dry_run)
+
+    @traced
+    def backup(self, path: str | os.PathLike[str], *, key: str | None = None) -> BackedUp:
+        """Copy the whole store to a new file while it is in use, read it again and check it. With a key it is
+        encrypted; a backup of an encrypted store has the store's key. `engrain restore` brings it back."""
+        return self._open.backup(path, key)
 
     def mirror(
         self,

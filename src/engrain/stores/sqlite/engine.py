@@ -92,8 +92,17 @@ def connect(location: str, engine: Literal["apsw", "stdlib"], key: str | None = 
 
         return ApswConnection(location, key)
     if key is not None:
-        raise ConfigError('the engine "stdlib" cannot encrypt. Leave the engine to "auto", or give no key.')
+        check_ciphers(engine)
     return StdlibConnection(location)
+
+
+def check_ciphers(engine: Literal["apsw", "stdlib"]) -> None:
+    """An error that says what to install, unless this engine can encrypt."""
+    if engine == "stdlib":
+        raise ConfigError('the engine "stdlib" cannot encrypt. Leave the engine to "auto", or give no key.')
+    from engrain.stores.sqlite.engine_apsw import check_module
+
+    check_module()
 
 
 def uri(path: Path, mode: Literal["ro", "rw", "rwc"], immutable: bool = False) -> str:

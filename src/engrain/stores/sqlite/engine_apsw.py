@@ -16,7 +16,7 @@ from engrain.stores.sqlite.engine import Args, Row, commit_failure, failure
 class ApswConnection:
     def __init__(self, location: str, key: str | None = None) -> None:
         if key is not None:
-            _check_ciphers()
+            check_module()
         self._encrypted = key is not None
         flags = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         try:
@@ -91,7 +91,7 @@ class ApswConnection:
         raise failure(_code(exc), str(exc), self._raw.system_errno) from exc
 
 
-def _check_ciphers() -> None:
+def check_module() -> None:
     if hasattr(apsw, "mc_version"):
         return
     try:

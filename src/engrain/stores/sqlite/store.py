@@ -28,9 +28,11 @@ from engrain.core.plans import (
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.core.text import checked_metadata
+from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import happen
+from engrain.stores.sqlite.erasing import check_held
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
@@ -43,7 +45,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Sessions, Care, Moving):
+class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
@@ -69,10 +71,10 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving):
                 happen(work, happening)
             if page and plan.record:
                 page.finish_memory(plan.record, [one.id for one in applied.outcomes])
+            self._record(db, applied)
             if work.seq != before:
                 db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
             _keep_answer(work, plan.request_id, plan.steps, applied)
-        self._scopes[plan.scope] = work.scope_n
         return applied
 
     def _work(self, db: Connection, scope: Scope, number: int | None) -> Work:
@@ -81,6 +83,12 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving):
         ((seq, newest),) = db.rows(_SQL["counters"])
         micros = max(to_micros(self._clock()), newest)
         return Work(db, scope, number, from_micros(micros), micros, seq, self._key)
+
+    def _record(self, db: Connection, applied: Applied) -> None:
+        gone = [one for one in applied.outcomes if one.status == "forgotten"]
+        if gone:
+            items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
+            self.audit.write(db, "forget", {"items": items, "cut": cut})
 
     def _steps(self, work: Work, steps: tuple[Step, ...]) -> Iterator[Outcome]:
         for number, step in enumerate(steps):
@@ -101,6 +109,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving):
         if isinstance(step, Change):
             return _change(work, step)
         if isinstance(step, Forget):
+            check_held(work.db, self._key, work.scope)
             outcome = forget(work, step)
             if outcome.status == "forgotten":
                 self._purge.mark(work.db)

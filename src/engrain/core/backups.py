@@ -1,0 +1,108 @@
+"""What is known of a backup: its manifest, its name among others, and which ones are kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from engrain.core.errors import NewerStore, StoreCorrupt
+
+FORMAT = 1
+TOOLS = (
+    "backed up and restored by its own tools: pg_dump and pg_restore for Postgres, BGSAVE and its file for Redis. "
+    "docs/lifecycle.md says how."
+)
+MANIFEST = ".json"  # after the whole name of the backup
+_STAMP = "%Y%m%dT%H%M%S%fZ"
+_STAMPED = re.compile(r"\d{8}T\d{12}Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`rows` counts the rows of each table; `sha256` is of the file, byte by byte."""
+
+    taken_at: datetime
+    schema: int
+    items: int
+    bytes: int
+    sha256: str
+    encrypted: bool = False
+    engrain: str = ""
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """A backup that was read again and found whole."""
+
+    path: str
+    manifest: Manifest
+
+    def __str__(self) -> str:
+        sealed = ", encrypted" if self.manifest.encrypted else ""
+        return f"{self.path}: {self.manifest.items:,} items, {self.manifest.bytes:,} bytes{sealed}, checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`kept_out` counts rows of the backup that were forgotten or erased since, by kind; None if there was no present
+    store to ask."""
+
+    path: str
+    manifest: Manifest
+    kept_out: Mapping[str, int] | None = None
+
+    def __str__(self) -> str:
+        told = f"{self.path}: {self.manifest.items:,} items as of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
+        if self.kept_out is None:
+            return f"{told}; no present store was there to say what has been forgotten since"
+        out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)
+        return f"{told}; forgotten or erased since, and kept out: {out or 'nothing'}"
+
+
+def written(manifest: Manifest) -> bytes:
+    values = {name: getattr(manifest, name) for name in manifest.__slots__}
+    values["taken_at"] = manifest.taken_at.astimezone(UTC).isoformat()
+    return json.dumps({"engrain_backup": FORMAT, **values}, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def read(raw: bytes, name: str) -> Manifest:
+    try:
+        values: dict[str, Any] = json.loads(raw)
+        found = values.pop("engrain_backup")
+        if not isinstance(found, int) or found <= FORMAT:
+            return Manifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])})
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+        raise StoreCorrupt(f"{name} is not the manifest of an engrain backup, or is damaged.") from exc
+    raise NewerStore(f"{name} was written by a newer engrain. Upgrade: pip install -U engrain.")
+
+
+def backup_name(stem: str, at: datetime) -> str:
+    """Sorts by time."""
+    return f"{stem}-{at.astimezone(UTC).strftime(_STAMP)}.db"
+
+
+def taken_at(stem: str, name: str) -> datetime | None:
+    """When a backup of this name was taken; None for any other file."""
+    stamp = name.removeprefix(f"{stem}-").removesuffix(".db")
+    if name != f"{stem}-{stamp}.db" or not _STAMPED.fullmatch(stamp):
+        return None
+    try:
+        return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def due(newest: datetime | None, now: datetime, every: timedelta) -> bool:
+    """A backup from the future, after a clock was set back, counts as one of now."""
+    return newest is None or now - newest >= every
+
+
+def surplus(stem: str, names: Iterable[str], keep: int) -> list[str]:
+    """The oldest beyond so many; files of other names are never among them."""
+    ours = sorted(name for name in names if taken_at(stem, name))
+    return ours[: max(0, len(ours) - keep)]

@@ -1,0 +1,57 @@
+"""Take backups of a store, and let go of old ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, surplus, taken_at
+from engrain.core.errors import ConfigError, StoreError
+from engrain.ports import Kit
+from engrain.ports.backups import Backed
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """A folder of backups: one every so often, the newest of them kept."""
+
+    folder: Path
+    every: timedelta
+    keep: int
+
+
+def back_up(kit: Kit, path: Path, key: str | None = None) -> BackedUp:
+    store = kit.items
+    if not isinstance(store, Backed):
+        raise ConfigError(f"a {kit.items.status().backend} store is {TOOLS}")
+    return BackedUp(str(path), store.backup(path, key))
+
+
+def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:
+    """The name of the backup that is due, and the names of those that then go."""
+    stem, names = _stem(kit), _names(rotation.folder)
+    times = [at for name in names if (at := taken_at(stem, name))]
+    new = backup_name(stem, now) if due(max(times, default=None), now, rotation.every) else None
+    return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep)
+
+
+def drop(rotation: Rotation, name: str) -> None:
+    path = rotation.folder / name
+    try:
+        path.unlink(missing_ok=True)
+        path.with_name(name + MANIFEST).unlink(missing_ok=True)
+    except OSError as exc:
+        raise StoreError(f"the old backup {path} cannot be removed: {exc.strerror}.") from exc
+
+
+def _stem(kit: Kit) -> str:
+    return Path(kit.items.status().location).stem
+
+
+def _names(folder: Path) -> list[str]:
+    """Of whole backups: a file whose manifest is not there may still be in the making."""
+    if not folder.is_dir():
+        return []
+    there = {one.name for one in folder.iterdir()}
+    return sorted(name for name in there if name + MANIFEST in there)

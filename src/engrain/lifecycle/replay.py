@@ -1,0 +1,63 @@
+"""Take out of a restored store what was forgotten or erased since its backup."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
+
+from engrain.core.errors import Conflict
+from engrain.core.moving import Key, Row, RowKind
+from engrain.ports import Movable
+from engrain.ports.erasing import Erasing
+
+PAGE = 500
+
+
+class Forgetting(Movable, Protocol):
+    """A store that knows what was taken out of it."""
+
+    @property
+    def erasing(self) -> Erasing: ...
+
+
+def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
+    """How many rows of each kind were kept out.
+
+    What stands in the present store is not forgotten, although a tombstone may have its words, because it was told
+    anew, or was cut: it comes back as it stands there."""
+    if present.dump("store", None, 1) != restored.dump("store", None, 1):
+        raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
+    before = _items(restored)
+    taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
+    gone = before - _items(restored)
+    back = _put_back(present, restored, gone) if gone else 0
+    return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
+
+
+def _items(store: Movable) -> set[str]:
+    return {row.key[0] for row in _rows(store, "item")}
+
+
+def _put_back(present: Movable, restored: Movable, gone: Collection[str]) -> int:
+    standing = [row for row in _rows(present, "item") if row.key[0] in gone]
+    ids = {row.key[0] for row in standing}
+    for start in range(0, len(standing), PAGE):
+        restored.restore(standing[start : start + PAGE])
+    if ids:
+        there = _items(restored)
+        kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
+        cites = [row for row in _rows(present, "cites") if row.key[0] in ids and _cited(row) <= there]
+        beside = [row for kind, name in kinds.items() for row in _rows(present, kind) if row.values[name] in ids]
+        restored.restore([*cites, *beside])
+    return len(ids)
+
+
+def _cited(row: Row) -> set[str]:
+    return {cite[1] for cite in row.values["cites"]}
+
+
+def _rows(store: Movable, kind: RowKind) -> Iterator[Row]:
+    after: Key | None = None
+    while rows := store.dump(kind, after, PAGE):
+        yield from rows
+        after = rows[-1].key

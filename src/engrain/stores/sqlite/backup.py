@@ -1,0 +1,180 @@
+"""Copy a store to a file that is known to be whole, while others write, and check such a file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from engrain.core import backups
+from engrain.core.backups import MANIFEST, Manifest
+from engrain.core.errors import (
+    EngrainError,
+    InvalidInput,
+    NewerStore,
+    NotADatabase,
+    NotFound,
+    StoreCorrupt,
+    StoreError,
+    WrongKey,
+)
+from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
+from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.migrate import latest, version
+from engrain.stores.sqlite.opening import Site, open_connection, survey
+from engrain.stores.sqlite.sql import load
+from engrain.version import __version__
+
+_SQL = load("care.sql")
+_CHUNK = 1 << 20
+
+
+class Backing(Handle):
+    def backup(self, target: Path, key: str | None = None) -> Manifest:
+        path = _free(target)
+        if key is not None:
+            check_ciphers(self._site.engine)
+        with self._reading() as db:
+            ((least,),) = db.rows(_SQL["seq"])
+        part = path.with_name(path.name + ".part")
+        beside = path.with_name(path.name + MANIFEST)
+        written = False
+        try:
+            with self._pool.bare() if self._site.path else self._writer.alone() as db:
+                write_copy(db, part, key)
+            copy = Site(part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key)
+            manifest = self._examined(copy, least)
+            # The file first: a manifest is never there without what it speaks of.
+            part.replace(path)
+            written = True
+            put_file(beside, backups.written(manifest))
+            sync_folder(path.parent)
+        except OSError as exc:
+            _drop(part, *((path, beside) if written else ()))
+            raise StoreError(f"the backup {path} could not be written: {exc.strerror}. Nothing is left of it.") from exc
+        except BaseException:
+            _drop(part, *((path, beside) if written else ()))
+            raise
+        return manifest
+
+    def _examined(self, copy: Site, least: int) -> Manifest:
+        assert copy.path is not None
+        with closing(open_connection(copy)) as db:
+            rows = sound(db, copy)
+            ((seq,),) = db.rows(_SQL["seq"])
+        with self._reading() as db:
+            ((most,),) = db.rows(_SQL["seq"])
+        if not least <= seq <= most:
+            raise StoreCorrupt(f"the copy has change {seq}, where the store was between {least} and {most}.")
+        size, sha = hashed(copy.path)
+        now, sealed = self._clock(), copy.key is not None
+        return Manifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows)
+
+
+def write_copy(db: Connection, target: Path, key: str | None) -> None:
+    """Only what stands, page by page anew: free pages, and what was forgotten in them, do not come along. The copy is
+    on disk when this returns; "" as the key makes it plain."""
+    target.unlink(missing_ok=True)
+    # Nobody else may read it, from its first byte on.
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    where = target.absolute().as_uri()
+    db.run("vacuum into ?", (where if key is None else f"{where}?key={quote(key, safe='')}",))
+    with target.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, Manifest]:
+    """A backup that is whole, to be opened; every other is a typed error, and nothing is changed."""
+    if not path.is_file():
+        raise NotFound(f"there is no backup {path}.")
+    beside = path.with_name(path.name + MANIFEST)
+    if not beside.is_file():
+        raise NotADatabase(
+            f"{path} is no backup: {beside.name} is not beside it. A store is copied with: engrain copy {path} TO."
+        )
+    try:
+        manifest = backups.read(beside.read_bytes(), str(beside))
+        whole = hashed(path) == (manifest.bytes, manifest.sha256)
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc
+    if manifest.schema > latest():
+        raise NewerStore(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
+    if not whole:
+        raise StoreCorrupt(f"{path} is damaged or cut short: it is not the file that its manifest speaks of.")
+    if manifest.encrypted and key is None:
+        raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
+    chosen = Sealed(key, engine) if key is not None and manifest.encrypted else engine
+    found = survey(path, chosen, read_only=True)
+    site = Site(found.path, found.engine, "truncate", read_only=True, immutable=True, key=found.key)
+    with closing(open_connection(site)) as db:
+        if sound(db, site) != manifest.rows:
+            raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
+    return site, manifest
+
+
+def sound(db: Connection, site: Site) -> dict[str, int]:
+    """The rows of each table in a file whose every page and reference is sound."""
+    version(db, site)
+    try:
+        bad = [row[0] for row in db.rows("pragma integrity_check(1)") if row[0] != "ok"]
+        broken = db.rows("pragma foreign_key_check")
+    except EngrainError as exc:
+        raise StoreCorrupt(f"{site.path} is damaged: {exc}") from exc
+    if bad or broken:
+        raise StoreCorrupt(f"{site.path} is damaged: {bad[0] if bad else 'rows point to rows that are gone'}.")
+    tables = db.rows("select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name")
+    return {name: db.rows(f'select count(*) from "{name}"')[0][0] for (name,) in tables}
+
+
+def hashed(path: Path) -> tuple[int, str]:
+    """How many bytes, and their sha256."""
+    known, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            known.update(piece)
+            size += len(piece)
+    return size, known.hexdigest()
+
+
+def listed(folder: Path) -> Iterator[Path]:
+    """The files that have a manifest beside them."""
+    if folder.is_dir():
+        yield from (one for one in sorted(folder.iterdir()) if one.with_name(one.name + MANIFEST).is_file())
+
+
+def put_file(path: Path, raw: bytes) -> None:
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _free(target: Path) -> Path:
+    path = Path(target).expanduser().absolute()
+    if path.exists() or path.with_name(path.name + MANIFEST).exists():
+        raise InvalidInput(f"{path} is there already. Give a backup a new name.")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
+    return path
+
+
+def _drop(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,45 @@
+"""Put a file that is ready in the place of a store, or of nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from engrain.core.errors import StoreBusy, StoreError
+from engrain.stores.sqlite.backup import sync_folder
+from engrain.stores.sqlite.lock import borrow, give_back
+
+_SECONDS = 10.0
+_BESIDE = ("-wal", "-shm", "-journal", "-lock")
+
+
+def put_in_place(ready: Path, goal: Path) -> None:
+    """At once: whoever opens the goal finds the old store or the new one. StoreBusy if somebody uses the old one."""
+    lock = borrow(_beside(goal, "-lock"))
+    lock.acquire(_SECONDS)
+    try:
+        for log in (_beside(goal, "-wal"), _beside(goal, "-journal")):
+            # Frames of the old file that would be taken for those of the new one.
+            if log.exists() and log.stat().st_size:
+                raise StoreBusy(f"{goal} is in use: close the programs that have it open, then try again.")
+        ready.replace(goal)
+        for end in ("-wal", "-shm", "-journal"):
+            _beside(goal, end).unlink(missing_ok=True)
+        sync_folder(goal.parent)
+    except OSError as exc:
+        raise StoreError(f"{goal} could not be replaced: {exc.strerror}. It is as it was.") from exc
+    finally:
+        lock.release()
+        give_back(lock)
+
+
+def clear(ready: Path) -> None:
+    """Remove what is left of a file that was made ready, with everything beside it."""
+    older = ready.parent.glob(f"{ready.name}-before-v*") if ready.parent.is_dir() else ()
+    for path in (ready, *(_beside(ready, end) for end in _BESIDE), *older):
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(path.name + end)
