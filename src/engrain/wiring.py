@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import BackendMissing, ConfigError, InvalidInput, StoreBusy
+from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
