@@ -25,8 +25,13 @@ class Pair:
     def __init__(self, items: SqliteStore, beside: RedisStore) -> None:
         self._items = items
         self.episodes, self.journal = beside.episodes, beside.journal
-        whole = Composed(items, dict.fromkeys(IN_REDIS, beside.moving), beside.close)
+        self._beside = beside
+        whole = Composed(items, dict.fromkeys(IN_REDIS, beside.moving), self._close)
         self.dump, self.restore, self.close = whole.dump, whole.restore, whole.close
+
+    def _close(self) -> None:
+        self._items.close()
+        self._beside.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._items, name)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
+from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.moving import ROW_KINDS, Key, Row, RowKind, digest
 from engrain.ports import Movable
 
 PAGE = 500
+Done = Callable[[int], None]  # told how many rows more were read
 NAMES: Mapping[RowKind, str] = {
     "item": "items",
     "cites": "items that cite others",
@@ -40,14 +43,24 @@ class Copied:
         return f"{counted or 'an empty memory'}; {self.written:,} rows written by this run; hash {self.hash}"
 
 
-def copy(source: Movable, target: Movable, done: Callable[[int], None]) -> Copied:
-    """What the target has already is left as it is, so that a copy that was interrupted goes on where it stopped.
+def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> Copied:
+    """`transfer`, then `compare`."""
+    written = transfer(source, target, done, now)
+    return compare(source, target, done, now, written)
 
-    Conflict if the target holds something that the source does not, or the two differ in the end, because the source
-    was written to meanwhile."""
-    written = sum(_copied(kind, source, target, done) for kind in ROW_KINDS)
-    counts, wanted = _proof(source)
-    there, found = _proof(target)
+
+def transfer(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> int:
+    """How many rows were written. What the target has already is left as it is, so that a copy that was interrupted
+    goes on where it stopped. Episodes that are over by `now` are not copied: some stores have let go of them already.
+
+    Conflict if the target holds something that the source does not."""
+    return sum(_transferred(kind, source, target, done, now) for kind in ROW_KINDS)
+
+
+def compare(source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0) -> Copied:
+    """Reads both stores, every row. Conflict if they differ, because the source was written to meanwhile."""
+    counts, wanted = _proof(source, done, now)
+    there, found = _proof(target, done, now)
     if (counts, wanted) != (there, found):
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
         what = ", ".join(NAMES.get(kind, kind) for kind in differing) or "contents, not in counts"
@@ -55,20 +68,33 @@ def copy(source: Movable, target: Movable, done: Callable[[int], None]) -> Copie
     return Copied(counts, written, wanted)
 
 
-def _copied(kind: RowKind, source: Movable, target: Movable, done: Callable[[int], None]) -> int:
+def _transferred(kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None) -> int:
     written = 0
     after: Key | None = None
-    while rows := source.dump(kind, after, PAGE):
-        there = {row.key: row for row in target.dump(kind, after, PAGE)}
-        missing = [row for row in rows if there.pop(row.key, None) != row]
-        _no_more(kind, [key for key in there if key <= rows[-1].key])
+    while page := source.dump(kind, after, PAGE):
+        there = {row.key: row for row in _standing(target.dump(kind, after, PAGE), now)}
+        missing = [row for row in _standing(page, now) if there.pop(row.key, None) != row]
+        _no_more(kind, [key for key in there if key <= page[-1].key])
         if missing:
             target.restore(missing)
         written += len(missing)
-        after = rows[-1].key
-        done(len(rows))
-    _no_more(kind, [row.key for row in target.dump(kind, after, 1)])
+        after = page[-1].key
+        done(len(page))
+    while left := target.dump(kind, after, PAGE):
+        _no_more(kind, [row.key for row in _standing(left, now)])
+        after = left[-1].key
     return written
+
+
+def _standing(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
+    """Without the episodes that are over, and without raw texts that are."""
+    over = None if now is None else to_micros(now)
+    for row in rows:
+        if row.kind != "episode" or over is None:
+            yield row
+        elif row.values["expires_at"] is None or row.values["expires_at"] > over:
+            raw = row.values["raw"]
+            yield replace(row, values={**row.values, "raw": raw if raw and raw["expires_at"] > over else None})
 
 
 def _no_more(kind: RowKind, keys: list[Key]) -> None:
@@ -79,18 +105,21 @@ def _no_more(kind: RowKind, keys: list[Key]) -> None:
         )
 
 
-def _proof(store: Movable) -> tuple[dict[str, int], str]:
+def _proof(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, int], str]:
     counts: dict[str, int] = {}
     known = None
-    for row in _rows(store):
-        counts[row.kind] = counts.get(row.kind, 0) + 1
-        known = digest([row], known)
+    for page in _pages(store):
+        rows = list(_standing(page, now))
+        for row in rows:
+            counts[row.kind] = counts.get(row.kind, 0) + 1
+        known = digest(rows, known)
+        done(len(page))
     return counts, digest([], known).hexdigest()
 
 
-def _rows(store: Movable) -> Iterator[Row]:
+def _pages(store: Movable) -> Iterator[list[Row]]:
     for kind in ROW_KINDS:
         after: Key | None = None
         while rows := store.dump(kind, after, PAGE):
-            yield from rows
+            yield rows
             after = rows[-1].key

@@ -21,7 +21,7 @@ class Part(Protocol):
 
 class Composed:
     """Each store keeps its rows of a call in its own way: what one has kept stays if another fails, and the call is
-    made again. That the items of episodes are there is not asked."""
+    made again. That the items of episodes are there is not asked. `close` closes them all."""
 
     def __init__(self, items: Movable, parts: Mapping[RowKind, Part], close: Callable[[], None]) -> None:
         self._items = items
@@ -38,5 +38,4 @@ class Composed:
             self._parts[kind].restore(list(group))
 
     def close(self) -> None:
-        self._items.close()
         self._close()

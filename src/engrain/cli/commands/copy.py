@@ -15,7 +15,11 @@ from engrain.core.errors import InvalidInput
 
 @verb(
     "copy",
-    examples=("engrain copy agent.db backup.db", "engrain copy agent.db postgresql://host/engrain"),
+    examples=(
+        "engrain copy agent.db backup.db",
+        "engrain copy agent.db postgresql://host/engrain",
+        "engrain copy agent.db large.toml",
+    ),
     prints="How many rows of each kind are in both stores now, and the hash that both have.",
 )
 @click.argument("source", metavar="FROM")
@@ -24,18 +28,31 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     """Copy the whole store, all memories in it, to another; then read both and compare.
 
     TO is a new store, or one to which an earlier copy was interrupted: it goes on there. Items keep their ids, times,
-    versions and sources; what was forgotten stays forgotten. Stop writing to FROM meanwhile: if something is written
-    all the same, the command says so, and is run once more.
+    versions and sources; what was forgotten stays forgotten; episodes that have expired are left out. Stop writing to
+    FROM meanwhile: if something is written all the same, the command says so, and is run once more.
+
+    Each is a path, a URL or a .toml file. A .toml file whose episodes or tasks are in Redis is copied with them. In
+    Postgres the role must be allowed to see all memories: the policy "upkeep", or BYPASSRLS.
     """
     if _same(source, target):
         raise InvalidInput("FROM and TO are the same store.")
     Session(source).must_exist()
-    from engrain.lifecycle.copying import copy
+    from engrain.core.clock import system_clock
+    from engrain.lifecycle.copying import compare, transfer
     from engrain.wiring import open_movable
 
-    bar = progress("Copying", None, cli.json)
-    with closing(open_movable(source)) as begins, closing(open_movable(target)) as ends, bar as done:
-        copied = copy(begins, ends, done)
+    now, read = system_clock(), 0
+    with closing(open_movable(source)) as begins, closing(open_movable(target)) as ends:
+        with progress("Copying", None, cli.json) as done:
+
+            def count(rows: int) -> None:
+                nonlocal read
+                read += rows
+                done(rows)
+
+            written = transfer(begins, ends, count, now)
+        with progress("Comparing", 2 * read, cli.json) as done:
+            copied = compare(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
