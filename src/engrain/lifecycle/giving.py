@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from engrain.core.errors import TooLarge
 from engrain.core.layout import (
@@ -76,9 +76,8 @@ def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget
         memory = Page.of(MEMORY, HEADER)
     fitting = chosen(pieces, _bare(memory, placed), budget)
     rest = [one for one in pieces if one.id not in fitting]
-    # In the other file only what is unsure stands under a heading: it must be told from the rest wherever it is read.
-    bare = [replace(one, heading=UNSURE if one.heading == UNSURE else None) for one in rest]
-    listed = _limited(bare, LARGEST)
+    # Under headings in the other file too: what is unsure must be told from the rest wherever it is read.
+    listed = _limited(rest, LARGEST)
     first = _page(memory, _sorted([one for one in pieces if one.id in fitting], shelf), placed)
     first = noted(first, len(listed), elsewhere(budget), memory.end) if first.strip() else HEADER
     if rest and not within(first, budget):
