@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from engrain.core.cutting import Span, cut, moved, overlaps
 from engrain.core.passages import index_words
@@ -16,17 +16,21 @@ _SQL = load("forget.sql")
 
 
 def forget(work: Work, step: Forget) -> Outcome:
-    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.scope_n, "id": step.id})]
+    asked, gone, spans = found(work, step)
     if not asked:
         return Outcome(step.id, "missing")
+    remove(work, gone, _own_words(work, gone).union(asked))
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
+    return Outcome(step.id, "forgotten", tuple(id_ for id_ in gone.values() if id_ != step.id), tuple(marked))
+
+
+def found(work: Work, step: Forget) -> tuple[list[int], dict[int, str], dict[int, list[Span]]]:
+    """The item with its corrected versions, all that goes, and what is cut out of what stays."""
+    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.scope_n, "id": step.id})]
     gone = _closure(work, asked)
     spans = {} if step.keep_source else _cited_spans(work, gone, asked)
     resting = _resting(work, spans) - gone.keys()
-    if resting:
-        gone = _closure(work, [*gone, *resting])
-    _remove(work, gone, asked)
-    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
-    return Outcome(step.id, "forgotten", tuple(id_ for id_ in gone.values() if id_ != step.id), tuple(marked))
+    return asked, _closure(work, [*gone, *resting]) if resting else gone, spans
 
 
 def _closure(work: Work, numbers: Iterable[int]) -> dict[int, str]:
@@ -50,14 +54,19 @@ def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
 
 
-def _remove(work: Work, numbers: Iterable[int], asked: Sequence[int]) -> None:
+def _own_words(work: Work, numbers: Iterable[int]) -> set[int]:
+    """All but summaries: what is left may be summed up in the same words."""
+    return {n for (n,) in work.db.rows(_SQL["own_words"], (as_json(numbers),))}
+
+
+def remove(work: Work, numbers: Collection[int], entombed: Collection[int]) -> None:
+    """These items with their index rows; a tombstone of those that are to be entombed."""
     # Not above: it needs numpy, which `import engrain` must not.
     from engrain.stores.sqlite.index_rows import drop_index
 
     for number in numbers:
-        ((id_, kind, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
-        # What is left may be summed up in the same words.
-        if kind != "summary" or number in asked:
+        ((id_, text, session, place),) = work.db.rows(_SQL["forgotten"], (number,))
+        if number in entombed:
             _entomb(work, text)
         _uncover(work, session, place)
         drop_index(work.db, number)

@@ -33,7 +33,10 @@ order by cite.rowid;
 select item, cited, start, "end" from cite where cited in (select value from json_each(?));
 
 -- forgotten --
-select id, kind, text, session, place from item where n = ?;
+select id, text, session, place from item where n = ?;
+
+-- own_words --
+select n from item where kind <> 'summary' and n in (select value from json_each(?));
 
 -- add_tombstone --
 insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);

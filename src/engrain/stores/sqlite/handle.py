@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -13,8 +14,10 @@ from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
+from engrain.stores.sqlite.audit import SqliteAudit
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
+from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
@@ -22,6 +25,7 @@ from engrain.stores.sqlite.opening import Identity, Journal, identity, open_conn
 from engrain.stores.sqlite.outcomes import SqliteOutcomes
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.purge import Purge
+from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.tidy import Tidy
 from engrain.stores.sqlite.touches import Touches
@@ -54,7 +58,6 @@ class Handle:
         # A read-only store never takes the lock, but counts as a user of the file.
         self._lock = borrow(self._site.beside("-lock")) if self._site.path else None
         self._touches = Touches()
-        self._scopes: dict[Scope, int] = {}
         self._lenses: Lenses | None = None
         self._closed = False
         self._name = str(self._site.path)
@@ -66,6 +69,8 @@ class Handle:
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
         self.outcomes = SqliteOutcomes(self)
+        self.audit = SqliteAudit(self)
+        self.erasing = SqliteErasing(self)
         try:
             self._begin()
         except BaseException:
@@ -178,24 +183,29 @@ class Handle:
         return max(to_micros(self._clock()), int(newest))
 
     def _scope(self, db: Connection, scope: Scope) -> int | None:
-        known = self._scopes.get(scope)
-        if known is None:
-            rows = db.rows(_SQL["scope_number"], (scope.id,))
-            if not rows:
-                return None
-            known = int(rows[0][0])
-            # A number that is not yet committed must not be remembered: it may be rolled back.
-            if db is not self._writer.connection:
-                self._scopes[scope] = known
-        return known
+        """Looked up each time: another process may have erased or hidden it since."""
+        rows = db.rows(_SQL["scope_number"], (scope.id,))
+        return int(rows[0][0]) if rows else None
 
     def _scope_or_new(self, db: Connection, scope: Scope) -> int:
         known = self._scope(db, scope)
         return self._add_scope(db, scope) if known is None else known
 
     def _add_scope(self, db: Connection, scope: Scope) -> int:
-        db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
-        return db.last_row
+        return add_scope(db, self._key, scope)
+
+    def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
+        """Every byte of the file and of what lies beside it."""
+        if self._site.path and self._lock:
+            file = self._lock.database(self._site.path)
+            # Not by a file of our own: closing it would drop the locks of every connection of this process.
+            yield from _slices(lambda start: os.pread(file, size, start), size - overlap)
+        # The shared memory beside the log holds page numbers and no content, and has locks on it as well.
+        for path in self._site.files():
+            if path != self._site.path and not path.name.endswith(("-shm", "-lock")):
+                with contextlib.suppress(FileNotFoundError), path.open("rb") as beside:
+                    number = beside.fileno()
+                    yield from _slices(lambda start: os.pread(number, size, start), size - overlap)  # noqa: B023
 
     @property
     def _lens(self) -> Lenses:
@@ -254,6 +264,13 @@ class Handle:
         else:
             self._writer.thaw()
             self._pool.thaw()
+
+
+def _slices(read: Callable[[int], bytes], step: int) -> Iterator[bytes]:
+    start = 0
+    while piece := read(start):
+        yield piece
+        start += step
 
 
 _frozen: list[Handle] = []

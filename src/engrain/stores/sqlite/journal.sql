@@ -13,7 +13,7 @@ where task.scope = ? and task.task = ?;
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
   ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
-where (:all or task.scope = :scope) and (:status is null or status in (select value from json_each(:status)))
+where (:all or task.scope = :scope) and scope.shut = 0 and (:status is null or status in (select value from json_each(:status)))
   and (not :held or until is not null)
 order by started_at desc, task.n desc limit :limit;
 
@@ -21,7 +21,7 @@ order by started_at desc, task.n desc limit :limit;
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
   ended_at, outcome, deadline, snapshot.body, deadline_mark, until_mark, ended_mark
 from task join scope on scope.n = task.scope left join snapshot on snapshot.task = task.n
-where ended_at is null and deadline <= ?;
+where ended_at is null and deadline <= ? and scope.shut = 0;
 
 -- ended --
 select n, scope, task, ended_at, ended_mark from task where ended_at < ?;

@@ -16,7 +16,7 @@ where item.id > :a and scope.id between :first and :last
 
 -- tombstone --
 select scope.tenant, scope.agent, scope.user, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope
-where (scope.id, lower(hex(hash))) > (:a, :b)
+where scope.shut <> 3 and (scope.id, lower(hex(hash))) > (:a, :b)
   and scope.id between :first and :last order by scope.id, hash limit :limit;
 
 -- request --

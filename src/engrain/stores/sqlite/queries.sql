@@ -225,7 +225,7 @@ order by 1 limit :limit;
 -- unembedded --
 -- Oldest first. A model that the store has not met has number -1.
 select scope.tenant, scope.agent, scope.user, item.id, item.text, item.kind, item.hash, item.slot
-from item join scope on scope.n = item.scope
+from item join scope on scope.n = item.scope and scope.shut = 0
 where not exists (select 1 from vector where key = (:model << 40 | item.n)) order by item.n limit :limit;
 
 -- model_number --

@@ -1,0 +1,136 @@
+"""Decide what goes and what is put right when a session or a source is taken out of a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from engrain.core.erasure import Subject
+from engrain.core.items import TRUST
+from engrain.core.sessions import SLOT as SESSION_SLOT
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One source of an item, by its number, and the items that it cites."""
+
+    number: int
+    kind: str
+    name: str | None
+    cites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What there is to know of an item here. Times are only passed on."""
+
+    id: str
+    kind: str
+    session: str | None = None
+    place: int | None = None
+    slot: str | None = None
+    origins: tuple[Origin, ...] = ()
+    replaced_by: str | None = None
+    valid_to: object = None
+    retracted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A version that stands again: until when, and by what it was replaced after all."""
+
+    id: str
+    valid_to: object
+    replaced_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    gone: tuple[str, ...] = ()
+    entombed: frozenset[str] = frozenset()  # of the gone: those whose words must not come in again
+    stripped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of the sources that go, by item
+    trust: Mapping[str, float] = field(default_factory=dict)  # of the stripped, by what is left
+    restored: tuple[Restored, ...] = ()
+    back: Mapping[str, int] = field(default_factory=dict)  # by session: the place from which it is worked on again
+
+
+def taking(subject: Subject, items: Iterable[Part]) -> Taking:
+    """Everything of the subject's scope is given, in the order of ids."""
+    parts = {one.id: one for one in items}
+    gone = _gone(subject, parts)
+    dead = {id: _dead(subject, part, gone) for id, part in parts.items() if id not in gone}
+    stripped = {id: numbers for id, numbers in dead.items() if numbers}
+    mixed = {id for id in gone if any(cite in parts and cite not in gone for cite in _cites(parts[id]))}
+    return Taking(
+        gone=tuple(id for id in parts if id in gone),
+        # What is left may be summed up, or lead to the same conclusion, in the same words.
+        entombed=frozenset(id for id in gone if parts[id].kind != "summary" and id not in mixed),
+        stripped=stripped,
+        trust={id: _trust(parts[id], numbers) for id, numbers in stripped.items()},
+        restored=tuple(_restored(one, parts, gone) for one in parts.values() if _stands_again(one, gone)),
+        back=_back([parts[cite] for id in mixed for cite in _cites(parts[id]) if cite in parts and cite not in gone]),
+    )
+
+
+def _gone(subject: Subject, parts: Mapping[str, Part]) -> set[str]:
+    gone = {one.id for one in parts.values() if subject.by == "session" and _of_session(one, subject.name)}
+    citing: dict[str, list[str]] = {}
+    for one in parts.values():
+        for cite in _cites(one):
+            citing.setdefault(cite, []).append(one.id)
+    waiting = [id for one in gone for id in citing.get(one, ())] if gone else []
+    if subject.by == "source":
+        waiting = [one.id for one in parts.values() if any(origin.name == subject.name for origin in one.origins)]
+    while waiting:
+        id = waiting.pop()
+        part = parts[id]
+        if id not in gone and part.origins and len(_dead(subject, part, gone)) == len(part.origins):
+            gone.add(id)
+            waiting += citing.get(id, ())
+    return gone
+
+
+def _of_session(part: Part, session: str) -> bool:
+    return part.session == session or part.slot == f"{SESSION_SLOT}{session}"
+
+
+def _dead(subject: Subject, part: Part, gone: set[str]) -> tuple[int, ...]:
+    """The sources that no longer count: those of that name, and those that rest on what is gone."""
+    named = subject.name if subject.by == "source" else None
+    return tuple(
+        origin.number
+        for origin in part.origins
+        if (named is not None and origin.name == named) or any(cite in gone for cite in origin.cites)
+    )
+
+
+def _cites(part: Part) -> Iterable[str]:
+    return (cite for origin in part.origins for cite in origin.cites)
+
+
+def _trust(part: Part, dead: tuple[int, ...]) -> float:
+    return max(TRUST[origin.kind] for origin in part.origins if origin.number not in dead)
+
+
+def _stands_again(part: Part, gone: set[str]) -> bool:
+    closed = part.retracted or part.valid_to is not None
+    return closed and part.id not in gone and part.replaced_by in gone
+
+
+def _restored(part: Part, parts: Mapping[str, Part], gone: set[str]) -> Restored:
+    """It holds until what replaced the last of those that are gone."""
+    following = parts[part.replaced_by or ""]
+    seen = {part.id}
+    while following.replaced_by in gone and following.id not in seen:
+        seen.add(following.id)
+        following = parts[following.replaced_by or ""]
+    left = following.replaced_by if following.replaced_by in parts else None
+    return Restored(part.id, following.valid_to if left else None, left)
+
+
+def _back(cited: Iterable[Part]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for one in cited:
+        if one.session is not None and one.place is not None:
+            first[one.session] = min(one.place, first.get(one.session, one.place))
+    return first

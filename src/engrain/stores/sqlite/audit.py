@@ -1,0 +1,56 @@
+"""The audit log in the store's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.audit import Audited, Entry, Head, details_text, faults, linked, sealed
+from engrain.core.clock import from_micros, to_micros
+from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.sql import load
+
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.handle import Handle
+
+_SQL = load("audit.sql")
+_QUERIES = load("queries.sql")
+_ALL = 1 << 62
+
+
+class SqliteAudit:
+    def __init__(self, store: Handle) -> None:
+        self._store = store
+
+    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+        with self._store._writing() as db:
+            return self.write(db, what, details, subject)
+
+    def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+        """Inside a transaction."""
+        key = self._store._key
+        entry = linked(key, _head(db), from_micros(self._store._micros(db)), what, subject, details)
+        row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
+        db.run(_SQL["add"], row)
+        head = sealed(key, entry.n, entry.hash)
+        db.run(_QUERIES["set_meta"], ("audit", json.dumps([head.n, head.hash, head.seal])))
+        return entry
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        with self._store._reading() as db:
+            return [_entry(row) for row in db.rows(_SQL["entries"], (after, limit))]
+
+    def verify(self) -> Audited:
+        with self._store._reading() as db:
+            return faults(self._store._key, map(_entry, db.rows(_SQL["entries"], (-_ALL, _ALL))), _head(db))
+
+
+def _head(db: Connection) -> Head:
+    rows = db.rows(_QUERIES["meta"], ("audit",))
+    return Head(*json.loads(rows[0][0])) if rows else Head()
+
+
+def _entry(row: Row) -> Entry:
+    n, at, what, subject, details, previous, hash_ = row
+    return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)

@@ -1,0 +1,333 @@
+"""Erase a subject's rows from the store's file, stage by stage, and keep them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.audit import Entry
+from engrain.core.clock import from_micros
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
+from engrain.core.errors import NotFound, OnHold
+from engrain.core.plans import Forget
+from engrain.core.scope import Scope
+from engrain.stores.sqlite import pieces
+from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.forget import forget, found
+from engrain.stores.sqlite.part import find, take_part
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.work import Work
+
+if TYPE_CHECKING:
+    from engrain.stores.sqlite.handle import Handle
+
+_SQL = load("erasing.sql")
+_QUERIES, _FORGET = load("queries.sql"), load("forget.sql")
+OPEN, ERASING, HIDDEN, ERASED = range(4)
+_CHUNK = 1 << 24
+_OVERLAP = 64
+
+
+def aside(key: bytes, scope: Scope) -> str:
+    """The id of a scope that is shut: no reader finds it by its own."""
+    return f"shut:{keyed(key, 'scope', scope.id)}"
+
+
+def check_held(db: Connection, key: bytes, scope: Scope) -> None:
+    user = owner(scope)
+    held = user and db.rows(_SQL["hold"], {"mark": keyed(key, *user.parts())})
+    if held:
+        raise OnHold(f"a legal hold ({held[0][2]}) keeps this data from being removed. Release it first: engrain hold.")
+
+
+class SqliteErasing:
+    """A view of the store."""
+
+    def __init__(self, store: Handle) -> None:
+        self._store = store
+
+    def mark(self, subject: Subject) -> str:
+        return keyed(self._store._key, *subject.parts())
+
+    def aside(self, scope: Scope) -> str:
+        return aside(self._store._key, scope)
+
+    # What is in reach
+
+    def reach(self, subject: Subject) -> Reach:
+        with self._store._reading() as db:
+            if subject.by == "user":
+                return _reach_of(db, self._scopes(db, subject))
+            number = self._store._scope(db, subject.scope)
+            if number is None:
+                return Reach()
+            if subject.by == "id":
+                ids = self._closure(db, subject, number)
+                return Reach({"item": len(ids)}, (subject.scope,) if ids else (), tuple(ids.values()))
+            parts = find(db, number, subject)
+            beside = 0
+            if subject.by == "session":
+                sql = "select count(*) from episode where scope = ? and session = ?"
+                ((beside,),) = db.rows(sql, (number, subject.name))
+            some = bool(parts.gone or parts.stripped or beside)
+            counts = {"item": len(parts.gone), "source": len(parts.stripped), "episode": beside}
+            return Reach(counts, (subject.scope,) if some else (), parts.gone, tuple(parts.stripped))
+
+    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+        with self._store._reading() as db:
+            if subject is None or subject.by == "user":
+                numbers = [None] if subject is None else [row[0] for row in self._scopes(db, subject)]
+                for number in numbers:
+                    yield from (text.encode() for text in pieces.texts(db, number))
+                    yield from pieces.vectors(db, number)
+                return
+            number = self._store._scope(db, subject.scope)
+            if number is None:
+                return
+            yield subject.name.encode()
+            if subject.by == "id":
+                gone = list(self._closure(db, subject, number))
+            else:
+                known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
+                gone = [known[id_] for id_ in find(db, number, subject).gone]
+            yield from pieces.part(db, number, gone, subject.name if subject.by == "session" else None)
+
+    # The stages
+
+    def begin(self, id: str, subject: Subject) -> Erasure:
+        mark, held = self.mark(subject), None
+        with self._store._writing() as db:
+            running = db.rows(_SQL["erasing"], {"id": id})
+            if running:
+                return self._erasure(db, running[0])
+            user = subject if subject.by == "user" else owner(subject.scope)
+            held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
+            if not held:
+                if subject.by == "user":
+                    self._shut(db, self._scopes(db, subject), ERASING)
+                scope = subject.scope
+                names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
+                at = self._store._micros(db)
+                db.run(_SQL["add_erasing"], {"id": id, "mark": mark, "by": subject.by, "at": at, **names})
+                return self._erasure(db, db.rows(_SQL["erasing"], {"id": id})[0])
+            if subject.by == "user":
+                self._shut(db, self._scopes(db, subject), HIDDEN)
+                db.run(_SQL["hide"], (mark,))
+        raise OnHold(
+            f"a legal hold ({held[0][2]}) keeps this data from being removed; it is shown to nobody meanwhile. "
+            "Erase again after the release: engrain hold --release."
+        )
+
+    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        with self._store._writing() as db:
+            db.run(_SQL["keep"], {"id": id, "notes": json.dumps(notes), "prints": prints})
+
+    def take(self, id: str) -> Erasure:
+        import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
+
+        with self._store._writing() as db:
+            erasure = self._known(db, id)
+            if erasure.stage != "shut" or erasure.subject is None:
+                return erasure
+            counts, ids = self._taken(db, erasure.subject)
+            db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids)})
+            self._store._purge.mark(db)
+            return self._known(db, id)
+
+    def unname(self, id: str) -> Erasure:
+        with self._store._writing() as db:
+            erasure = self._known(db, id)
+            if erasure.stage != "rows" or erasure.subject is None:
+                return erasure
+            if erasure.by == "user":
+                for number, *_ in self._scopes(db, erasure.subject):
+                    db.run(_SQL["unname_scope"], (number,))
+            db.run(_SQL["unname"], (id,))
+            self._store._purge.mark(db)
+            return self._known(db, id)
+
+    def left(self, erasure: Erasure) -> Mapping[str, int]:
+        if erasure.by != "user":
+            if erasure.subject is None:
+                return {}
+            return self.reach(erasure.subject).counts
+        total: dict[str, int] = {}
+        with self._store._reading() as db:
+            for number, tenant, agent, user, _ in db.rows("select n, tenant, agent, user, shut from scope"):
+                one = owner(Scope(tenant, agent, user))
+                if one is not None and self.mark(one) == erasure.mark:
+                    for kind, count in {**pieces.counts(db, number), "scope": 1}.items():
+                        total[kind] = total.get(kind, 0) + count
+        return total
+
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+        with self._store._writing() as db:
+            erasure = self._known(db, id)
+            at = self._store._micros(db)
+            db.run(_SQL["drop_erasing"], (id,))
+            db.run(_SQL["add_erased"], {"mark": erasure.mark, "by": erasure.by, "at": at, "receipt": id})
+            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+
+    def running(self) -> list[Erasure]:
+        with self._store._reading() as db:
+            return [self._erasure(db, row) for row in db.rows(_SQL["erasing"], {"id": None})]
+
+    # What keeps it out
+
+    def erased(self, subject: Subject) -> Erased | None:
+        with self._store._reading() as db:
+            rows = db.rows(_SQL["erased"], {"mark": self.mark(subject)})
+        return _erased(rows[0]) if rows else None
+
+    def all_erased(self) -> list[Erased]:
+        with self._store._reading() as db:
+            return [_erased(row) for row in db.rows(_SQL["erased"], {"mark": None})]
+
+    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+        with self._store._reading() as db:
+            number = self._store._scope(db, scope)
+            if number is None:
+                rows = db.rows(_SQL["aside"], (self.aside(scope),))
+                number = rows[0][0] if rows else None
+            work = self._work(db, scope, number or 0)
+            digests = (work.digest("text", text) for text in texts)
+            return [bool(db.rows(_QUERIES["tombstone"], (number, digest))) for digest in digests]
+
+    def tombstones(self) -> Iterator[tuple[str, str]]:
+        with self._store._reading() as db:
+            yield from db.rows(_SQL["tombstones"])
+
+    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+        from engrain.stores.sqlite.replaying import replay
+
+        with self._store._writing() as db:
+            counts = replay(self, db, erased, tombstones)
+            self._store._purge.mark(db)
+        return counts
+
+    # Holds
+
+    def hold(self, subject: Subject, reason: str) -> Hold:
+        with self._store._writing() as db:
+            mark = self.mark(subject)
+            if not db.rows(_SQL["hold"], {"mark": mark}):
+                db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
+                self._store.audit.write(db, "hold", {"reason": reason}, mark)
+            return _hold(db.rows(_SQL["hold"], {"mark": mark})[0])
+
+    def release(self, subject: Subject) -> bool:
+        with self._store._writing() as db:
+            mark = self.mark(subject)
+            if not db.run(_SQL["release"], (mark,)):
+                return False
+            for number, tenant, agent, user, shut in self._scopes(db, subject):
+                if shut == HIDDEN:
+                    scope = Scope(tenant, agent, user)
+                    names = {"tenant": tenant, "agent": agent, "user": user}
+                    db.run(_SQL["reopen_scope"], {"id": scope.id, "n": number, **names})
+                    self._renumber(db, scope, number)
+            self._store.audit.write(db, "release", {}, mark)
+            return True
+
+    def holds(self) -> list[Hold]:
+        with self._store._reading() as db:
+            return [_hold(row) for row in db.rows(_SQL["hold"], {"mark": None})]
+
+    # The files
+
+    def raw(self) -> Iterator[bytes]:
+        return self._store._raw(_CHUNK, _OVERLAP)
+
+    # Inside a transaction
+
+    def _scopes(self, db: Connection, subject: Subject) -> list[Row]:
+        return db.rows(_SQL["scopes_of"], {"user": subject.name, "tenant": subject.scope.tenant})
+
+    def _shut(self, db: Connection, scopes: Sequence[Row], how: int) -> None:
+        for number, tenant, agent, user, _ in scopes:
+            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "shut": how, "n": number})
+
+    def _taken(self, db: Connection, subject: Subject) -> tuple[Mapping[str, int], Sequence[str]]:
+        if subject.by == "user":
+            return self.take_scopes(db, [row for row in self._scopes(db, subject) if row[4] != ERASED]), ()
+        number = self._store._scope(db, subject.scope)
+        if number is None:
+            return {}, ()
+        work = self._work(db, subject.scope, number)
+        if subject.by == "id":
+            outcome = forget(work, Forget(subject.name))
+            gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
+            counts = {"item": len(gone), "cut": len(outcome.marked)}
+            gone += outcome.marked
+        else:
+            counts, gone = take_part(work, subject)
+        db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})
+        return counts, gone
+
+    def take_scopes(self, db: Connection, scopes: Sequence[Row]) -> Mapping[str, int]:
+        """Every row of these scopes but their own."""
+        total = dict(_reach_of(db, scopes).counts)
+        for number, tenant, agent, user, *_ in scopes:
+            work = self._work(db, Scope(tenant, agent, user), number)
+            items = db.rows(_SQL["items"], (number,))
+            db.many(
+                _FORGET["add_tombstone"], [(number, work.digest("text", text), work.micros) for _, _, text in items]
+            )
+            db.many(_FORGET["add_gone"], [(work.mark(), number, n, id_) for n, id_, _ in items])
+            pieces.drop(db, number)
+            db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})
+        return total
+
+    def _closure(self, db: Connection, subject: Subject, number: int) -> dict[int, str]:
+        """What forgetting this item would remove, by number."""
+        _, gone, _ = found(self._work(db, subject.scope, number), Forget(subject.name))
+        return gone
+
+    def _renumber(self, db: Connection, scope: Scope, number: int) -> None:
+        """Every search and every index beside sees these items as changed."""
+        work = self._work(db, scope, number)
+        for n, _, _ in db.rows(_SQL["items"], (number,)):
+            db.run(_SQL["changed"], (work.mark(), n))
+        db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})
+
+    def _work(self, db: Connection, scope: Scope, number: int) -> Work:
+        ((seq, _),) = db.rows(_QUERIES["counters"])
+        micros = self._store._micros(db)
+        return Work(db, scope, number, from_micros(micros), micros, seq, self._store._key)
+
+    def _known(self, db: Connection, id: str) -> Erasure:
+        rows = db.rows(_SQL["erasing"], {"id": id})
+        if not rows:
+            raise NotFound(f"no erasure {id!r} is under way.")
+        return self._erasure(db, rows[0])
+
+    def _erasure(self, db: Connection, row: Row) -> Erasure:
+        id_, mark, by, stage, at, tenant, agent, user, name, counts, ids, notes, prints = row
+        subject = None if name is None else Subject(Scope(tenant, agent, user), by, name)
+        scopes: tuple[Scope, ...] = ()
+        if subject is not None:
+            found = self._scopes(db, subject) if by == "user" else [(0, tenant, agent, user, 0)]
+            scopes = tuple(Scope(*one[1:4]) for one in found)
+        return Erasure(
+            id_, mark, by, stage, from_micros(at), subject, scopes, json.loads(counts), tuple(json.loads(ids)),
+            json.loads(notes), bytes(prints),
+        )  # fmt: skip
+
+
+def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
+    total: dict[str, int] = {"scope": len(scopes)}
+    for number, *_ in scopes:
+        for kind, count in pieces.counts(db, number).items():
+            total[kind] = total.get(kind, 0) + count
+    return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
+
+
+def _erased(row: Row) -> Erased:
+    mark, by, at, receipt = row
+    return Erased(mark, by, from_micros(at), receipt)
+
+
+def _hold(row: Row) -> Hold:
+    mark, at, reason, hidden = row
+    return Hold(mark, from_micros(at), reason, bool(hidden))

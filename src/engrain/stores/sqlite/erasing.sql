@@ -1,0 +1,124 @@
+-- scopes_of --
+-- Exactly this user in this tenant, whatever the agent.
+select n, tenant, agent, user, shut from scope where user = :user and tenant is :tenant order by n;
+
+-- aside --
+-- A scope that is shut has another id.
+select n, shut from scope where id = ?;
+
+-- shut_scope --
+update scope set id = :id, shut = :shut where n = :n;
+
+-- reopen_scope --
+update scope set id = :id, tenant = :tenant, agent = :agent, user = :user, shut = 0 where n = :n;
+
+-- unname_scope --
+update scope set tenant = null, agent = null, user = null, shut = 3 where n = ?;
+
+-- add_erasing --
+insert into erasing (id, mark, "by", stage, at, tenant, agent, user, name)
+values (:id, :mark, :by, 'shut', :at, :tenant, :agent, :user, :name) on conflict (id) do nothing;
+
+-- erasing --
+select id, mark, "by", stage, at, tenant, agent, user, name, counts, ids, notes, prints from erasing
+where :id is null or id = :id order by n;
+
+-- keep --
+update erasing set notes = :notes, prints = :prints where id = :id;
+
+-- taken --
+update erasing set stage = 'rows', counts = :counts, ids = :ids where id = :id;
+
+-- unname --
+update erasing set stage = 'named', tenant = null, agent = null, user = null, name = null, ids = '[]' where id = ?;
+
+-- drop_erasing --
+delete from erasing where id = ?;
+
+-- add_erased --
+insert into erased (mark, "by", at, receipt) values (:mark, :by, :at, :receipt)
+on conflict (mark) do update set at = max(at, excluded.at), receipt = excluded.receipt;
+
+-- erased --
+select mark, "by", at, receipt from erased where :mark is null or mark = :mark order by at, mark;
+
+-- tombstones --
+select scope.id, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope;
+
+-- hold --
+select mark, at, reason, hidden from hold where :mark is null or mark = :mark order by at, mark;
+
+-- add_hold --
+insert into hold (mark, at, reason) values (?, ?, ?) on conflict (mark) do nothing;
+
+-- hide --
+update hold set hidden = 1 where mark = ?;
+
+-- release --
+delete from hold where mark = ?;
+
+-- items --
+select n, id, text from item where scope = ? order by n;
+
+-- parts --
+select n, id, kind, session, place, slot, replaced_by, valid_to, retracted_at is not null from item
+where scope = ? order by id;
+
+-- origins --
+select item.id, source.number, source.kind, source.name from source join item on item.n = source.item
+where item.scope = ? order by source.item, source.number;
+
+-- cites --
+select item.id, cite.number, cited.id from cite join item on item.n = cite.item join item as cited on cited.n = cite.cited
+where item.scope = ?;
+
+-- strip --
+delete from source where item = ? and number = ?;
+
+-- strip_cites --
+delete from cite where item = ? and number = ?;
+
+-- trust --
+update item set trust = ?, changed = ? where n = ?;
+
+-- restore --
+-- Not if the same words stand open again by now.
+update or ignore item set retracted_at = null, valid_to = ?, replaced_by = ?, changed = ? where n = ?;
+
+-- back --
+update progress set upto = min(upto, :place) where scope = :scope and session = :session;
+
+-- requests --
+select id, answer from request where scope = ?;
+
+-- drop_request --
+delete from request where scope = ? and id = ?;
+
+-- changed --
+update item set changed = ? where n = ?;
+
+-- count_vectors --
+select count(*) from item join model join vector on vector.key = (model.n << 40 | item.n) where item.scope = ?;
+
+-- drop_vectors --
+delete from vector where key in (select model.n << 40 | item.n from item join model where item.scope = ?);
+
+-- drop_codes --
+delete from code where key in (select model.n << 40 | item.n from item join model where item.scope = ?);
+
+-- vector_pieces --
+select substr(vector.windows, 1, :most) from item join model join vector on vector.key = (model.n << 40 | item.n)
+where :scope is null or item.scope = :scope;
+
+-- part_texts --
+select text from item where n in (select value from json_each(:ns))
+union all select metadata from item where n in (select value from json_each(:ns)) and metadata <> '{}';
+
+-- part_vectors --
+select substr(vector.windows, 1, :most) from json_each(:ns) as wanted cross join model
+join vector on vector.key = (model.n << 40 | wanted.value);
+
+-- episode_texts --
+select text from episode where scope = ?1 and session = ?2
+union all select raw.text from raw join episode on episode.scope = raw.scope and episode.id = raw.id
+where episode.scope = ?1 and episode.session = ?2;

@@ -1,0 +1,65 @@
+"""Take a session or a source out of one scope, and put right what remains."""
+
+from __future__ import annotations
+
+import json
+
+from engrain.core.erasure import Subject
+from engrain.core.taking import Origin, Part, Taking, taking
+from engrain.stores.sqlite import pieces
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.forget import remove
+from engrain.stores.sqlite.sql import load
+from engrain.stores.sqlite.work import Work
+
+_SQL = load("erasing.sql")
+
+
+def find(db: Connection, scope: int, subject: Subject) -> Taking:
+    cites: dict[tuple[str, int], list[str]] = {}
+    for id_, number, cited in db.rows(_SQL["cites"], (scope,)):
+        cites.setdefault((id_, number), []).append(cited)
+    origins: dict[str, list[Origin]] = {}
+    for id_, number, kind, name in db.rows(_SQL["origins"], (scope,)):
+        origins.setdefault(id_, []).append(Origin(number, kind, name, tuple(cites.get((id_, number), ()))))
+    parts = (
+        Part(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, bool(retracted))
+        for _, id_, kind, session, place, slot, replaced, ends, retracted in db.rows(_SQL["parts"], (scope,))
+    )
+    return taking(subject, parts)
+
+
+def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
+    """How many rows of what went, and the ids of the items."""
+    db, scope = work.db, work.scope_n
+    found = find(db, scope, subject)
+    known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (scope,))}
+    remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.entombed})
+    for id_, numbers in found.stripped.items():
+        for number in numbers:
+            db.run(_SQL["strip_cites"], (known[id_], number))
+            db.run(_SQL["strip"], (known[id_], number))
+        db.run(_SQL["trust"], (found.trust[id_], work.mark(), known[id_]))
+    for one in found.restored:
+        db.run(_SQL["restore"], (one.valid_to, one.replaced_by, work.mark(), known[one.id]))
+    for session, place in found.back.items():
+        db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
+    counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}
+    if subject.by == "session":
+        counts |= pieces.drop_session(db, scope, subject.name)
+    return counts, list(found.gone)
+
+
+def _drop_requests(work: Work, gone: set[str]) -> int:
+    """Requests that were answered with what is gone."""
+    dropped = 0
+    for id_, answer in work.db.rows(_SQL["requests"], (work.scope_n,)):
+        if any(one in gone for one in _ids(json.loads(answer))):
+            dropped += work.db.run(_SQL["drop_request"], (work.scope_n, id_))
+    return dropped
+
+
+def _ids(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [id_ for one in value for id_ in _ids(one)] if isinstance(value, list) else []

@@ -1,0 +1,93 @@
+"""Where in the file a scope's rows, texts and names are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.rows import as_json
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("erasing.sql")
+_PAGE = 2_000
+_VECTOR = 64  # bytes that tell one from another
+
+# Table by table: how its scope is found, and the columns in which something was said or named.
+_TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "item": ("item", ("text", "metadata", "speaker", "role", "slot", "subject", "relation", "object")),
+    "source": ("source join item on item.n = source.item", ("name",)),
+    "session": ("session", ("session",)),
+    "summary": ("summary", ("text",)),
+    "episode": ("episode", ("text", "data", "key", "id")),
+    "raw": ("raw", ("text",)),
+    "request": ("request", ("id",)),
+    "trial": ("trial join item on item.n = trial.item", ("note", "task")),
+    "task": ("task", ("task", "goal", "outcome", "worker")),
+    "step": ("step join task on task.n = step.task", ("name", "input", "key", "error", "result")),
+    "snapshot": ("snapshot join task on task.n = snapshot.task", ("body",)),
+    "result": ("result", ("body",)),
+    "event": ("event", ("event", "payload")),
+}
+_OWNER = {"source": "item", "trial": "item", "step": "task", "snapshot": "task"}
+_COUNTED = (
+    "item", "source", "episode", "raw", "session", "summary", "progress", "request", "trial", "task", "step",
+    "snapshot", "result", "event",
+)  # fmt: skip
+# An item takes its sources, cites, entities, words, trials and episodes along; a task its steps and snapshot.
+_DROPPED = ("raw", "episode", "item", "session", "summary", "progress", "request", "task", "result", "event")
+
+
+def counts(db: Connection, scope: int) -> dict[str, int]:
+    """The rows of each kind."""
+    found = {}
+    for table in _COUNTED:
+        sql = f"select count(*) from {_from(table)} where {_OWNER.get(table, table)}.scope = ?"
+        ((found[table],),) = db.rows(sql, (scope,))
+    found["vector"] = db.rows(_SQL["count_vectors"], (scope,))[0][0]
+    return found
+
+
+def drop(db: Connection, scope: int) -> None:
+    for statement in ("drop_codes", "drop_vectors"):
+        db.run(_SQL[statement], (scope,))
+    for table in _DROPPED:
+        db.run(f"delete from {table} where scope = ?", (scope,))
+
+
+def drop_session(db: Connection, scope: int, session: str) -> dict[str, int]:
+    """What a session has besides its items."""
+    return {
+        table: db.run(f"delete from {table} where scope = ? and session = ?", (scope, session))
+        for table in ("episode", "summary", "progress", "session")
+    }
+
+
+def texts(db: Connection, scope: int | None) -> Iterator[str]:
+    """Everything that was said or named, of one scope or of all."""
+    names = "select tenant, agent, user from scope where ?1 is null or n = ?1"
+    yield from (value for row in db.rows(names, (scope,)) for value in row if value)
+    for table, (joined, columns) in _TEXTS.items():
+        where = f"(?1 is null or {_OWNER.get(table, table)}.scope = ?1)"
+        for column in columns:
+            sql = f"select {table}.{column} from {joined} where {where} and length({table}.{column}) > 2"
+            yield from (text for (text,) in db.rows(sql, (scope,)))
+
+
+def vectors(db: Connection, scope: int | None) -> Iterator[bytes]:
+    yield from (bytes(start) for (start,) in db.rows(_SQL["vector_pieces"], {"scope": scope, "most": _VECTOR}))
+
+
+def part(db: Connection, scope: int, numbers: Sequence[int], session: str | None) -> Iterator[bytes]:
+    """Of some items, and of the episodes of a session."""
+    for start in range(0, len(numbers), _PAGE):
+        page = as_json(numbers[start : start + _PAGE])
+        for (text,) in db.rows(_SQL["part_texts"], {"ns": page}):
+            yield text.encode()
+        for (start_of,) in db.rows(_SQL["part_vectors"], {"ns": page, "most": _VECTOR}):
+            yield bytes(start_of)
+    for (text,) in db.rows(_SQL["episode_texts"], (scope, session)):
+        yield text.encode()
+
+
+def _from(table: str) -> str:
+    return _TEXTS[table][0] if table in _TEXTS else table

@@ -1,0 +1,35 @@
+"""The row of a scope: made on its first write, unless it is shut."""
+
+from __future__ import annotations
+
+from engrain.core.errors import BeingErased, OnHold
+from engrain.core.scope import Scope
+from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.erasing import ERASED, ERASING, aside
+from engrain.stores.sqlite.sql import load
+
+_SQL, _ERASING = load("queries.sql"), load("erasing.sql")
+
+
+def add_scope(db: Connection, key: bytes, scope: Scope) -> int:
+    """One that was erased begins anew under its old number, where its tombstones are."""
+    id_ = aside(key, scope)
+    known = db.rows(_ERASING["aside"], (id_,))
+    names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
+    if not known:
+        # Another agent's memory of the same user may be shut, and this one with it.
+        shut = [row[4] for row in db.rows(_ERASING["scopes_of"], names) if row[4] != ERASED] if scope.user else []
+        _refuse(max(shut, default=0))
+        db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
+        return db.last_row
+    number, how = known[0]
+    _refuse(0 if how == ERASED else how)
+    db.run(_ERASING["reopen_scope"], {"id": scope.id, "n": number, **names})
+    return int(number)
+
+
+def _refuse(shut: int) -> None:
+    if shut == ERASING:
+        raise BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
+    if shut:
+        raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
