@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -26,6 +27,17 @@ def twenty_five(path: Path, fatal: int) -> None:
             if number == fatal:
                 run.step(f"step {number}", lambda: os.kill(os.getpid(), signal.SIGKILL))
             run.step(f"step {number}", outside.do, str(number))
+
+
+def thinking(path: Path, fatal: str) -> None:
+    """Notes in working memory what it does, in its steps and between them."""
+    with open_memory(path) as memory, memory.task(TASK) as run:
+        for number in range(6):
+            run.working.add(f"before {number}")
+            if str(number) == fatal:
+                run.step(f"step {number}", lambda: os.kill(os.getpid(), signal.SIGKILL))
+            run.step(f"step {number}", run.working.add_thought, f"in {number}")
+        print(json.dumps([[item.text for item in run.working.items], run.working.scratchpad]))  # noqa: T201
 
 
 def zombie(path: Path, where: str) -> None:
@@ -92,4 +104,5 @@ def one_task(run: Run, outside: Outside, name: str) -> None:
 if __name__ == "__main__":
     program, where, *words = sys.argv[1:]
     {"twenty_five": lambda: twenty_five(Path(where), int(words[0])), "zombie": lambda: zombie(Path(where), words[0]),
+     "thinking": lambda: thinking(Path(where), words[0]),
      "worker": lambda: worker(Path(where), int(words[0]), int(words[1]))}[program]()  # fmt: skip

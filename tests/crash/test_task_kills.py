@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -38,6 +39,19 @@ def test_a_process_killed_in_step_18_of_25_continues_there(path: Path) -> None:
     second = subprocess.run([sys.executable, PROGRAM, "twenty_five", str(path), "0"])
     assert second.returncode == 0
     assert outside.lines() == ["mail", *map(str, range(1, 26))]
+
+
+def test_working_memory_survives_a_killed_process(path: Path) -> None:
+    for fatal in ("2", "4"):
+        killed = subprocess.run([sys.executable, PROGRAM, "thinking", str(path), fatal])
+        assert killed.returncode == -signal.SIGKILL
+        with open_memory(path) as memory, memory.task(TASK) as run:
+            assert run.working.scratchpad == tuple(f"in {number}" for number in range(int(fatal)))
+            run.course.close(KeyboardInterrupt())
+    told = subprocess.run([sys.executable, PROGRAM, "thinking", str(path), ""], capture_output=True, text=True).stdout
+    items, thoughts = json.loads(told)
+    assert items == [f"before {number}" for number in range(6)]
+    assert thoughts == [f"in {number}" for number in range(6)]
 
 
 PLACES = ["before the effect", "in the effect", "in a memory step"]

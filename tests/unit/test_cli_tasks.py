@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_a_person_parks_and_cancels(run: Run, memory: Memory) -> None:
     assert "ended already" in run("park", "order", code=1).output
     assert run("prune").output == "Removed 0 tasks.\n"
     assert json.loads(run("prune", "--days", "0", "--json").stdout) == {"removed": 1}
+
+
+def test_one_task_is_removed_by_its_name(run: Run, memory: Memory) -> None:
+    for name in ("order", "other"):
+        with memory.task(name):
+            pass
+    with suppress(RuntimeError), memory.task("parked"):
+        raise RuntimeError
+    assert json.loads(run("prune", "order", "--json").stdout) == {"removed": 1}
+    assert sorted(task.task for task in memory.tasks()) == ["other", "parked"]
+    assert "no task 'order'" in run("prune", "order", code=1).output
+    assert "not ended" in run("prune", "parked", code=1).output
 
 
 def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:

@@ -35,7 +35,7 @@ class DurableTasks(Opened):
         Entering claims it for this worker and replays its journal; TaskClaimed says who else runs it. `version` is that
         of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
         of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is the
-        task at hand in working memory, whose state is kept with it if it stops half way; `run.outcome` becomes
+        task at hand in working memory (`run.working`), which is stored with each of its steps; `run.outcome` becomes
         knowledge when it is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
         docs/tasks.md has the promises.
         """
@@ -86,8 +86,8 @@ class DurableTasks(Opened):
 
     @traced
     def cancel(self, task: str, why: str = "") -> TaskRecord:
-        """End a task for good; whoever runs it is fenced off."""
-        return self._open.tasks.overrule(task, "cancelled", why)
+        """End a task for good; whoever runs it is fenced off. If it was parked, its procedure has failed once more."""
+        return self._open.tasks.cancel(task, why)
 
     def recover(
         self,
@@ -113,7 +113,16 @@ class DurableTasks(Opened):
     @traced
     def prune_tasks(self, older_than: timedelta | float = timedelta(days=7)) -> int:
         """Remove tasks that ended so long ago, with their steps; never one that has not ended."""
-        return self._open.tasks.prune(older_than)
+        count = self._open.tasks.prune(older_than)
+        if count:
+            self._open.tasks.purge()
+        return count
+
+    @traced
+    def remove_task(self, task: str) -> None:
+        """Remove one task that has ended, with its steps, snapshot and events: nothing of it stays in the journal."""
+        self._open.tasks.remove(task)
+        self._open.tasks.purge()
 
     @traced
     def checkpoint(self, id: str, state: Any, *, done: bool = False) -> None:

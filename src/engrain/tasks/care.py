@@ -19,6 +19,7 @@ from engrain.ports import Kit
 from engrain.tasks.course import Course, Terms, journal_of
 from engrain.tasks.desk import Desk
 from engrain.tasks.envelope import decode, encode
+from engrain.tasks.failures import count_failure, expire
 from engrain.tasks.flow import Ask, Call, Flow
 from engrain.tasks.ledger import WAITS
 from engrain.tasks.worker import is_dead, worker_name
@@ -110,6 +111,14 @@ class Tasks:
         end = TaskEnd(status, checked_name(why, "why"))
         return journal_of(self._kit).overrule(self._scope, checked_key(task, "task"), end)
 
+    def cancel(self, task: str, why: str) -> TaskRecord:
+        """One that an error or a person had parked has failed; one that was under way was merely not wanted."""
+        before = journal_of(self._kit).task(self._scope, checked_key(task, "task"))
+        ended = self.overrule(task, "cancelled", why)
+        if before is not None and before.status == "parked":
+            count_failure(self._kit, ended, before.outcome)
+        return ended
+
     def resume(self, task: str) -> TaskRecord:
         found = self.timeline(task).task
         if found.status == "running" and found.worker is not None and not is_dead(found.worker):
@@ -150,11 +159,19 @@ class Tasks:
     # What was left, and what is over
 
     def expire(self) -> list[TaskRecord]:
-        """Tasks past their max_age become "expired" and stay to be seen."""
-        return journal_of(self._kit).expire(self._kit.clock())
+        journal_of(self._kit)
+        return expire(self._kit)
 
     def prune(self, older_than: timedelta | float) -> int:
         return journal_of(self._kit).prune(self._kit.clock() - checked_span(older_than, "older_than"))
+
+    def remove(self, task: str) -> None:
+        journal_of(self._kit).remove(self._scope, checked_key(task, "task"))
+
+    def purge(self) -> None:
+        """The bytes of what was removed go from the files, too, where the journal is in the store of the items."""
+        if getattr(self._kit.items, "journal", None) is self._kit.journal:
+            self._kit.items.purge()
 
     def left(self, accepts: Sequence[str], limit: int) -> list[TaskRecord]:
         """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""

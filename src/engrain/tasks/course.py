@@ -27,6 +27,7 @@ from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.desk import Desk, Outcome
 from engrain.tasks.ending import end_of
+from engrain.tasks.failures import expire
 from engrain.tasks.flow import Flow
 from engrain.tasks.kept import Kept
 from engrain.tasks.lease import Tenure
@@ -92,7 +93,7 @@ class Course:
         now = self._kit.clock()
         before = journal.task(self._scope, self.terms.task)
         if before is not None and before.deadline is not None and before.deadline <= now:
-            journal.expire(now)
+            expire(self._kit)
             before = journal.task(self._scope, self.terms.task)
         if before is not None:
             self._prove(before)

@@ -157,14 +157,19 @@ def cancel(cli: Session, task: str, why: str) -> None:
 
 @verb(
     "prune",
-    examples=("engrain tasks prune", "engrain tasks prune --days 30"),
+    examples=("engrain tasks prune", "engrain tasks prune --days 30", "engrain tasks prune order-42"),
     prints="How many tasks were removed. Never one that has not ended.",
 )
+@click.argument("task", required=False)
 @click.option("--days", type=float, default=7.0, show_default=True, help="Those that ended so long ago.")
-def prune(cli: Session, days: float) -> None:
-    """Remove tasks that ended some time ago, with their steps."""
+def prune(cli: Session, task: str | None, days: float) -> None:
+    """Remove tasks that ended some time ago, with their steps; or this one, whenever it ended."""
     with cli.memory() as memory:
-        count = memory.prune_tasks(days * 86_400)
+        if task is None:
+            count = memory.prune_tasks(days * 86_400)
+        else:
+            memory.remove_task(task)
+            count = 1
     cli.answer({"removed": count}, lambda: [f"Removed {many(count, 'task')}."])
 
 
