@@ -24,18 +24,9 @@ _SQL, _FORGET = load("moving.sql"), load("forget.sql")
 _SESSIONS, _EPISODES = load("sessions.sql"), load("episodes.sql")
 Name = tuple[Scope, str]
 _TASK = (
-    "task",
-    "goal",
-    "version",
-    "status",
-    "epoch",
-    "worker",
-    "until",
-    "started_at",
-    "ended_at",
-    "outcome",
-    "deadline",
-)
+    "task", "goal", "version", "status", "epoch", "worker", "until", "started_at", "ended_at", "outcome", "deadline",
+    "snapshot",
+)  # fmt: skip
 
 
 class Restoring:

@@ -1,0 +1,205 @@
+"""A whole memory moves between SQLite, Postgres and Redis, and stays what it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from redis_server import redis_server
+from servers import postgres
+
+from engrain import Memory
+from engrain.cli.root import root
+from engrain.conformance.clock import SetClock
+from engrain.conformance.drafts import ANA, EMBEDDER, add, fact
+from engrain.conformance.moving import SCOPES, dumped, fill
+from engrain.conformance.views import MOMENTS, View
+from engrain.core.clock import system_clock
+from engrain.core.episodes import Episode, Raw
+from engrain.core.errors import ConfigError
+from engrain.core.journal import TaskQuery
+from engrain.lifecycle.copying import copy
+from engrain.stores.postgres import PostgresStore
+from engrain.stores.sqlite import SqliteStore
+from engrain.wiring import open_movable
+
+_numbers = count()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    schema = f"copy_{next(_numbers)}"
+    yield f"{postgres().url()}?schema={schema}"
+    postgres().run(f"drop schema if exists {schema} cascade")
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+def quiet(_: int) -> None:
+    pass
+
+
+def run(*args: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(root, list(args))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def everything(store: Any) -> list[Any]:
+    return [View(store, scope, MOMENTS[2], lambda id: id).everything() for scope in SCOPES]
+
+
+def tasks(store: Any) -> list[Any]:
+    """By name: those of one moment have no order between them."""
+    found = [one for scope in SCOPES for one in sorted(store.journal.tasks(TaskQuery(scope)), key=lambda one: one.task)]
+    return [(one, store.journal.steps(one.scope, one.task)) for one in found]
+
+
+def test_sqlite_to_postgres_to_sqlite_is_the_same(url: str, tmp_path: Path, clock: SetClock) -> None:
+    first = SqliteStore(tmp_path / "first.db", clock=clock)
+    fill(first, clock)
+    with (
+        closing(first),
+        closing(PostgresStore(url, clock=clock)) as between,
+        closing(SqliteStore(tmp_path / "last.db", clock=clock)) as last,
+    ):
+        there, back = copy(first, between, quiet), copy(between, last, quiet)
+        assert there == back
+        assert there.written == sum(there.rows.values())
+        assert dumped(first) == dumped(between) == dumped(last)
+        assert everything(first) == everything(between) == everything(last)
+        assert tasks(first) == tasks(between) == tasks(last)
+        ids = [row.key[0] for row in dumped(first) if row.kind == "item" and row.scope == ANA]
+        vectors = [store.vectors(ANA, ids, EMBEDDER.model.key) for store in (first, between, last)]
+        assert vectors[0]
+        assert vectors[0] == vectors[1] == vectors[2]
+        for store in (between, last):
+            assert [one for one in store.check() if one.state == "fail"] == []
+
+
+def test_recall_answers_the_same_in_a_copy(url: str, tmp_path: Path) -> None:
+    old, new = str(tmp_path / "old.db"), str(tmp_path / "new.db")
+    with Memory(old, user="ana", embedder=EMBEDDER) as memory:
+        for n in range(30):
+            memory.remember(f"Ana drinks tea number {n} in the {('morning', 'evening', 'night')[n % 3]}.")
+        memory.remember("Quito", slot="city")
+        memory.forget(memory.remember("A secret."))
+    told = [json.loads(run("copy", *where, "--json").stdout) for where in ((old, url), (url, new))]
+    assert [told[0][name] for name in ("rows", "hash")] == [told[1][name] for name in ("rows", "hash")]
+    answers = []
+    for where in (old, url, new):
+        with Memory(where, user="ana", embedder=EMBEDDER) as memory:
+            asked = [memory.recall(one, min_relevance=0.0) for one in ("tea in the evening", "number 7", "city")]
+            answers.append([[(hit.item.id, round(hit.score, 4)) for hit in one.hits] for one in asked])
+    assert answers[0] == answers[1] == answers[2]
+    assert all(answers[0])
+
+
+KILLED = """
+import sys
+from engrain.lifecycle import copying
+from engrain.cli.root import root
+copying.PAGE = 5
+root(["copy", *sys.argv[1:]])
+"""
+
+
+def test_a_copy_that_was_killed_goes_on_where_it_stopped(url: str, tmp_path: Path, clock: SetClock) -> None:
+    source = str(tmp_path / "source.db")
+    with closing(SqliteStore(source, clock=clock)) as store:
+        fill(store, clock)
+        add(store, *(fact(f"Number {n} of many.") for n in range(300)))
+        whole = len(dumped(store))
+    with closing(PostgresStore(url, clock=clock)) as target:
+        process = subprocess.Popen([sys.executable, "-c", KILLED, source, url])
+        deadline = time.monotonic() + 60
+        while len(target.dump("item", None, 100)) < 30 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        assert process.wait() < 0, "it was over before it was killed"
+        there = len(dumped(target))
+    assert 30 <= there < whole
+    told = json.loads(run("copy", source, url, "--json").stdout)
+    assert told["written"] == whole - there
+    assert json.loads(run("copy", source, url, "--json").stdout)["written"] == 0
+
+
+def test_a_role_that_sees_one_scope_at_a_time_copies_nothing(url: str, tmp_path: Path, clock: SetClock) -> None:
+    schema = url.partition("schema=")[2]
+    with closing(PostgresStore(url, clock=clock)) as store:
+        add(store, fact("Ana likes tea."))
+        postgres().run(f"drop policy upkeep on {schema}.item", f"drop policy upkeep on {schema}.task")
+        with pytest.raises(ConfigError, match=r"hides rows of item, task from this role.*BYPASSRLS"):
+            store.dump("store", None, 1)
+        assert [row.kind for row in dumped(store, scope=ANA)] == ["store", "item"]
+    result = run("copy", url, str(tmp_path / "copy.db"), code=1)
+    assert "row-level security hides rows of item, task" in result.stderr
+    above = url.replace("member@", "postgres@")
+    assert json.loads(run("copy", above, str(tmp_path / "copy.db"), "--json").stdout)["rows"]["item"] == 1
+
+
+# What a TOML file describes
+
+
+@pytest.fixture
+def described(url: str, tmp_path: Path) -> str:
+    """Items in Postgres, episodes and tasks in Redis."""
+    server = redis_server()
+    server.client.flushall()
+    path = tmp_path / "described.toml"
+    path.write_text(f'[stores]\ndefault = "{url}"\nepisodic = "{server.url}"\ntasks = "{server.url}"\n')
+    return str(path)
+
+
+def test_a_memory_with_redis_is_copied_there_and_back(
+    described: str, url: str, tmp_path: Path, clock: SetClock
+) -> None:
+    first, last = str(tmp_path / "first.db"), str(tmp_path / "last.db")
+    with closing(SqliteStore(first, clock=clock)) as store:
+        fill(store, clock)
+        wanted = dumped(store)
+    assert run("copy", first, described).stdout.startswith("Copied: ")
+    with closing(PostgresStore(url)) as items, closing(open_movable(described)) as whole:
+        assert {row.kind for row in dumped(items)}.isdisjoint({"episode", "task", "step", "event"})
+        assert dumped(whole) == wanted
+    run("copy", described, last)
+    with closing(SqliteStore(last, clock=clock)) as store:
+        assert dumped(store) == wanted
+    assert json.loads(run("copy", first, described, "--json").stdout)["written"] == 0
+
+
+def test_episodes_that_are_over_are_left_out(described: str, tmp_path: Path) -> None:
+    first, now = str(tmp_path / "first.db"), system_clock()
+    later, ago = now + timedelta(days=1), now - timedelta(days=2)
+    with closing(SqliteStore(first)) as store:
+        for id, expires, raw in (("over", ago, None), ("stays", later, Raw("The whole of it.", ago))):
+            store.episodes.add(ANA, Episode(id, "monday", "turn", "", 0.5, ago, expires), raw)
+    assert json.loads(run("copy", first, described, "--json").stdout)["rows"]["episode"] == 1
+    with closing(open_movable(described)) as whole:
+        (row,) = whole.dump("episode", None, 9)
+    assert (row.key[1], row.values["raw"]) == ("stays", None)
+
+
+def test_a_journal_is_not_copied_into_a_server_that_may_lose_it(tmp_path: Path) -> None:
+    from redis_server import start_redis
+
+    server = start_redis("--appendonly", "no")
+    path = tmp_path / "loses.toml"
+    path.write_text(f'[stores]\ndefault = "{tmp_path / "new.db"}"\ntasks = "{server.url}"\n')
+    with closing(SqliteStore(tmp_path / "old.db")) as store:
+        add(store, fact("Ana likes tea."))
+    assert "durability=relaxed" in run("copy", str(tmp_path / "old.db"), str(path), code=1).stderr
+    server.stop()
