@@ -22,14 +22,14 @@ from engrain import Memory
 from engrain.cli.root import root
 from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, add, correct, fact, forget, vector_query
 from engrain.conformance.embedder import DIMENSION, HashEmbedder
-from engrain.core.errors import BackendMissing, ConfigError, NotFound, StoreBusy, StoreUnavailable
+from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAway, StoreBusy, StoreUnavailable
 from engrain.core.items import Vectors
 from engrain.core.plans import Change, Embed, Plan
 from engrain.lifecycle import feed
 from engrain.ports import VectorQuery
 from engrain.stores import fed
 from engrain.stores.chroma import ChromaServer
-from engrain.stores.fed import FedIndex, ServerAway
+from engrain.stores.fed import FedIndex
 from engrain.stores.qdrant import QdrantServer
 from engrain.stores.sqlite import SqliteStore
 

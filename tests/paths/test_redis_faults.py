@@ -15,10 +15,10 @@ from redis_server import Server, free_port, redis_cluster, redis_server, start_r
 
 from engrain.conformance.drafts import ANA
 from engrain.core.episodes import Episode
-from engrain.core.errors import LeaseLost, OutcomeUnknown, StoreClosed, StoreUnavailable, TaskClaimed
+from engrain.core.errors import LeaseLost, OutcomeUnknown, ServerAway, StoreClosed, StoreUnavailable, TaskClaimed
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
 from engrain.core.scope import Scope
-from engrain.stores.redis import RedisStore
+from engrain.stores.redis import RedisStore, link
 
 NOW = datetime.now(UTC)
 TIMEOUT = 1.5
@@ -170,15 +170,53 @@ def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore,
 def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
     nobody = free_port()
     began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{nobody}.*one try"):
-        RedisStore(f"redis://:secret@127.0.0.1:{nobody}")
-    assert time.monotonic() - began < 1
-    with pytest.raises(StoreUnavailable, match="cluster"):
-        RedisStore(f"redis://127.0.0.1:{nobody}?cluster=on&timeout=1")
+    for cluster in ("", "?cluster=on&timeout=1"):
+        with pytest.warns(ServerAway, match=f"127.0.0.1:{nobody}.*one try") as told:
+            away = RedisStore(f"redis://:secret@127.0.0.1:{nobody}{cluster}")
+        with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{nobody}.*one try"):
+            _ = away.journal
+        assert "secret" not in str(told[0].message)
+        assert [one.state for one in away.check()] == ["fail"]
+    assert time.monotonic() - began < 2
     store.close()
     store.close()
     with pytest.raises(StoreClosed):
         store.episodes.recent(ANA, None, 1, NOW)
+
+
+def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "REST", 0.0)
+    one = redis_cluster()[0]
+    through = Proxy(free_port())  # nobody is there yet
+    with pytest.warns(ServerAway):
+        store = RedisStore(f"redis://127.0.0.1:{through.port}?cluster=on&timeout=1")
+    through._server = one.port
+    assert store.episodes.add(ANA, episode("late")).id == "late"
+    assert store.trouble is None
+    store.close()
+    through.close()
+
+
+def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
+    store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.judge = lambda *_: "swallow"
+    began = time.monotonic()
+    for _ in range(20):
+        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+            store.episodes.recent(ANA, None, 9, NOW)
+    assert time.monotonic() - began < TIMEOUT + 1
+    assert "did not answer" in (store.trouble or "")
+    monkeypatch.setattr(store._link, "_again", 0.0)
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        store.episodes.recent(ANA, None, 9, NOW)
+    assert time.monotonic() - began < TIMEOUT / 2  # one try
+    proxy.judge = lambda *_: "pass"
+    proxy.cut()
+    monkeypatch.setattr(store._link, "_again", 0.0)
+    assert store.episodes.recent(ANA, None, 9, NOW) == []
+    assert store.trouble is None
 
 
 def test_a_full_pool_is_waited_for_and_then_told(server: Server) -> None:

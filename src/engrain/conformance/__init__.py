@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engrain.conformance.adding import AddingSuite
+from engrain.conformance.at_hand import SessionStateSuite
 from engrain.conformance.changing import ChangingSuite
 from engrain.conformance.citing import CitingSuite
 from engrain.conformance.embedders import EmbedderSuite
@@ -29,6 +30,7 @@ __all__ = [
     "MovingSuite",
     "OutcomesSuite",
     "SessionLogSuite",
+    "SessionStateSuite",
     "TaskJournalSuite",
     "TogetherSuite",
     "VectorIndexSuite",

@@ -120,7 +120,9 @@ class FedIndex:
             target = self._server.target(query.model, asked.size)
             # Before the server is asked: what leaves the outbox after this is on the server already.
             waiting = self._items.outbox(target, ALL, query.scope)
-            return self._both(query, asked, waiting)
+            answer = self._both(query, asked, waiting)
+            self._error, self._again = None, 0.0
+            return answer
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
