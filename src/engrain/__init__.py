@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         NotFound,
         OutcomeUnknown,
         ReadOnlyStore,
+        ServerAway,
         StepAmbiguous,
         StepConcurrent,
         StepNested,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from engrain.core.messages import Message
     from engrain.core.notes import Note
     from engrain.core.procedures import Procedure
-    from engrain.core.recalled import Hit, LeftOut, Recall, Section
+    from engrain.core.recalled import Hit, LeftOut, Recall, Section, Without
     from engrain.core.scope import Scope
     from engrain.core.sessions import Closing, Opening
     from engrain.core.tiers import TIERS
@@ -82,7 +83,7 @@ _HOMES = {
     "core.answers": "Forgotten Status Why",
     "core.errors": "BackendMissing BadFile BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
     "InvalidInput ModelFailed NewerStore "
-    "NotADatabase NotFound OutcomeUnknown ReadOnlyStore StoreBusy StoreClosed StoreCorrupt "
+    "NotADatabase NotFound OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
@@ -97,7 +98,7 @@ _HOMES = {
     "tiers.working": "WorkingMemory",
     "core.chat": "ToolCall",
     "core.notes": "Note",
-    "core.recalled": "Hit LeftOut Recall Section",
+    "core.recalled": "Hit LeftOut Recall Section Without",
     "core.scope": "Scope",
     "memory": "Memory",
     "tasks.effects": "Compensate",
@@ -156,6 +157,7 @@ __all__ = [
     "Run",
     "Scope",
     "Section",
+    "ServerAway",
     "Source",
     "Status",
     "StepAmbiguous",
@@ -176,8 +178,9 @@ __all__ = [
     "UnknownKey",
     "VersionChanged",
     "Why",
-    "WrongKey",
+    "Without",
     "WorkingMemory",
+    "WrongKey",
     "__version__",
     "tool",
 ]

@@ -19,8 +19,8 @@ PUBLIC = """
     AsyncMemory AsyncRun BackendMissing BadFile BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
     EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
     NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
-    Scope Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
-    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why WrongKey __version__
+    Scope ServerAway Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why Without WrongKey __version__
 """
 
 
