@@ -16,11 +16,12 @@ STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event"
 PUBLIC = """
     Closing ConversationMemory Event Message ModelFailed Opening Procedure Section TIERS ToolCall WorkingMemory
     AgentWithMemory Answer AsyncAgentWithMemory Tool tool
-    AsyncMemory AsyncRun BackendMissing BadFile BadText Cite Compensate ConfigError Conflict DiskFull Effect EmbedderFailed
-    EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory NewerStore
-    NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
+    AsyncMemory AsyncRun BackendMissing BadFile BadText Cite Compensate ConfigError Conflict DiskFull Effect
+    EmbedderFailed EmptyText EngrainError Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory
+    NewerStore NotADatabase NotDone NotFound Note OutcomeUnknown Place ReadOnlyStore Recall Relation ResumableAgent Retry Run
     Scope ServerAway Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
-    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why Without WrongKey __version__
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged Why
+    Without WrongKey __version__
 """
 
 
