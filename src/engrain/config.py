@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from engrain.core.errors import ConfigError, UnknownKey
+from engrain.core.policies import Policies, policies
 
 SqliteEngine = Literal["auto", "apsw", "stdlib"]
 
@@ -30,6 +31,8 @@ class Settings:
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
+    `embedder_before` is the embedder that made the stored vectors, searched by until `embedder` has made all anew.
+    `lifecycle` says how long things are kept.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
@@ -45,6 +48,8 @@ class Settings:
     cache_bytes: int = DEFAULT_CACHE
     engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
+    embedder_before: str | None = None
+    lifecycle: Policies = field(default_factory=Policies)
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
@@ -57,7 +62,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "cache_bytes": "cache_bytes",
         "engine": "engine",
     },
-    "embedder": {"model": "embedder", "url": "embedder_url"},
+    "embedder": {"model": "embedder", "url": "embedder_url", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
 }
 
@@ -83,14 +88,17 @@ def from_toml(path: Path) -> Settings:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
     given: dict[str, Any] = {}
+    upkeep = tables.pop("lifecycle", {})
+    if not isinstance(upkeep, dict):
+        raise ConfigError(f"{path}: lifecycle must be a table, [lifecycle].")
     for table, values in tables.items():
         if table not in _TABLES or not isinstance(values, dict):
-            raise UnknownKey(f"{path}: unknown table [{table}]. Known: {', '.join(_TABLES)}.")
+            raise UnknownKey(f"{path}: unknown table [{table}]. Known: {', '.join((*_TABLES, 'lifecycle'))}.")
         for key, value in values.items():
             if key not in _TABLES[table]:
                 raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
             given[_TABLES[table][key]] = _typed(path, table, key, value)
-    return Settings(**given, key=_key())
+    return Settings(**given, key=_key(), lifecycle=policies(upkeep, f"{path}, [lifecycle]"))
 
 
 def _key() -> str | None:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
-from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.core.policies import policies
+from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
 from engrain.ports.files import Folder
@@ -40,10 +41,15 @@ def open_kit(
     count_tokens: CountTokens = estimated_tokens,
     read_only: bool = False,
     key: str | None = None,
+    before: Embedder | str | None = None,
+    lifecycle: Mapping[str, Any] | None = None,
 ) -> Kit:
+    count_tokens = proved_counter(count_tokens)
     chosen = settings(url)
     if key is not None:
         chosen = replace(chosen, key=key)
+    if lifecycle is not None:
+        chosen = replace(chosen, lifecycle=policies(lifecycle, "lifecycle"))
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
@@ -72,6 +78,9 @@ def open_kit(
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
             state=None if read_only else state,
+            policies=chosen.lifecycle,
+            before=_open_before(before, chosen, ready),
+            folder=open_folder(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
         )
@@ -79,12 +88,14 @@ def open_kit(
     return kit
 
 
-def open_movable(url: str | os.PathLike[str]) -> Movable:
+def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:
     """All that a URL or a TOML file names as a memory's stores, to be copied as a whole; no embedder is opened for it.
-    A vector server is no part of it, since it is fed from the items; nor is what sessions have at hand."""
+    A vector server is no part of it, since it is fed from the items; nor is what sessions have at hand. Without `made`,
+    a schema that is not there is not made."""
     chosen = settings(url)
+    reads = not made and chosen.store.startswith(("postgresql://", "postgres://"))
     with ExitStack() as opened:
-        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=False)))
+        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=reads)))
         parts: dict[RowKind, RedisMoving] = {}
         if chosen.episodic:
             server = opened.enter_context(closing(_open_redis(chosen.episodic, system_clock, read_only=False)))
@@ -113,6 +124,13 @@ def open_embedder(chosen: Settings) -> Embedder:
         known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
         raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
     return _EMBEDDERS[kind](name, chosen.embedder_url)
+
+
+def _open_before(before: Embedder | str | None, chosen: Settings, now: Embedder) -> Embedder | None:
+    if before is None or isinstance(before, str):
+        name = before or chosen.embedder_before
+        before = open_embedder(replace(chosen, embedder=name, embedder_url=None)) if name else None
+    return before if before is not None and before.model.key != now.model.key else None
 
 
 def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:

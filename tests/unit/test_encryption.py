@@ -34,7 +34,7 @@ def test_all_of_this_with_the_engine_that_encrypts() -> None:
     if not ENGINE.is_dir():
         pytest.skip(f"{ENGINE} is not there: make test installs apsw-sqlite3mc into it")
     path = os.pathsep.join([str(ENGINE), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout

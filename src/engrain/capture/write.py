@@ -16,6 +16,7 @@ from engrain.core.scope import Scope
 from engrain.core.traits import traits
 from engrain.core.words import spoken
 from engrain.ports import Embedder, Kit
+from engrain.ports.search import settled
 
 # A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
 MAX_WINDOWS = 128
@@ -68,7 +69,8 @@ def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
 
 
 def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
-    """The vectors of each (text, kind)."""
+    """The vectors of each (text, kind), all of one model."""
+    embedder = settled(embedder)
     pieces = [windows(text, kind, embedder) for text, kind in texts]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key

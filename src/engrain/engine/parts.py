@@ -13,7 +13,7 @@ from engrain.lifecycle.enrich import TIMEOUT, Enricher
 from engrain.lifecycle.feed import Feeder
 from engrain.lifecycle.metered import MeteredModel
 from engrain.lifecycle.summaries import summarizer
-from engrain.lifecycle.upkeep import Upkeep, WatchedEmbedder
+from engrain.lifecycle.upkeep import Upkeep
 from engrain.ports import Kit
 from engrain.tasks.care import Tasks
 from engrain.tiers.conversation import ConversationMemory
@@ -31,7 +31,7 @@ class Parts:
         self.upkeep = Upkeep(kit, background)
         self.feeder = Feeder(kit.feed, background)
         self.model = MeteredModel(kit.model) if kit.model else None
-        self.kit = replace(kit, embedder=WatchedEmbedder(kit.embedder, self.upkeep.wake), model=self.model)
+        self.kit = replace(kit, embedder=self.upkeep.embedder, model=self.model)
         self.scope = scope
         self.reads = tuple(reads)
         summarize = summarizer(self.model, TIMEOUT) if self.model else None

@@ -11,6 +11,7 @@ from engrain.capture import write
 from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.ports import Embedder, Kit
+from engrain.ports.models import VectorModels
 
 if TYPE_CHECKING:
     from engrain.ports import Matrix
@@ -22,11 +23,12 @@ _log = logging.getLogger("engrain")
 
 
 class WatchedEmbedder:
-    """An embedder that says so when it could not embed something to be kept."""
+    """An embedder that wakes the upkeep when it could not embed something to be kept, or always."""
 
-    def __init__(self, embedder: Embedder, failed: Callable[[], None]) -> None:
+    def __init__(self, embedder: Embedder, wake: Callable[[], None], always: bool = False) -> None:
         self._embedder = embedder
-        self._failed = failed
+        self._wake = wake
+        self._always = always
 
     @property
     def model(self) -> EmbeddingModel:
@@ -37,11 +39,52 @@ class WatchedEmbedder:
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         try:
-            return self._embedder.embed(texts, kind)
+            rows = self._embedder.embed(texts, kind)
         except EmbedderFailed:
             if kind == "document":
-                self._failed()
+                self._wake()
             raise
+        if self._always and kind == "document":
+            self._wake()
+        return rows
+
+
+class ChangingEmbedder:
+    """The embedder before, until the present one has made vectors of everything; then that one. What belongs together
+    asks for `settled` once, so that no answer and no write mixes the two."""
+
+    def __init__(self, kit: Kit, wake: Callable[[], None]) -> None:
+        assert kit.before is not None
+        self._kit = kit
+        self._new = WatchedEmbedder(kit.embedder, wake)
+        # A text that is kept by the model before is to have a vector of the new one as well, soon after.
+        self._old = WatchedEmbedder(kit.before, wake, always=True)
+        self.settled: WatchedEmbedder = self._old
+        self.look()
+
+    def look(self) -> None:
+        """Change over, once every item has a vector of the new model, or more of them than have one of the old."""
+        if self.settled is self._old and self._complete():
+            self.settled = self._new
+
+    def _complete(self) -> bool:
+        new, old = self._new.model.key, self._old.model.key
+        if not self._kit.items.unembedded(new, 1):
+            return True
+        if not isinstance(self._kit.items, VectorModels):
+            return False
+        counts = self._kit.items.models()
+        return counts.get(new, 0) >= counts.get(old, 0)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self.settled.model
+
+    def windows(self, text: str) -> list[str]:
+        return self.settled.windows(text)
+
+    def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        return self.settled.embed(texts, kind)
 
 
 class Upkeep:
@@ -55,6 +98,7 @@ class Upkeep:
         self._embedded = 0
         self._error: str | None = None
         self._thread: threading.Thread | None = None
+        self.embedder = ChangingEmbedder(kit, self.wake) if kit.before else WatchedEmbedder(kit.embedder, self.wake)
 
     def start(self) -> None:
         if self._enabled and self._kit.items.unembedded(self._kit.embedder.model.key, 1):
@@ -71,6 +115,11 @@ class Upkeep:
             self._stop.set()
         if self._thread is not None:
             self._thread.join()
+
+    def change_over(self) -> None:
+        """To the new model, if there is one and it is ready."""
+        if isinstance(self.embedder, ChangingEmbedder):
+            self.embedder.look()
 
     def state(self) -> dict[str, Any]:
         return {"running": self._running(), "embedded": self._embedded, "error": self._error}
@@ -92,8 +141,10 @@ class Upkeep:
                     continue
                 self._embedded += made
                 self._error, pause = None, PAUSE
-                if not made and (self._stop.wait(PAUSE) or not self._left()):
-                    return
+                if not made:
+                    self.change_over()
+                    if self._stop.wait(PAUSE) or not self._left():
+                        return
         except EngrainError as exc:
             self._error = str(exc)
             _log.warning("embedding in the background stopped: %s", exc)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
@@ -42,8 +42,9 @@ class Memory(Knowledge, Happenings, DurableTasks):
     `store` is a path (the file is made on first use), a URL, or the path of a .toml file. `reads` are scopes of other
     memories in the same store that `recall` may look into; nothing is ever written there. `model` is a small one, such
     as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. `key`
-    (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". Safe to
-    use from several threads and, on one file, from several processes.
+    (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `embedder_before` made the vectors that are
+    there, and answers until `embedder` has made all anew. `lifecycle` has values of [lifecycle] (docs/lifecycle.md),
+    such as {"every_minutes": 60}. Safe to use from several threads and, on one file, from several processes.
     """
 
     def __init__(
@@ -61,6 +62,8 @@ class Memory(Knowledge, Happenings, DurableTasks):
         read_only: bool = False,
         background: bool = True,
         key: str | None = None,
+        embedder_before: Embedder | str | None = None,
+        lifecycle: Mapping[str, Any] | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
         from engrain.wiring import Engine, open_kit
@@ -68,7 +71,15 @@ class Memory(Knowledge, Happenings, DurableTasks):
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
         kit = open_kit(
-            store, embedder=embedder, model=model, clock=clock, count_tokens=count_tokens, read_only=read_only, key=key
+            store,
+            embedder=embedder,
+            model=model,
+            clock=clock,
+            count_tokens=count_tokens,
+            read_only=read_only,
+            key=key,
+            before=embedder_before,
+            lifecycle=lifecycle,
         )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)

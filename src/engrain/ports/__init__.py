@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.episodes import Episode, Happening, Raw
 from engrain.core.outcomes import Tally, Trial
+from engrain.core.policies import Policies
 from engrain.core.queries import (
     Behind,
     Changes,
@@ -31,6 +32,7 @@ from engrain.core.queries import (
 from engrain.core.tokens import CountTokens
 from engrain.ports.audit import AuditLog
 from engrain.ports.erasing import Erasable, Erasing
+from engrain.ports.files import Folder
 from engrain.ports.items import ItemStore
 from engrain.ports.moving import Movable
 from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
@@ -137,6 +139,10 @@ class Kit:
     state: SessionState | None = None
     erasing: Erasing | None = None
     audit: AuditLog | None = None
+    policies: Policies = field(default_factory=Policies)
+    # The embedder that made the vectors which are there, until the present one has made its own.
+    before: Embedder | None = None
+    folder: Folder | None = None  # of files that are kept in step
 
     def close(self) -> None:
         for server in self.servers:

@@ -112,3 +112,9 @@ class Embedder(Protocol):
 
     def windows(self, text: str) -> list[str]:
         """The pieces of a text to embed, each a substring within the model's limit, in order; a short text is one."""
+
+
+def settled(embedder: Embedder) -> Embedder:
+    """To be asked once for everything that belongs together: an embedder may be about to change its model."""
+    found: Embedder = getattr(embedder, "settled", embedder)
+    return found

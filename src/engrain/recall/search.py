@@ -8,6 +8,7 @@ from engrain.core.items import Item
 from engrain.core.recalled import Hit, Recall, RecallRequest
 from engrain.core.scope import Scope
 from engrain.ports import Kit
+from engrain.ports.search import settled
 from engrain.recall.around import around
 from engrain.recall.doubles import doubles
 from engrain.recall.fuse import fuse
@@ -21,6 +22,7 @@ ENOUGH_WORDS = 0.5
 
 def search(request: RecallRequest, kit: Kit) -> Recall:
     """Every scope is searched apart, so that none changes the order in another; then the answers are merged."""
+    kit = replace(kit, embedder=settled(kit.embedder))
     gathered: list[Gathered] = []
     ranked: list[Ranked] = []
     candidates: list[list[Choice]] = []

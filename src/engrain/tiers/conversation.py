@@ -24,6 +24,7 @@ from engrain.core.window import Before, Window, answered, due, shown, weighed
 from engrain.core.wire import split_system, to_anthropic, to_openai
 from engrain.core.words import terms
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
+from engrain.ports.search import settled
 
 Form = Literal["anthropic", "openai"]
 
@@ -230,9 +231,10 @@ class ConversationMemory:
         where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
         words = WordQuery(tuple(dict.fromkeys(terms(query))), self._scope, where, limit=LIKELY)
         ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
-        model = self._kit.embedder.model
+        embedder = settled(self._kit.embedder)
+        model = embedder.model
         try:
-            vector = self._kit.embedder.embed([query], "query")[0]
+            vector = embedder.embed([query], "query")[0]
             near = self._kit.vectors.nearest(VectorQuery(vector, model.key, self._scope, where, limit=LIKELY))
             ranked.append([id for id, cosine in zip(near.ids, near.cosines, strict=True) if cosine >= model.floor])
         except EmbedderFailed as exc:

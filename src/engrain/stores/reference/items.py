@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -161,6 +162,18 @@ class Items(Holder):
         with self.reading() as state:
             known = {id: state.items[id].vectors for id in ids if state.known(scope, id)}
             return {id: Vectors(model, rows[model]) for id, rows in known.items() if model in rows}
+
+    def models(self) -> dict[str, int]:
+        with self.reading() as state:
+            return dict(Counter(model for one in state.items.values() for model in one.vectors))
+
+    def drop_model(self, model: str, limit: int) -> int:
+        with self.writing() as state:
+            having = [id for id, one in state.items.items() if model in one.vectors][:limit]
+            for id in having:
+                rest = {name: rows for name, rows in state.items[id].vectors.items() if name != model}
+                state.items[id] = replace(state.items[id], vectors=rest)
+            return len(having)
 
     def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
         with self.writing() as state:

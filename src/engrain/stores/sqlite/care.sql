@@ -56,3 +56,12 @@ delete from vector where key = ?;
 
 -- drop_code --
 delete from code where key = ?;
+
+-- embedded --
+-- Items with vectors of each model, counted in the smaller of the two tables.
+select model.key, (select count(*) from code where code.key between model.n << 40 and (model.n + 1 << 40) - 1)
+from model;
+
+-- vectors_of_model --
+select vector.key from model join vector on vector.key between model.n << 40 and (model.n + 1 << 40) - 1
+where model.key = ? limit ?;

@@ -34,6 +34,7 @@ from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.erasing import check_held
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.models import Models
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
@@ -45,7 +46,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing):
+class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:

@@ -1,0 +1,67 @@
+"""How long things are kept and what becomes of them: the settings of a memory's upkeep, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from engrain.core.errors import ConfigError, UnknownKey
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The table [lifecycle] of a settings file. Days, hours and minutes may be fractions.
+
+    Knowledge below `consolidate_below`, used fewer than `consolidate_used` times and older than `consolidate_days` is
+    let go; `consolidate_below = 0` lets go of nothing. With `half_life_days` its importance fades that fast when it is
+    not used; 0 is never. Tasks are kept for `task_days` after their end. With a `backup_folder` there is a backup every
+    `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step. With
+    `drop_old_vectors` the vectors of another model go once every item has some of the present one. `every_minutes` is
+    how often a memory that stays open looks after itself; 0 is never.
+    """
+
+    consolidate_below: float = 0.3
+    consolidate_used: int = 2
+    consolidate_days: float = 7.0
+    half_life_days: float = 0.0
+    task_days: float = 7.0
+    backup_folder: str = ""
+    backup_hours: float = 24.0
+    backup_keep: int = 7
+    mirror: str = ""
+    drop_old_vectors: bool = True
+    every_minutes: float = 0.0
+
+
+def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
+    """Checked values, as a settings file has them; what is not given stays as it is."""
+    known = {one.name: type(one.default) for one in fields(Policies)}
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownKey(f"{where}: unknown key {name!r}. Known: {', '.join(known)}.")
+        _check(name, value, known[name], where)
+    return Policies(**given)
+
+
+def faded(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
+    """What is left of an importance after a time without use; each use makes it fade half a half-life slower."""
+    if half_life_days <= 0:
+        return importance
+    life = half_life_days * DAY * (1 + uses / 2)
+    return float(importance * 0.5 ** (max(0.0, unused_seconds) / life))
+
+
+def _check(name: str, value: object, wanted: type, where: str) -> None:
+    number = wanted in (int, float)
+    fits = isinstance(value, (int, float) if wanted is float else wanted)
+    if not fits or (number and isinstance(value, bool)):
+        raise ConfigError(f"{where}: {name} must be {wanted.__name__}, not {value!r}.")
+    if number and not 0 <= value <= 1e9:  # type: ignore[operator]
+        raise ConfigError(f"{where}: {name} must be from 0 to 1,000,000,000, not {value!r}.")
+    if name == "consolidate_below" and value > 1:  # type: ignore[operator]
+        raise ConfigError(f"{where}: {name} is an importance, from 0 to 1, not {value!r}.")
+    if name == "backup_keep" and value == 0:
+        raise ConfigError(f"{where}: backup_keep must be at least 1.")
