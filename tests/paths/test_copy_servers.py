@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 from redis_server import redis_server
@@ -149,6 +150,13 @@ def test_a_role_that_sees_one_scope_at_a_time_copies_nothing(url: str, tmp_path:
     assert "row-level security hides rows of item, task" in result.stderr
     above = url.replace("member@", "postgres@")
     assert json.loads(run("copy", above, str(tmp_path / "copy.db"), "--json").stdout)["rows"]["item"] == 1
+
+
+def test_a_schema_that_is_not_there_is_not_copied_as_an_empty_memory(url: str, tmp_path: Path) -> None:
+    assert "holds no memory in its schema" in run("copy", url, str(tmp_path / "copy.db"), code=1).stderr
+    with psycopg.connect(postgres().url()) as connection:
+        found = connection.execute("select 1 from pg_namespace where nspname = %s", (url.partition("schema=")[2],))
+        assert not found.fetchall()
 
 
 # What a TOML file describes

@@ -91,7 +91,8 @@ def _report(findings: Sequence[Finding], rebuilt: int | None) -> Iterator[str]:
     left = max((len(one.point) for one in findings), default=0)
     for one in findings:
         mark, colour = MARKS[one.state]
-        why = list(wrapped(f"{one.why} {one.mend}".strip(), " " * (left + 4)))
+        told = f"{one.why.rstrip('.')}. To mend: {one.mend}" if one.mend else one.why
+        why = list(wrapped(told, " " * (left + 4)))
         yield f"{click.style(mark, fg=colour, bold=True)} {safe(one.point.ljust(left))}  {why[0].lstrip()}"
         yield from why[1:]
 

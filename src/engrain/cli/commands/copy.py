@@ -42,7 +42,7 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     from engrain.wiring import open_movable
 
     now, read = system_clock(), 0
-    with closing(open_movable(source)) as begins, closing(open_movable(target)) as ends:
+    with closing(open_movable(source, made=False)) as begins, closing(open_movable(target)) as ends:
         with progress("Copying", None, cli.json) as done:
 
             def count(rows: int) -> None:

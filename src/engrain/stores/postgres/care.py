@@ -39,7 +39,7 @@ class Care(Handle):
             seq=seq,
             unembedded=unembedded,
             purge_pending=bool(pending),
-            details={"server": self._version, "schema": self._link.address.schema},
+            details={"server": f"Postgres {self._version}", "in schema": self._link.address.schema},
         )
 
     # Examining

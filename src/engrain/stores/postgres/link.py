@@ -30,6 +30,14 @@ _PAUSE = 0.02
 _ASK_AGAIN = 1.0
 # The server gives up first, and says why; only one that is silent is given up by us.
 _LATER = 5.0
+# What a server says that will not have us, and what to do about it.
+_REFUSALS = {
+    "password": "Give it in the URL (postgresql://user:password@…), in PGPASSWORD or in ~/.pgpass.",
+    "authentication": "Its pg_hba.conf says how this user must log in.",
+    "no pg_hba.conf entry": "Its pg_hba.conf says who may come from where.",
+    "does not exist": "Create it (createdb, createuser), or name another in the URL.",
+    "is not permitted": "Another role may be.",
+}
 _BEGIN = {
     "read": b"begin isolation level repeatable read read only",
     # For what must see a newer moment with each statement.
@@ -247,13 +255,14 @@ class Link:
         )
 
     def _refused(self, exc: psycopg.Error) -> StoreUnavailable | ConfigError:
-        tried = f"tried {self.address.shown} for up to {self.address.timeout:g} seconds"
-        said = "; ".join(line.strip() for line in str(exc).strip().splitlines())
+        tried = f"(tried {self.address.shown} for up to {self.address.timeout:g} seconds)"
+        lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
+        said = "; ".join(lines).removeprefix("connection failed: ")
         # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.
-        wrong = ("password", "authentication", "does not exist", "no pg_hba.conf entry", "is not permitted")
-        if any(word in said for word in wrong):
-            return ConfigError(f"the server refused us: {said}. ({tried})")
-        return StoreUnavailable(f"the server did not answer: {said}. ({tried})")
+        for words, mend in _REFUSALS.items():
+            if words in said:
+                return ConfigError(f"the server refused us: {said}. {mend} {tried}")
+        return StoreUnavailable(f"the server did not answer: {said}. {tried}")
 
     def close(self) -> None:
         with self._guard:

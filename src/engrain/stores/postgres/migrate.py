@@ -36,12 +36,10 @@ def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
     connection = link.connect()
     try:
         _check_server(connection)
-        if version(connection, link.address.schema) < latest():
+        have = version(connection, link.address.schema)
+        if have < latest():
             if read_only:
-                raise StoreError(
-                    f"{link.address.shown} has no schema {link.address.schema!r} of this version. Open it once without "
-                    "read_only, so that it is made."
-                )
+                raise _outdated(link, have)
             _upgrade(connection, link.address.schema)
         link.use_path(_path(connection, link.address.schema))
         connection.execute(b"select set_config('search_path', %s, false)", (_path(connection, link.address.schema),))
@@ -52,6 +50,13 @@ def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
         raise translated(exc, link.address.shown) from exc
     finally:
         connection.close()
+
+
+def _outdated(link: Link, have: int) -> StoreError:
+    schema, mend = link.address.schema, "Let a role that may write there open it once without read_only."
+    if not have:
+        return StoreError(f"{link.address.shown} holds no memory in its schema {schema!r}. {mend}")
+    return StoreError(f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest()}. {mend}")
 
 
 def version(connection: Timed, schema: str) -> int:
