@@ -669,6 +669,16 @@ def test_what_cannot_work_is_said_at_once(
     assert memory.list() == []
 
 
+def test_no_tools_may_be_said_as_none(memory: Memory) -> None:
+    assert str(AgentWithMemory(memory, Scripted("Hello."), None).run("Hi.")) == "Hello."
+
+
+@pytest.mark.parametrize("wrong", [7, "look_up", tool(look_up)])
+def test_tools_are_a_list(memory: Memory, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match="tools must be a list"):
+        AgentWithMemory(memory, Scripted(), wrong)
+
+
 def test_a_coroutine_function_needs_the_other_agent(memory: Memory) -> None:
     async def fetch(url: str) -> str:
         return url

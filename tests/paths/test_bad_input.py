@@ -25,6 +25,7 @@ from engrain import (
 )
 from engrain.conformance.clock import SetClock
 from engrain.core.filters import Condition, Filter
+from engrain.tiers.working import WorkingMemory
 
 DAY = 86_400.0
 NAN, INF = math.nan, math.inf
@@ -97,6 +98,8 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "forget an empty id": (EmptyText, lambda m: m.forget("")),
     "correct with nothing": (EmptyText, lambda m: m.correct(m.list()[0].id, " ")),
     "why of an unknown id": (engrain.NotFound, lambda m: m.why("'; drop table item; --")),
+    "a list for the name of a result": (InvalidInput, lambda m: m.working.get_result([])),
+    "a list for the name of a variable": (InvalidInput, lambda m: m.working.get_variable([])),
     "empty entity": (EmptyText, lambda m: m.about("")),
     "empty relation": (EmptyText, lambda m: m.relate("Ana", "", "Acme")),
 }
@@ -171,6 +174,39 @@ def test_a_clock_that_jumps_loses_nothing(memory: Memory, clock: SetClock) -> No
     times = [item.recorded_at for item in sorted(memory.list(history=True), key=lambda item: item.id)]
     assert times == sorted(times)
     assert stray in [hit.item.id for hit in memory.recall("a clock that runs behind").hits]
+
+
+class Broken:
+    """Counts as it should until it is asked for the real thing."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.well = answer, True
+
+    def __call__(self, text: str) -> Any:
+        if self.well:
+            return len(text)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", ["12", -1, None, 1.5, ZeroDivisionError("no")])
+def test_a_counter_that_cannot_count_is_named_and_loses_nothing(tmp_path: Path, answer: Any) -> None:
+    broken = Broken(answer)
+    broken.well = False
+    for wrong in (broken, 7):
+        with pytest.raises(InvalidInput, match="count_tokens"):
+            Memory(tmp_path / "agent.db", count_tokens=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="count_tokens"):
+            WorkingMemory(count_tokens=wrong)  # type: ignore[arg-type]
+    broken.well = True
+    with Memory(tmp_path / "agent.db", count_tokens=broken) as memory:
+        broken.well = False
+        memory.add_message("user", "Ana keeps bees.")
+        with pytest.raises(InvalidInput, match="count_tokens"):
+            memory.recall("Who keeps bees?", budget=100)
+        broken.well = True
+        assert memory.recall("Who keeps bees?", budget=100).hits
 
 
 def test_a_closed_memory_says_so(memory: Memory) -> None:

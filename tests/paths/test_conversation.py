@@ -458,6 +458,13 @@ def test_bad_imports_are_named_and_write_nothing(talk: ConversationMemory, data:
     assert len(talk) == 0
 
 
+def test_a_bad_transcript_says_what_it_is_once(talk: ConversationMemory) -> None:
+    for text in ("{", "a: [", "a: *b", "\x00"):
+        with pytest.raises(InvalidInput) as caught:
+            talk.load(text)
+        assert str(caught.value).count("conversation") == 1, caught.value
+
+
 def test_references_in_yaml_are_refused(talk: ConversationMemory) -> None:
     bomb = "metadata: {a: &a [1, 1], b: [*a, *a]}"
     text = (

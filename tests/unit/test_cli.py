@@ -22,7 +22,7 @@ from engrain.cli.shown import safe
 from engrain.cli.where import parsed_metadata, parsed_where
 
 QUESTION = "What is her favourite programming language?"
-ENGRAIN = (sys.executable, "-m", "engrain.cli")
+ENGRAIN = (sys.executable, "-m", "engrain")
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("ENGRAIN_")} | {"COLUMNS": "80"}
 Run = Callable[..., Result]
 

@@ -20,6 +20,7 @@ from wire_server import Body, Says, WireServer, fails
 
 from engrain import Memory
 from engrain.cli.root import root
+from engrain.providers import http
 
 Chat = Callable[..., Result]
 
@@ -99,7 +100,7 @@ def test_calls_of_tools_are_shown_beside_the_answer(chat: Chat, server: WireServ
     server.script = [Says("", [("remember", {"text": "Ana likes tea."}), ("nothing", {})]), Says("Noted.")]
     shown = chat("I like tea.\n")
     assert shown.stdout == "Noted.\n"
-    assert "remember(text='Ana likes tea.') → Kept." in shown.stderr
+    assert "remember(text='Ana likes tea.') → Noted." in shown.stderr
     assert "nothing() ✗ There is no tool 'nothing'." in shown.stderr
 
 
@@ -131,6 +132,19 @@ def test_an_error_ends_neither_the_talk_nor_the_session(chat: Chat, server: Wire
     assert shown.stderr.count("Error:") == 3
     assert "no credit" in shown.stderr
     assert ("user", "Hello?") in log(store, "s")
+
+
+def test_another_attempt_is_told_in_one_line_and_logged_nowhere(
+    chat: Chat, server: WireServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    server.script = [fails(503), Says("There."), fails(503), Says("There.")]
+    shown = chat("Are you there?\n")
+    assert shown.stdout == "There.\n"
+    assert shown.stderr.count("Trying again in ") == 1
+    assert "stamina" not in shown.stderr
+    assert [one for one in caplog.records if one.name == "stamina"] == []
+    assert "Trying" not in chat("Are you there?\n", "--json").output
 
 
 def test_with_no_model_it_says_how_to_set_one(store: Path) -> None:

@@ -40,7 +40,7 @@ class _Agent(Generic[M]):
         self,
         memory: M,
         model: Model | str,
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool | Callable[..., Any]] | None = (),
         *,
         system: str = "",
         max_steps: int = 12,
@@ -61,7 +61,7 @@ class _Agent(Generic[M]):
         own = own_tools(self._opened) if memory_tools else []
         self._manner = Manner(
             MeteredModel(_model(model)),
-            _by_name(self._proved([*own, *map(as_tool, tools)])),
+            _by_name(self._proved([*own, *_tools(tools)])),
             frozenset(tool.name for tool in own),
             system,
             checked_count(max_steps, "max_steps", 1, MAX_STEPS),
@@ -190,6 +190,14 @@ def _model(given: Model | str) -> Model:
     if not callable(getattr(given, "reply", None)):
         raise InvalidInput(f"a model has a reply(ask) method; {type(given).__name__} has none.")
     return given
+
+
+def _tools(given: object) -> list[Tool]:
+    if given is None:
+        return []
+    if isinstance(given, (str, Tool)) or not isinstance(given, Iterable):
+        raise InvalidInput(f"tools must be a list of functions, not {type(given).__name__}.")
+    return [as_tool(one) for one in given]
 
 
 def _by_name(tools: list[Tool]) -> dict[str, Tool]:

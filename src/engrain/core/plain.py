@@ -30,7 +30,7 @@ def json_text(value: object, what: object, limit: int = MAX_JSON) -> str:
 
 def check_plain(value: object, where: str, advice: str = "use text, numbers, lists or dicts") -> None:
     if not _plain(value, 0):
-        _prove(value, where, 0, advice)
+        _prove(value, where, (), advice)
 
 
 def _plain(value: object, depth: int) -> bool:
@@ -52,10 +52,13 @@ def _plain(value: object, depth: int) -> bool:
     return (kind is list or kind is tuple) and all(_plain(one, depth + 1) for one in value)  # type: ignore[attr-defined]
 
 
-def _prove(value: object, where: str, depth: int, advice: str) -> None:
+def _prove(value: object, where: str, inside: tuple[int, ...], advice: str) -> None:
+    """`inside` are the values that this one is in, by their identity."""
     if value is None or isinstance(value, bool):
         return
-    if depth > MAX_DEPTH:
+    if id(value) in inside:
+        raise InvalidInput(f"{where} holds itself, which JSON cannot say; {advice}.")
+    if len(inside) > MAX_DEPTH:
         raise TooLarge(f"{where} is nested deeper than {MAX_DEPTH} levels.")
     if isinstance(value, str):
         _prove_text(value, where)
@@ -70,10 +73,10 @@ def _prove(value: object, where: str, depth: int, advice: str) -> None:
             if not isinstance(key, str):
                 raise InvalidInput(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are str.")
             _prove_text(key, where)
-            _prove(one, f"{where}[{key!r}]", depth + 1, advice)
+            _prove(one, f"{where}[{key!r}]", (*inside, id(value)), advice)
     elif isinstance(value, (list, tuple)):
         for number, one in enumerate(value):
-            _prove(one, f"{where}[{number}]", depth + 1, advice)
+            _prove(one, f"{where}[{number}]", (*inside, id(value)), advice)
     else:
         raise InvalidInput(f"{where}: {_shown(value)} is a {type(value).__name__}, not plain JSON; {advice}.")
 

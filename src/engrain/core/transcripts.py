@@ -143,6 +143,8 @@ def _read(text: str) -> object:
         raise TooLarge(f"the conversation has {len(text):,} characters; the limit is {MAX_FILE:,}.")
     try:
         return json.loads(text) if text.lstrip().startswith("{") else _read_yaml(text)
+    except InvalidInput:
+        raise
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"this is not a conversation that engrain wrote: {exc}") from exc
 

@@ -17,7 +17,7 @@ from engrain.core.frame import MAX_GOAL, Frame, decoded
 from engrain.core.snapshots import snapshot_of, state_of
 from engrain.core.text import checked_count, checked_key, checked_text
 from engrain.core.tiers import TIERS
-from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 
 Summarize = Callable[[Sequence[str], int], str]
 
@@ -55,7 +55,7 @@ class WorkingMemory:
         window = checked_window(max_tokens, max_items, summarize_at, keep_recent)
         self._lock = threading.RLock()
         self._frame = Frame()
-        self._buffer = Buffer(Budget(window, count_tokens, summarize is not None))
+        self._buffer = Buffer(Budget(window, proved_counter(count_tokens), summarize is not None))
         self._summarize = summarize
         self.changed: Callable[[], None] = _nothing  # called after every change, by whoever made it
         self._failure: str | None = None
@@ -154,7 +154,7 @@ class WorkingMemory:
         self.changed()
 
     def get_result(self, key: str) -> Any:
-        text = self._frame.results.get(key)
+        text = self._frame.results.get(checked_key(key, "key"))
         return None if text is None else json.loads(text)
 
     def add_thought(self, thought: str) -> None:
@@ -169,7 +169,7 @@ class WorkingMemory:
         self.changed()
 
     def get_variable(self, name: str, default: Any = None) -> Any:
-        text = self._frame.variables.get(name)
+        text = self._frame.variables.get(checked_key(name, "name"))
         return default if text is None else json.loads(text)
 
     def clear(self) -> None:

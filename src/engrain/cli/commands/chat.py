@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ def chat(cli: Session, model: str | None, url: str | None, session: str | None, 
         talk.agent = AgentWithMemory(memory, speaker, on_call=talk.called, **options)
         talk.note(f"{model} in session {opened.session}. /help lists the commands.", only_people=True)
         try:
-            talk.go_on()
+            with talk.telling_of_retries():
+                talk.go_on()
         finally:
             talk.end()
     if talk.failed and not sys.stdin.isatty():
@@ -112,6 +114,21 @@ class Talk:
         """Beside the answers: on stderr, and not where a program reads."""
         if not self.cli.json and not (only_people and not sys.stdin.isatty()):
             click.echo(faint(safe(text)), err=True)
+
+    @contextmanager
+    def telling_of_retries(self) -> Iterator[None]:
+        """Beside the answers, in place of the lines of a log; what goes on in the background is nobody's business."""
+        from stamina import instrumentation
+
+        def told(details: instrumentation.RetryDetails) -> None:
+            if threading.current_thread() is threading.main_thread():
+                self.note(f"  {details.caused_by} Trying again in {details.wait_for:.1f} s.")
+
+        instrumentation.set_on_retry_hooks([told])
+        try:
+            yield
+        finally:
+            instrumentation.set_on_retry_hooks(None)
 
     def end(self) -> None:
         closing = self.memory.end_session()

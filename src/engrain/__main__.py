@@ -1,0 +1,5 @@
+"""`python -m engrain`: the same as `engrain`."""
+
+from engrain.cli import main
+
+main()
