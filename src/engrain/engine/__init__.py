@@ -13,6 +13,7 @@ from engrain.core.backups import BackedUp
 from engrain.core.errors import EngrainError
 from engrain.core.recalled import RecallRequest, Section, escaped
 from engrain.core.text import checked_text
+from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
 from engrain.lifecycle.backups import back_up
@@ -24,7 +25,7 @@ from engrain.ports import Finding, ListQuery
 HISTORY = "Conversation so far"
 
 
-class Engine(Happenings, Knowledge):
+class Engine(Happenings, Knowledge, Erasures):
     """One scope's memory: its tiers, and what is true of all of them."""
 
     def status(self) -> Status:

@@ -13,6 +13,7 @@ from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.memory.durable import DurableTasks
+from engrain.memory.erasures import Erasures
 from engrain.memory.happenings import Happenings
 from engrain.memory.knowledge import Knowledge
 from engrain.telemetry import traced
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
 
 
-class Memory(Knowledge, Happenings, DurableTasks):
+class Memory(Knowledge, Happenings, DurableTasks, Erasures):
     """A memory that stays, for one (tenant, agent, user).
 
         with Memory("agent.db", user="ana") as memory:
@@ -66,7 +67,7 @@ class Memory(Knowledge, Happenings, DurableTasks):
         lifecycle: Mapping[str, Any] | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
-        from engrain.wiring import Engine, open_kit
+        from engrain.wiring import Engine, open_folder, open_kit
 
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
@@ -83,6 +84,8 @@ class Memory(Knowledge, Happenings, DurableTasks):
         )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
+            if background and not read_only:
+                self._engine.go_on(open_folder)
         except BaseException:
             kit.close()
             raise

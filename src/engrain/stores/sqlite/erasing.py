@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.audit import Entry
-from engrain.core.clock import from_micros
+from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import NotFound, OnHold
 from engrain.core.plans import Forget
@@ -15,7 +15,8 @@ from engrain.core.scope import Scope
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
-from engrain.stores.sqlite.part import find, take_part
+from engrain.stores.sqlite.part import add_counts, find, subjects, take_part
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
@@ -148,18 +149,28 @@ class SqliteErasing:
             return self._known(db, id)
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
-        if erasure.by != "user":
-            if erasure.subject is None:
-                return {}
-            return self.reach(erasure.subject).counts
+        """By its hash alone: every name that is there is hashed and compared. What was written since is not counted."""
         total: dict[str, int] = {}
+        at = to_micros(erasure.at)
         with self._store._reading() as db:
-            for number, tenant, agent, user, _ in db.rows("select n, tenant, agent, user, shut from scope"):
-                one = owner(Scope(tenant, agent, user))
-                if one is not None and self.mark(one) == erasure.mark:
-                    for kind, count in {**pieces.counts(db, number), "scope": 1}.items():
-                        total[kind] = total.get(kind, 0) + count
+            for number, tenant, agent, user, *_ in db.rows(_SQL["named"]):
+                scope = Scope(tenant, agent, user)
+                one = owner(scope)
+                if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
+                    if db.rows(_SQL["older"], {"scope": number, "at": at}):
+                        add_counts(total, pieces.counts(db, number))
+                elif erasure.by != "user":
+                    for subject in subjects(db, scope, number, erasure.by):
+                        if self.mark(subject) == erasure.mark:
+                            add_counts(total, {"item": len(self._old_items(db, subject, number, at))})
         return total
+
+    def _old_items(self, db: Connection, subject: Subject, number: int, at: int) -> list[Row]:
+        if subject.by == "id":
+            ids = list(self._closure(db, subject, number).values())
+        else:
+            ids = list(find(db, number, subject).gone)
+        return db.rows(_SQL["old_items"], {"ids": as_json(ids), "at": at})
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._store._writing() as db:
@@ -318,8 +329,7 @@ class SqliteErasing:
 def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
     total: dict[str, int] = {"scope": len(scopes)}
     for number, *_ in scopes:
-        for kind, count in pieces.counts(db, number).items():
-            total[kind] = total.get(kind, 0) + count
+        add_counts(total, pieces.counts(db, number))
     return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
 
 

@@ -2,6 +2,26 @@
 -- Exactly this user in this tenant, whatever the agent.
 select n, tenant, agent, user, shut from scope where user = :user and tenant is :tenant order by n;
 
+-- named --
+-- Those that are not erased.
+select n, tenant, agent, user, shut, id from scope where shut <> 3 order by n;
+
+-- older --
+-- Anything from before that moment.
+select 1 from scope where n = :scope and (
+  exists (select 1 from item where scope = :scope and recorded_at <= :at)
+  or exists (select 1 from episode where scope = :scope and happened_at <= :at)
+  or exists (select 1 from task where scope = :scope and started_at <= :at));
+
+-- old_items --
+select id from item where recorded_at <= :at and id in (select value from json_each(:ids));
+
+-- sessions --
+select session from session where scope = ?;
+
+-- names --
+select distinct name from source join item on item.n = source.item where item.scope = ? and name is not null;
+
 -- aside --
 -- A scope that is shut has another id.
 select n, shut from scope where id = ?;

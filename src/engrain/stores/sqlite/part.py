@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 
-from engrain.core.erasure import Subject
+from engrain.core.erasure import By, Subject
+from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection
@@ -63,3 +65,15 @@ def _ids(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [id_ for one in value for id_ in _ids(one)] if isinstance(value, list) else []
+
+
+def subjects(db: Connection, scope: Scope, number: int, by: By) -> Iterator[Subject]:
+    """Every session, source or item that there is in a scope."""
+    statement = {"session": "sessions", "source": "names", "id": "items"}[by]
+    for row in db.rows(_SQL[statement], (number,)):
+        yield Subject(scope, by, row[1] if by == "id" else row[0])
+
+
+def add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, count in more.items():
+        total[kind] = total.get(kind, 0) + count

@@ -18,7 +18,7 @@ _TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "source": ("source join item on item.n = source.item", ("name",)),
     "session": ("session", ("session",)),
     "summary": ("summary", ("text",)),
-    "episode": ("episode", ("text", "data", "key", "id")),
+    "episode": ("episode", ("text", "data", "key")),
     "raw": ("raw", ("text",)),
     "request": ("request", ("id",)),
     "trial": ("trial join item on item.n = trial.item", ("note", "task")),

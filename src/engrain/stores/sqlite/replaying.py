@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engrain.core.erasure import Erased, Subject, owner
+from engrain.core.clock import to_micros
+from engrain.core.erasure import By, Erased, Subject, owner
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
-from engrain.stores.sqlite.part import take_part
+from engrain.stores.sqlite.part import add_counts, subjects, take_part
 from engrain.stores.sqlite.sql import load
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.erasing import SqliteErasing
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
-_SCOPES = "select n, tenant, agent, user, shut, id from scope where shut in (0, 2) order by n"
+PARTS: tuple[By, ...] = ("session", "source", "id")
 
 
 def replay(
     erasing: SqliteErasing, db: Connection, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
     """Names are known only as keyed hashes: each name in the copy is hashed and compared."""
-    marks = {one.mark: one for one in erased}
+    # A copy that was made after an erasure knows of it, and may hold what was said since.
+    known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
+    marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
-    for row in db.rows(_SCOPES):
+    for row in db.rows(_SQL["named"]):
         scope, number = Scope(*row[1:4]), row[0]
         user = owner(scope)
         if user is not None and erasing.mark(user) in marks:
-            _add(total, dict(erasing.take_scopes(db, [row])))
+            add_counts(total, dict(erasing.take_scopes(db, [row])))
             db.run(_SQL["shut_scope"], {"id": erasing.aside(scope), "shut": 3, "n": number})
             db.run(_SQL["unname_scope"], (number,))
             continue
-        for subject in _subjects(db, scope, number):
+        for subject in (one for by in PARTS for one in subjects(db, scope, number, by)):
             if erasing.mark(subject) in marks:
-                _add(total, _taken(erasing, db, subject, number))
-        _add(total, _forgotten(erasing, db, scope, number, {hash_ for id_, hash_ in tombstones if id_ == row[5]}))
+                add_counts(total, _taken(erasing, db, subject, number))
+        add_counts(total, _forgotten(erasing, db, scope, number, {hash_ for id_, hash_ in tombstones if id_ == row[5]}))
     for one in erased:
-        at = int(one.at.timestamp() * 1_000_000)
-        db.run(_SQL["add_erased"], {"mark": one.mark, "by": one.by, "at": at, "receipt": one.receipt})
+        values = {"mark": one.mark, "by": one.by, "at": to_micros(one.at), "receipt": one.receipt}
+        db.run(_SQL["add_erased"], values)
     return total
-
-
-def _subjects(db: Connection, scope: Scope, number: int) -> Iterator[Subject]:
-    for (session,) in db.rows("select session from session where scope = ?", (number,)):
-        yield Subject(scope, "session", session)
-    named = "select distinct name from source join item on item.n = source.item where item.scope = ?"
-    for (name,) in db.rows(f"{named} and name is not null", (number,)):
-        yield Subject(scope, "source", name)
-    for (id_,) in db.rows("select id from item where scope = ?", (number,)):
-        yield Subject(scope, "id", id_)
 
 
 def _taken(erasing: SqliteErasing, db: Connection, subject: Subject, number: int) -> dict[str, int]:
@@ -79,8 +72,3 @@ def _forgotten(erasing: SqliteErasing, db: Connection, scope: Scope, number: int
         db.run(_QUERIES["add_tombstone"], (number, bytes.fromhex(hash_), work.micros))
     db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})
     return {"item": gone}
-
-
-def _add(total: dict[str, int], more: dict[str, int]) -> None:
-    for kind, count in more.items():
-        total[kind] = total.get(kind, 0) + count

@@ -1,0 +1,101 @@
+"""Erase, undo, hold, and the record of it: a few lines each."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import threading
+from collections.abc import Sequence
+
+from engrain.core.audit import Audited, Entry
+from engrain.core.erasure import Erasure, Hold, Subject
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound
+from engrain.core.scope import Scope
+from engrain.engine.parts import Parts
+from engrain.lifecycle.erasing import Erased, Report, Undone, erase, port, resume
+from engrain.lifecycle.erasing_files import OpenFolder, clean_folder
+from engrain.lifecycle.receipts import Receipt, Verified, verify
+from engrain.ports import AuditLog
+
+_log = logging.getLogger("engrain")
+
+
+class Erasures(Parts):
+    def erase(
+        self, subject: Subject, folders: Sequence[str], dry_run: bool, open_folder: OpenFolder, report: Report
+    ) -> Erased:
+        found = port(self.kit).reach(subject)
+        if dry_run:
+            return Erased("", found.counts, dry_run=True)
+        if not found and not folders and subject.by != "user":
+            raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
+        return erase(self.kit, subject, folders, lambda path, one: self._clean(open_folder, path, one), report)
+
+    def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
+        subject = Subject(self.scope, "source", source)
+        found = port(self.kit).reach(subject)
+        items = tuple(self.kit.items.get_many(self.scope, found.ids))
+        kept = tuple(self.kit.items.get_many(self.scope, found.kept))
+        if dry_run or not found:
+            return Undone(items, kept, None)
+        done = erase(self.kit, subject, (), _no_folder, report)
+        self._log().append("undo", {"items": len(items), "kept": len(kept)}, port(self.kit).mark(subject))
+        return Undone(items, kept, done)
+
+    def resume_erasures(self, open_folder: OpenFolder, report: Report) -> builtins.list[Erased]:
+        return resume(self.kit, lambda path, one: self._clean(open_folder, path, one), report)
+
+    def go_on(self, open_folder: OpenFolder) -> None:
+        """What a killed process left undone is completed beside, as soon as a memory is opened."""
+        if self.kit.erasing is None or not self.kit.erasing.running():
+            return
+        threading.Thread(target=self._go_on, args=(open_folder,), name="engrain-erase", daemon=True).start()
+
+    def _go_on(self, open_folder: OpenFolder) -> None:
+        try:
+            self.resume_erasures(open_folder, _log.info)
+        except EngrainError as exc:
+            _log.warning("an erasure is still to be completed: %s", exc)
+
+    def verify_erasure(self, receipt: Receipt, texts: Sequence[str]) -> Verified:
+        return verify(self.kit, receipt, texts)
+
+    def hold(self, user: str, reason: str) -> Hold:
+        return port(self.kit).hold(self.user(user), reason)
+
+    def release(self, user: str) -> bool:
+        return port(self.kit).release(self.user(user))
+
+    def holds(self) -> builtins.list[Hold]:
+        return port(self.kit).holds()
+
+    def user(self, name: str) -> Subject:
+        """Of this tenant, whatever the agent."""
+        if not isinstance(name, str) or not name:
+            raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
+        return Subject(Scope(self.scope.tenant, None, name), "user", name)
+
+    def audit(self, after: int, limit: int) -> builtins.list[Entry]:
+        return self._log().entries(after, limit)
+
+    def verify_audit(self) -> Audited:
+        return self._log().verify()
+
+    def _log(self) -> AuditLog:
+        if self.kit.audit is None:
+            raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
+        return self.kit.audit
+
+    def _clean(self, open_folder: OpenFolder, path: str, one: Erasure) -> int:
+        return clean_folder(self.kit, open_folder(path), one)
+
+
+_HINTS = {
+    "session": "List them: engrain sessions.",
+    "source": "`engrain why ID` names the sources of an item.",
+    "id": "List items: engrain list.",
+}
+
+
+def _no_folder(path: str, one: Erasure) -> int:
+    return 0

@@ -1,0 +1,185 @@
+"""Erase a subject from every store and file, look that nothing is left, and give a receipt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from engrain.core.erasure import Erasure, Subject
+from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreError
+from engrain.core.ids import SortableIds
+from engrain.core.items import Item
+from engrain.lifecycle.receipts import Receipt, receipt_of
+from engrain.ports import Erasable, Erasing, Kit
+
+Report = Callable[[str], None]
+# Takes what is gone out of a mirror's folder; how many files it changed.
+CleanFolder = Callable[[str, Erasure], int]
+
+_ALL = 1_000_000
+_EVER = datetime.min.replace(tzinfo=UTC)
+_BATCH = 500
+_TRIES = 3
+_log = logging.getLogger("engrain")
+_new_id = SortableIds()
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What `erase` did. Without a receipt it is `pending`: `why` says what it waits for, and it goes on by itself when
+    the store is next opened or cared for, or with `engrain erase --resume`."""
+
+    id: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+    receipt: Receipt | None = None
+    why: str = ""
+    dry_run: bool = False
+
+    @property
+    def pending(self) -> bool:
+        return self.receipt is None and not self.dry_run
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What came from a source with all it led to, and what stays because it has another source too; `done` is what
+    became of it, None after a dry run."""
+
+    items: tuple[Item, ...]
+    kept: tuple[Item, ...] = ()
+    done: Erased | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.items or self.kept)
+
+
+class _Pending(Exception):
+    """It cannot go on now."""
+
+
+def port(kit: Kit) -> Erasing:
+    if kit.erasing is None:
+        raise ConfigError("this store cannot erase. Use a path such as agent.db, or postgresql://….")
+    return kit.erasing
+
+
+def erase(kit: Kit, subject: Subject, folders: Sequence[str], clean: CleanFolder, report: Report) -> Erased:
+    report("shutting it out")
+    erasure = port(kit).begin(_new_id(kit.clock()), subject)
+    if folders:
+        port(kit).keep(erasure.id, {"folders": list(folders)}, b"")
+    return _run(kit, erasure.id, clean, report)
+
+
+def resume(kit: Kit, clean: CleanFolder, report: Report) -> list[Erased]:
+    """Everything that is under way, whoever began it."""
+    return [_run(kit, one.id, clean, report) for one in port(kit).running()]
+
+
+def _run(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:
+    """From wherever it stands. Each stage may be done twice, so that nobody need know whether another is at it."""
+    one = next((one for one in port(kit).running() if one.id == id), None)
+    try:
+        if one is not None and one.stage == "shut":
+            one = _take(kit, one, report)
+        if one is not None and one.stage == "rows":
+            one = _beside(kit, one, clean, report)
+        if one is not None:
+            return _proved(kit, one, report)
+    except NotFound:
+        pass  # another process was faster
+    except (_Pending, StoreError) as exc:
+        _log.warning("the erasure %s is still to be completed: %s", id, exc)
+        return Erased(id, one.counts if one else {}, why=str(exc))
+    done = next((entry for entry in _entries(kit) if entry.details.get("receipt") == id), None)
+    return Erased(id, done.details["counts"], Receipt.of(done)) if done else Erased(id, why="it is not known any more.")
+
+
+def _entries(kit: Kit) -> list[Any]:
+    return kit.audit.entries(0, _ALL) if kit.audit else []
+
+
+def _take(kit: Kit, one: Erasure, report: Report) -> Erasure:
+    from engrain.lifecycle.prints import prints_of
+
+    report("taking prints of what is to go")
+    # Before anything goes: a run that dies later can still look for it.
+    port(kit).keep(one.id, one.notes, bytes(prints_of(port(kit).pieces(one.subject))))
+    report("removing its rows")
+    return port(kit).take(one.id)
+
+
+def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasure:
+    """The other stores and the files, each looked at again afterwards."""
+    report("removing it from the other stores")
+    beside = _servers(kit, one) if one.by == "user" else _episodes(kit, one)
+    try:
+        while kit.feed is not None and kit.feed.feed(_BATCH):
+            pass
+    except EngrainError as exc:
+        raise _Pending(f"the vector server does not answer: {exc}") from exc
+    report("removing it from files")
+    files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
+    port(kit).keep(one.id, {"beside": beside, "files": files}, one.prints)
+    return port(kit).unname(one.id)
+
+
+def _servers(kit: Kit, one: Erasure) -> int:
+    gone = 0
+    for server in kit.servers:
+        if not isinstance(server, Erasable):
+            continue
+        for scope in one.scopes:
+            gone += server.erase(scope)
+            if left := server.left(scope):
+                raise _Pending(f"{left} keys are still on a server beside.")
+    return gone
+
+
+def _episodes(kit: Kit, one: Erasure) -> int:
+    """Of a part of a scope, where episodes are in a store that does not see the items go."""
+    if kit.episodes is None or kit.together or one.subject is None:
+        return 0
+    session = one.subject.name if one.subject.by == "session" else None
+    gone = set(one.ids)
+    there = kit.episodes.recent(one.subject.scope, None, _ALL, _EVER)
+    ids = [entry.id for entry in there if entry.session == session or entry.id in gone or entry.item in gone]
+    return kit.episodes.remove(one.subject.scope, ids) if ids else 0
+
+
+def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
+    erasing = port(kit)
+    report("overwriting its bytes")
+    if not kit.items.purge():
+        raise _Pending("a reader holds the file's log; its bytes go when that has ended.")
+    report("looking that nothing is left")
+    if left := {kind: count for kind, count in erasing.left(one).items() if count}:
+        raise _Pending(f"rows are still there: {left}.")
+    for _ in range(_TRIES):
+        scanned = _scanned(erasing, one.prints)
+        if not scanned["found"]:
+            break
+        kit.items.purge()
+    else:
+        raise _Pending(f"{scanned['found']} traces of it are still in the file.")
+    details = receipt_of(one, kit.items.status().backend, bool(kit.servers), scanned, kit.clock())
+    return Erased(one.id, one.counts, Receipt.of(erasing.finish(one.id, details)))
+
+
+def _scanned(erasing: Erasing, raw: bytes) -> dict[str, int]:
+    """What is in the files and not in what stays: the same words may have been said by somebody else."""
+    from engrain.lifecycle.prints import joined, looked_for, prints_from
+
+    if not raw:
+        return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}
+    prints = prints_from(raw)
+    shared, size = 0, 0
+    found, size = looked_for(prints, erasing.raw())
+    if len(found):
+        kept, _ = looked_for(prints, joined(erasing.pieces(None)))
+        shared = len(kept)
+        found, size = looked_for(prints.without(kept), erasing.raw())
+    return {"prints": len(prints), "shared": shared, "bytes": size, "found": len(found)}

@@ -1,0 +1,113 @@
+"""The receipt of an erasure, which says what was done and nothing of what was there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from engrain.core.audit import Entry
+from engrain.core.erasure import Erasure
+from engrain.core.errors import ConfigError, InvalidInput
+from engrain.ports import Kit
+from engrain.version import __version__
+
+FORMAT = 1
+METHODS: Mapping[str, Sequence[str]] = {
+    "sqlite": ("rows_in_one_transaction", "secure_delete", "log_truncated", "unused_bytes_overwritten"),
+    "postgres": ("rows_in_one_transaction", "vacuum"),
+    "reference": ("rows_in_one_transaction",),
+}
+# What no erasure of ours reaches, and who lets it go; docs/erasure.md has a sentence for each.
+REMAINS: Mapping[str, Sequence[str]] = {
+    "sqlite": ("backups_made_before",),
+    "postgres": ("backups_made_before", "server_log_archives_and_replicas"),
+    "reference": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """`values` are what it says; `n` and `hash` name its entry in the audit log, which it is chained into."""
+
+    values: Mapping[str, Any]
+    n: int
+    hash: str
+
+    @staticmethod
+    def of(entry: Entry) -> Receipt:
+        return Receipt(entry.details, entry.n, entry.hash)
+
+    @staticmethod
+    def read(text: str | bytes) -> Receipt:
+        try:
+            values = json.loads(text)
+            audit = values.pop("audit")
+            if values.get("format") != FORMAT or not isinstance(values["subject"], str):
+                raise ValueError("format")
+            return Receipt(values, int(audit["n"]), str(audit["hash"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            raise InvalidInput(
+                "this is not a receipt of an erasure, as `engrain erase --receipt FILE` writes."
+            ) from exc
+
+    def __str__(self) -> str:
+        """As JSON, for a file."""
+        return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
+    whether the audit log still holds the receipt as it is."""
+
+    rows: Mapping[str, int]
+    found: int
+    recorded: bool
+    faults: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
+
+
+def receipt_of(
+    one: Erasure, backend: str, beside: bool, scanned: Mapping[str, int], now: datetime
+) -> Mapping[str, Any]:
+    remains = [*REMAINS.get(backend, ()), *(["logs_of_servers_beside"] if beside else [])]
+    return {
+        "format": FORMAT,
+        "engrain": __version__,
+        "receipt": one.id,
+        "subject": one.mark,
+        "by": one.by,
+        "asked_at": one.at.isoformat(),
+        "erased_at": now.isoformat(),
+        "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
+        "methods": list(METHODS.get(backend, ())),
+        "verified": {"rows": 0, **scanned},
+        "remains": [{"what": what, "until": "its_own_retention"} for what in remains],
+    }
+
+
+def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
+    """Once more by query, by the chain of the audit log, and, for the texts that are given, by every byte."""
+    if kit.erasing is None or kit.audit is None:
+        raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
+    values = receipt.values
+    done = Erasure(
+        values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
+    )
+    entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
+    same = entry is not None and Receipt.of(replace(entry)) == receipt
+    return Verified(kit.erasing.left(done), _found(kit, texts), same, kit.audit.verify().faults)
+
+
+def _found(kit: Kit, texts: Sequence[str]) -> int:
+    from engrain.lifecycle.prints import looked_for, prints_of
+
+    if kit.erasing is None or not texts:
+        return 0
+    found, _ = looked_for(prints_of(text.encode() for text in texts), kit.erasing.raw())
+    return len(found)

@@ -1,0 +1,108 @@
+"""The verbs of erasure, undo, legal holds and the audit log."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engrain.core.errors import InvalidInput
+from engrain.core.text import checked_count, checked_key
+from engrain.memory.opened import Opened
+from engrain.telemetry import traced
+
+if TYPE_CHECKING:
+    from engrain.core.audit import Audited, Entry
+    from engrain.core.erasure import Hold, Subject
+    from engrain.lifecycle.erasing import Erased, Undone
+    from engrain.lifecycle.receipts import Receipt, Verified
+
+PathLike = str | os.PathLike[str]
+Progress = Callable[[str], None]
+
+
+class Erasures(Opened):
+    @traced
+    def erase(
+        self,
+        *,
+        user: str | None = None,
+        session: str | None = None,
+        source: str | None = None,
+        id: str | None = None,
+        folders: Sequence[PathLike] = (),
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> Erased:
+        """Erase everything of a user of this tenant, whatever agent knows it; or, in this memory, of a session, of a
+        source, or an item. Every tier, index, journal and server, and the files in `folders`, down to the bytes; then
+        it is looked for, and what comes back has a receipt. Names are matched exactly. OnHold under a legal hold.
+
+        Killed anywhere, it goes on when the store is next opened."""
+        from engrain.wiring import open_folder
+
+        subject = self._subject(user=user, session=session, source=source, id=id)
+        paths = [str(Path(one).expanduser().absolute()) for one in folders]
+        return self._open.erase(subject, paths, dry_run, open_folder, progress or _quiet)
+
+    @traced
+    def undo(self, source: str, *, dry_run: bool = True, progress: Progress | None = None) -> Undone:
+        """What came from one source, such as a poisoned page or a bad tool, with all it led to; with dry_run=False it
+        is taken back: those items go, and what they had replaced or corrected holds again."""
+        return self._open.undo(checked_key(source, "source"), dry_run, progress or _quiet)
+
+    @traced
+    def resume_erasures(self, progress: Progress | None = None) -> builtins.list[Erased]:
+        """Complete every erasure that is under way, whoever began it."""
+        from engrain.wiring import open_folder
+
+        return self._open.resume_erasures(open_folder, progress or _quiet)
+
+    @traced
+    def verify_erasure(self, receipt: Receipt | str | bytes, *, texts: Sequence[str] = ()) -> Verified:
+        """Look again: no row is left, the audit log holds the receipt, and none of these texts is in any file."""
+        from engrain.lifecycle.receipts import Receipt
+
+        given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
+        return self._open.verify_erasure(given, texts)
+
+    @traced
+    def hold(self, user: str, *, reason: str = "legal") -> Hold:
+        """Keep a user's data from being removed. `reason` is a code, such as a file number: no content."""
+        return self._open.hold(user, reason)
+
+    @traced
+    def release(self, user: str) -> bool:
+        """End a hold; False if there was none. What an erasure had hidden meanwhile is shown again."""
+        return self._open.release(user)
+
+    @traced
+    def holds(self) -> builtins.list[Hold]:
+        return self._open.holds()
+
+    @traced
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> builtins.list[Entry]:
+        """What was removed, moved and held, without content: entries with a number above `after`."""
+        return self._open.audit(checked_count(after, "after", 0, 1 << 60), checked_count(limit, "limit", 1, 1_000_000))
+
+    @traced
+    def verify_audit(self) -> Audited:
+        """Finds an entry that was changed, removed, moved or cut off."""
+        return self._open.verify_audit()
+
+    def _subject(self, **names: str | None) -> Subject:
+        from engrain.core.erasure import Subject
+
+        given = [(by, name) for by, name in names.items() if name is not None]
+        if len(given) != 1:
+            raise InvalidInput("erase takes one of user=, session=, source= and id=.")
+        ((by, name),) = given
+        if by == "user":
+            return self._open.user(name)
+        return Subject(self._open.scope, by, checked_key(name, by))  # type: ignore[arg-type]
+
+
+def _quiet(_: str) -> None:
+    pass
