@@ -203,9 +203,13 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
 def _cached_log(store_url: str, store: Any, state: SessionState) -> SessionLog:
     from engrain.stores.cached_log import CachedLog
 
-    # Without user, password and options; a path as it is wherever the program was started.
+    # Without the user; a path as it is wherever the program was started.
     parts = urlsplit(store_url) if "://" in store_url else None
-    named = f"{parts.hostname}:{parts.port}{parts.path}" if parts else str(Path(store_url).expanduser().resolve())
+    named = (
+        f"{parts.hostname}:{parts.port}{parts.path}?{parts.query}"
+        if parts
+        else str(Path(store_url).expanduser().resolve())
+    )
     return CachedLog(store, store, state, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
