@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engrain.cli.demo import durability, knowledge, order, sessions
+from engrain.cli.demo import durability, erasure, knowledge, order, sessions
 from engrain.cli.demo.stage import Stage
 
 SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
@@ -19,6 +19,7 @@ SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
     ("A long task whose process is killed.", order.a_long_task),
     ("Forgetting, down to the bytes.", durability.forgetting),
     ("What it costs.", durability.what_it_costs),
+    ("The user who wants to be erased, and a receipt for it.", erasure.erased),
 )
 
 
