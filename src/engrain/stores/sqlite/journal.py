@@ -13,7 +13,7 @@ from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Row
-from engrain.stores.sqlite.journal_rows import Page, held, step_of, task_of
+from engrain.stores.sqlite.journal_rows import Page, step_of, task_of
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.steady import Steady, machine_steady, mark, passed
 
@@ -57,7 +57,7 @@ class SqliteJournal:
         with self._writing(lease) as page:
             lasts = timedelta(seconds=seconds)
             until = from_micros(page.now) + lasts
-            page.db.run(_SQL["extend"], (to_micros(until), mark(self._steady, lasts), page.task))
+            page.db.run(_SQL["extend"], (to_micros(until), mark(self._steady, lasts), page.number()))
             return Lease(lease.scope, lease.task, lease.worker, lease.epoch, until)
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
@@ -128,7 +128,7 @@ class SqliteJournal:
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
         with self._store._writing() as db:
-            return self.page(db, lease).begin(lease, start)
+            return self.page(db, lease).begin(start)
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
         with self._store._writing() as db:
@@ -136,7 +136,7 @@ class SqliteJournal:
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
         with self._store._writing() as db:
-            return self.page(db, lease).record(lease, start, end)
+            return self.page(db, lease).record(start, end)
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
         with self._store._writing() as db:
@@ -171,16 +171,17 @@ class SqliteJournal:
     # Inside a transaction
 
     def page(self, db: Connection, lease: Lease) -> Page:
-        """The lease's task, to write steps to; LeaseLost if it may no longer."""
-        scope = self._store._scope(db, lease.scope)
-        n, newest = held(db, scope, lease)
-        self._floor = max(self._floor, newest, to_micros(self._store._clock()))
-        return Page(db, scope or 0, n, self._floor, self._store._key)
+        """The lease's task, to write steps to. Every write raises LeaseLost if it may no longer."""
+        # Whoever claimed the task has asked for the store's own time and the task's newest: this is not before them.
+        self._floor = max(self._floor, to_micros(self._store._clock()))
+        return Page(db, self._store._scope(db, lease.scope) or 0, None, self._floor, self._store._key, lease)
 
     @contextmanager
     def _writing(self, lease: Lease) -> Iterator[Page]:
         with self._store._writing() as db:
-            yield self.page(db, lease)
+            page = self.page(db, lease)
+            page.number()
+            yield page
 
     def _now(self, db: Connection) -> int:
         """The store's time, and never before what this process has written into the journal."""

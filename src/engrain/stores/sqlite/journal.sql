@@ -1,6 +1,6 @@
 -- held --
--- What a write must know of its task: who may write, and the newest time recorded in the store.
-select n, epoch, worker, status, (select now from counter) from task where scope = ? and task = ?;
+-- What a write must know of its task: who may write.
+select n, epoch, worker, status from task where scope = ? and task = ?;
 
 -- task --
 select task.n, scope.tenant, scope.agent, scope.user, task.task, goal, version, status, epoch, worker, until, started_at,
@@ -68,14 +68,22 @@ select name, occurrence, kind, status, attempt, epoch, input, key, version, bega
 from step left join result on result.n = step.large where task = ? order by step.n;
 
 -- add_step --
--- Nothing, if it is there.
+-- Nothing, if the lease is over or the step is there.
 insert into step (task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result,
   large, error)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (task, name, occurrence) do nothing;
+select n, ?, ?, ?, ?, ?, epoch, ?, ?, ?, ?, ?, ?, ?, ? from task where scope = ? and task = ? and epoch = ? and worker = ?
+on conflict (task, name, occurrence) do nothing;
 
 -- begin_again --
 update step set kind = :kind, status = 'intent', attempt = :attempt, epoch = :epoch, input = :input, key = :key,
   version = :version, began_at = :now, ended_at = null, result = null, large = null, error = null where n = :n;
+
+-- finish --
+-- Nothing, if the lease is over or the step is not open.
+update step set status = ?, ended_at = max(?, began_at), result = ?, large = ?, error = ?
+where task = (select n from task where scope = ? and task = ? and epoch = ? and worker = ?)
+  and name = ? and occurrence = ? and status in ('intent', 'ambiguous')
+returning name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at;
 
 -- settle --
 update step set status = ?, ended_at = ?, result = ?, large = ?, error = ? where n = ?;

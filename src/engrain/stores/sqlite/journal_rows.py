@@ -53,18 +53,26 @@ def step_of(row: Row) -> StepRecord:
 
 @dataclass(slots=True)
 class Page:
-    """One task's steps inside a write transaction."""
+    """One task's steps inside a write transaction. What a lease writes is fenced in the statement itself; its task is
+    looked up only where that found nothing to do."""
 
     db: Connection
     scope: int
-    task: int
+    task: int | None
     now: int
     key: bytes
+    lease: Lease | None = None
 
-    def begin(self, lease: Lease, start: StepStart, took: float = 0.0) -> StepRecord:
-        begun = StepEnd(start.name, start.occurrence, "intent")
+    def number(self) -> int:
+        """Of the task; LeaseLost if the lease may no longer write to it."""
+        if self.task is None:
+            assert self.lease is not None
+            self.task = held(self.db, self.scope, self.lease)
+        return self.task
+
+    def begin(self, start: StepStart, took: float = 0.0) -> StepRecord:
         began = self._ago(took)
-        fresh = self._added(lease, start, begun, began)
+        fresh = self._added(start, StepEnd(start.name, start.occurrence, "intent"), began)
         if fresh:
             return fresh
         there, n = self._step(start.name, start.occurrence)
@@ -72,17 +80,26 @@ class Page:
             return there
         named = ("kind", "attempt", "input", "key", "version")
         values = {name: getattr(start, name) for name in named}
-        self.db.run(_SQL["begin_again"], {**values, "epoch": lease.epoch, "now": began, "n": n})
+        assert self.lease is not None
+        self.db.run(_SQL["begin_again"], {**values, "epoch": self.lease.epoch, "now": began, "n": n})
         return self._step(start.name, start.occurrence)[0]
 
-    def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        fresh = self._added(lease, start, end, self._ago(end.took))
+    def record(self, start: StepStart, end: StepEnd) -> StepRecord:
+        fresh = self._added(start, end, self._ago(end.took))
         if fresh:
             return fresh
-        there = self.begin(lease, start, end.took)
+        there = self.begin(start, end.took)
         return self.settle(end) if there.status in UNSETTLED else there
 
     def finish(self, end: StepEnd) -> StepRecord:
+        lease = self.lease
+        assert lease is not None
+        fence = (self.scope, lease.task, lease.epoch, lease.worker)
+        values = (end.status, self.now, *self.stored(end.result), end.error, *fence, end.name, end.occurrence)
+        rows = self.db.rows(_SQL["finish"], values)
+        if rows:
+            self.keep(end.snapshot)
+            return step_of((*rows[0], end.result, end.error))
         there, n = self._step(end.name, end.occurrence)
         same = (there.status, there.result, there.error) == (end.status, end.result, end.error)
         return there if there.status not in UNSETTLED and same else self._settled(there, n, end)
@@ -103,7 +120,7 @@ class Page:
 
     def begin_memory(self, write: StepWrite) -> list[str | None] | None:
         """The ids that the step wrote when it was done; None if it is still to do."""
-        there = self.begin(write.lease, write.start)
+        there = self.begin(write.start)
         if there.status == "done":
             return list(json.loads(there.result or "[]"))
         if there.status not in UNSETTLED:
@@ -117,25 +134,25 @@ class Page:
         return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
-        rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))
+        rows = self.db.rows(_SQL["step"], (self.number(), name, occurrence))
         if not rows:
             raise NotFound(f"the step {name!r} ({occurrence}) of this task was not begun.")
         return step_of(rows[0]), rows[0][13]
 
-    def _added(self, lease: Lease, start: StepStart, end: StepEnd, began: int) -> StepRecord | None:
-        ended = None if end.status == "intent" else self.now
-        row = (
-            start.name, start.occurrence, start.kind, end.status, start.attempt, lease.epoch, start.input, start.key,
-            start.version, began, ended,
-        )  # fmt: skip
-        if not self.db.run(_ADD_STEP, (self.task, *row, *self.stored(end.result), end.error)):
+    def _added(self, start: StepStart, end: StepEnd, began: int) -> StepRecord | None:
+        lease = self.lease
+        assert lease is not None
+        what = (start.name, start.occurrence, start.kind, end.status, start.attempt)
+        more = (start.input, start.key, start.version, began, None if end.status == "intent" else self.now)
+        fence = (self.scope, lease.task, lease.epoch, lease.worker)
+        if not self.db.run(_ADD_STEP, (*what, *more, *self.stored(end.result), end.error, *fence)):
             return None
         self.keep(end.snapshot)
-        return step_of((*row, end.result, end.error))
+        return step_of((*what, lease.epoch, *more, end.result, end.error))
 
     def keep(self, snapshot: str | None) -> None:
         if snapshot is not None:
-            self.db.run(_SQL["keep"], (self.task, snapshot))
+            self.db.run(_SQL["keep"], (self.number(), snapshot))
 
     def stored(self, result: str | None) -> tuple[str | None, int | None]:
         """What stands in the step's own row: the result itself, or where it is."""
@@ -149,14 +166,14 @@ class Page:
         return None, self.db.last_row
 
 
-def held(db: Connection, scope: int | None, lease: Lease) -> tuple[int, int]:
-    """The number of the lease's task, if it may still write to it, and the newest time recorded in the store."""
+def held(db: Connection, scope: int, lease: Lease) -> int:
+    """The number of the lease's task, if it may still write to it."""
     rows = db.rows(_SQL["held"], (scope, lease.task))
     if not rows:
         raise LeaseLost(f"the task {lease.task!r} is no longer there.")
-    n, epoch, worker, status, newest = rows[0]
+    n, epoch, worker, status = rows[0]
     # The worker as well: a task that was pruned and began anew counts its claims from 1 again.
     if epoch != lease.epoch or worker != lease.worker:
         why = f"it is {status}" if worker is None else "another worker took it over"
         raise LeaseLost(f"{lease.worker} may no longer write to task {lease.task!r}: {why}.")
-    return n, newest
+    return int(n)
