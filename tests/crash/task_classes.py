@@ -87,6 +87,14 @@ def parallel(run: Run, outside: Outside) -> None:
     assert [one.result() for one in (*steps, sent)] == ["part[a]", "part[b]", "part[c]", "mail"]
 
 
+def desk(run: Run, outside: Outside) -> None:
+    """Working memory is changed in each step and before it."""
+    for name in ("one", "two"):
+        run.working.push_subgoal(name)
+        run.step(name, lambda: (run.working.add_thought(name), outside.do(name)))  # noqa: B023
+    assert run.working.subgoals == run.working.scratchpad == ("one", "two"), "working memory is not that of the steps"
+
+
 def snapshot(run: Run, outside: Outside) -> None:
     for number, name in ((1, "one"), (2, "two")):
         run.step(name, outside.do, name)
@@ -167,6 +175,7 @@ CASES: dict[str, Case] = {
     "sleep": Case(sleep, at_least_once),
     "event": Case(event, at_least_once),
     "parallel": Case(parallel, parts),
+    "desk": Case(desk, at_least_once),
     "snapshot": Case(snapshot, kept),
     "checkpoint": Case(lambda run, outside: None, kept),
 }

@@ -190,6 +190,16 @@ def test_what_lies_there_meanwhile_is_left_alone(memory: Memory) -> None:
     assert memory.working.task == "Write the report"
 
 
+def test_a_task_that_is_only_replayed_is_not_at_hand(memory: Memory) -> None:
+    for _ in range(2):
+        with memory.task("order") as run:
+            run.working.push_subgoal("think")
+            run.step("think", lambda: run.working.add_thought("hm"))
+            assert (run.working.subgoals, run.working.scratchpad) == (("think",), ("hm",))
+            assert (memory.working is run.working) == (run.status == "running")
+        assert memory.working.subgoals == ()
+
+
 def test_a_task_that_stood_back_takes_its_own_along(memory: Memory, clock: SetClock) -> None:
     memory.start_task("Write the report")
     killed_in(memory, clock, "order", lambda run: noting(run, fatal=True))

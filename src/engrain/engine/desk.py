@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import NotFound
 from engrain.core.items import Cite, Source
-from engrain.core.journal import TaskRecord
+from engrain.core.journal import ENDED, TaskRecord
 from engrain.core.notes import Note
 from engrain.tasks.desk import Outcome
 from engrain.tiers.working import WorkingMemory
@@ -19,8 +19,8 @@ PROCEDURE = "engrain.procedure"  # the variable of working memory that names the
 
 
 class WorkingDesk:
-    """The memory's own working memory, where one task is at hand at a time; for a run that begins meanwhile, one of its
-    own."""
+    """The memory's own working memory, where one task is at hand at a time. A run that begins meanwhile has one of its
+    own, and so has one of a task that has ended."""
 
     def __init__(self, engine: Happenings, procedure: str | None) -> None:
         self._engine = engine
@@ -29,9 +29,10 @@ class WorkingDesk:
         self.working = engine.working
 
     def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
-        used = procedure or self._engine.version_of(self._procedure)
+        over = task.status in ENDED  # it is only replayed, and nobody works at it
+        used = procedure if over else procedure or self._engine.version_of(self._procedure)
         self._task = task.task
-        if not self.working.take(task.goal or task.task, task.task, left):
+        if over or not self.working.take(task.goal or task.task, task.task, left):
             self.working = WorkingMemory(count_tokens=self._engine.kit.count_tokens)
             self.working.take(task.goal or task.task, task.task, left)
         if left is None:

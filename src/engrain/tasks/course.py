@@ -110,7 +110,7 @@ class Course:
             self._kept = Kept(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
             ledger = Ledger(self._kit, tenure, self._kept, recorded, self.terms.version)
-            if ledger.open and self._kept.begin():
+            if self._kept.begin():
                 ledger.keep()
         except BaseException:
             if self._desk:

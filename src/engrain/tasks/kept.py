@@ -33,7 +33,7 @@ class Kept:
         self._value = plain(value, "the snapshot")
 
     def begin(self) -> bool:
-        """Put the task at hand; whether that is to be stored at once, because it names a procedure now."""
+        """Put the task at hand; whether that is to be stored at once, because it is the first to name a procedure."""
         if self._desk is None:
             return False
         before, self._procedure = self._procedure, self._desk.begin(self.task, self._working, self._procedure)
