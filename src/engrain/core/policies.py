@@ -19,8 +19,8 @@ class Policies:
     let go; `consolidate_below = 0` lets go of nothing. With `half_life_days` its importance fades that fast when it is
     not used; 0 is never. Tasks are kept for `task_days` after their end. With a `backup_folder` there is a backup every
     `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step. With
-    `drop_old_vectors` the vectors of another model go once every item has some of the present one. `every_minutes` is
-    how often a memory that stays open looks after itself; 0 is never.
+    `drop_old_vectors` the vectors of another model go once every item has some of the present one, even if nobody asks
+    for it. `every_minutes` is how often a memory that stays open looks after itself; 0 is never.
     """
 
     consolidate_below: float = 0.3
@@ -32,7 +32,7 @@ class Policies:
     backup_hours: float = 24.0
     backup_keep: int = 7
     mirror: str = ""
-    drop_old_vectors: bool = True
+    drop_old_vectors: bool = False
     every_minutes: float = 0.0
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from engrain.capture import write
@@ -12,6 +12,7 @@ from engrain.core.answers import Status
 from engrain.core.backups import BackedUp
 from engrain.core.errors import EngrainError
 from engrain.core.recalled import RecallRequest, Section, escaped
+from engrain.core.scope import Scope
 from engrain.core.text import checked_text
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
@@ -19,14 +20,20 @@ from engrain.engine.knowledge import Knowledge
 from engrain.lifecycle.backups import back_up
 from engrain.lifecycle.consolidate import Consolidated, consolidate
 from engrain.lifecycle.feed import BATCH
+from engrain.lifecycle.keeper import Keeper
 from engrain.lifecycle.maintain import Maintained, maintain
-from engrain.ports import Finding, ListQuery
+from engrain.ports import Finding, Kit, ListQuery
 
 HISTORY = "Conversation so far"
 
 
 class Engine(Happenings, Knowledge, Erasures):
     """One scope's memory: its tiers, and what is true of all of them."""
+
+    def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
+        super().__init__(kit, scope, reads, background)
+        self.keeper = Keeper(self.kit, scope, background, lambda: self.maintain(False, False, lambda _: None))
+        self.keeper.start()
 
     def status(self) -> Status:
         model = self.kit.embedder.model
@@ -37,6 +44,7 @@ class Engine(Happenings, Knowledge, Erasures):
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
             "vectors": self.feeder.state(),
+            "care": self.keeper.state(),
             "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
         return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
@@ -68,8 +76,12 @@ class Engine(Happenings, Knowledge, Erasures):
             del lines[0]
         return str(Section(HISTORY, tuple(lines))) if lines else ""
 
-    def maintain(self, dry_run: bool) -> Maintained:
-        return maintain(self.kit, self.scope, dry_run=dry_run)
+    def maintain(self, dry_run: bool, reembed: bool, progress: Callable[[int], None]) -> Maintained:
+        # By the present embedder, even while the one before still answers.
+        care = replace(self.kit, embedder=self.upkeep.target)
+        done = maintain(care, self.scope, dry_run=dry_run, reembed=reembed, tell=progress)
+        self.upkeep.change_over()
+        return done
 
     def consolidate(self, dry_run: bool) -> Consolidated:
         return consolidate(self.kit, self.scope, dry_run=dry_run)
@@ -93,6 +105,7 @@ class Engine(Happenings, Knowledge, Erasures):
         return seen
 
     def close(self) -> None:
+        self.keeper.stop()
         self.enricher.stop()
         self.upkeep.stop()
         self.feeder.stop()

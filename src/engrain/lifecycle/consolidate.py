@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from engrain.core.errors import StoreError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item
+from engrain.core.maintained import Doing
 from engrain.core.plans import Forget, Plan
+from engrain.core.policies import faded
 from engrain.core.scope import Scope
+from engrain.lifecycle.rounds import REMOVED, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
 
-LOW = 0.3  # importance below which an item may go
-RARELY = 2  # uses below which it may
-MIN_AGE = timedelta(days=7)
 BATCH = 500
 
 _log = logging.getLogger("engrain")
@@ -49,44 +49,98 @@ class Consolidated:
 
 
 def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated:
-    """Facts and relations of low importance that are rarely used and older than a week go.
+    """Facts and relations of low importance that are rarely used and older than a week go; the numbers are settings.
 
     Never one that is pinned, that another item cites, or that holds a slot: a slot is looked up by its name, which
     counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
     """
-    now = kit.clock()
-    gone: list[Fading] = []
-    for page in _pages(kit, scope, now):
-        going = _fading(page, kit, scope, now)
-        if going and not dry_run:
-            # Looked at and removed page by page, so that little can change in between.
-            kit.items.apply(Plan(scope, tuple(Forget(one.item.id, keep_source=True) for one in going)))
-        gone += going
-    if gone and not dry_run:
-        _purge(kit)
-    return Consolidated(dry_run, tuple(gone))
+    care = Round(kit, scope, kit.clock())
+    going = _fading(care)
+    if not dry_run:
+        _let_go(care, [one.item.id for one in going])
+    return Consolidated(dry_run, tuple(going))
 
 
-def _pages(kit: Kit, scope: Scope, now: datetime) -> Iterator[list[Item]]:
-    where = parse_filter(
-        {"kind": {"in": ["fact", "relation"]}, "importance": {"<": LOW}, "pinned": False, "slot": None,
-         "recorded_at": {"<=": now - MIN_AGE}}
-    )  # fmt: skip
+def planned(care: Round) -> Pass:
+    going = _fading(care)
+    each = tuple(Doing("remove", one.item.id, one.reason, one.item.text) for one in going)
+
+    def act(tell: Tell) -> None:
+        _let_go(care, [one.id for one in each])
+        tell(len(each))
+
+    return Pass("consolidated", each, REMOVED, "item", "that matters little and was rarely used", act)
+
+
+def _fading(care: Round) -> list[Fading]:
+    if not care.policies.consolidate_below:
+        return []
+    rare = [item for page in _pages(care) for item in page if _may_go(item, care)]
+    going = _uncited(care, [item.id for item in rare])
+    return [Fading(item, _reason(item, care)) for item in rare if item.id in going]
+
+
+def _let_go(care: Round, ids: Sequence[str]) -> None:
+    for start in range(0, len(ids), BATCH):
+        # Looked at once more, since somebody may have used, pinned or cited one since.
+        page = care.kit.items.get_many(care.scope, ids[start : start + BATCH])
+        still = [item.id for item in page if _may_go(item, care)]
+        cited = _citing(care, still)
+        going = [id for id in still if cited.get(id, set()) <= set(ids)]
+        if going:
+            care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in going)))
+    if ids:
+        _purge(care.kit)
+
+
+def _may_go(item: Item, care: Round) -> bool:
+    rules = care.policies
+    rare = item.access_count < rules.consolidate_used and left(item, care) < rules.consolidate_below
+    return rare and item.open and not item.pinned and item.slot is None
+
+
+def _uncited(care: Round, ids: Sequence[str]) -> set[str]:
+    """Those that nothing cites but others of them that go, so that a second run finds nothing more."""
+    citing = _citing(care, ids)
+    going: set[str] = set()
+    while more := {id for id in ids if id not in going and citing.get(id, set()) <= going}:
+        going |= more
+    return going
+
+
+def _citing(care: Round, ids: Sequence[str]) -> dict[str, set[str]]:
+    """What cites each of these."""
+    found: dict[str, set[str]] = {}
+    for start in range(0, len(ids), BATCH):
+        for link in care.kit.items.lineage(care.scope, ids[start : start + BATCH]):
+            found.setdefault(link.cite.item, set()).add(link.item)
+    return found
+
+
+def _pages(care: Round) -> Iterator[list[Item]]:
+    policies = care.policies
+    conditions: dict[str, object] = {
+        "kind": {"in": ["fact", "relation"]}, "pinned": False, "slot": None,
+        "recorded_at": {"<=": care.now - timedelta(days=policies.consolidate_days)},
+    }  # fmt: skip
+    if not policies.half_life_days:
+        conditions["importance"] = {"<": policies.consolidate_below}
     after = None
-    while page := kit.items.page(ListQuery(scope, where, limit=BATCH, after=after)):
+    while page := care.kit.items.page(ListQuery(care.scope, parse_filter(conditions), limit=BATCH, after=after)):
         yield page
         after = page[-1].id
 
 
-def _fading(page: Sequence[Item], kit: Kit, scope: Scope, now: datetime) -> list[Fading]:
-    rare = [item for item in page if item.access_count < RARELY]
-    cited = {link.cite.item for link in kit.items.lineage(scope, [item.id for item in rare])} if rare else set()
-    return [Fading(item, _reason(item, now)) for item in rare if item.id not in cited]
+def left(item: Item, care: Round) -> float:
+    """Of its importance, after the time since it was last used or told."""
+    unused = (care.now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
+    return faded(item.importance, unused, item.access_count, care.policies.half_life_days)
 
 
-def _reason(item: Item, now: datetime) -> str:
+def _reason(item: Item, care: Round) -> str:
     used = f"used {item.access_count} time{'s' * (item.access_count != 1)}"
-    return f"importance {item.importance:g}, {used}, {(now - item.recorded_at).days} days old"
+    now = f" ({left(item, care):.2f} left)" if care.policies.half_life_days else ""
+    return f"importance {item.importance:g}{now}, {used}, {(care.now - item.recorded_at).days} days old"
 
 
 def _purge(kit: Kit) -> None:

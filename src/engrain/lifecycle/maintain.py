@@ -1,126 +1,130 @@
-"""One round of care over a memory: what is over goes, and every pass says what it did or would do."""
+"""One round of care over a memory: every pass says what it does, and a dry run says it beforehand."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
-from engrain.core.episodes import Episode
+from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.journal import ENDED, TaskQuery
+from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
-from engrain.core.tiers import TIERS
+from engrain.lifecycle import backups, consolidate, lapsing
+from engrain.lifecycle import reembed as vectors
+from engrain.lifecycle.backups import Rotation
+from engrain.lifecycle.mirror import Mirror
+from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
 from engrain.ports import Kit
 
-TASKS_KEPT = timedelta(days=7)
-_ALL = 1_000_000
-_EVER = datetime.min.replace(tzinfo=UTC)
+__all__ = ["Maintained", "maintain", "passes"]
 
 
-@dataclass(frozen=True, slots=True)
-class Maintained:
-    """What a round did, or with a dry run would do: how many of what, by the name of the pass, and a line of each."""
-
-    dry_run: bool
-    counts: Mapping[str, int] = field(default_factory=dict)
-    lines: tuple[str, ...] = ()
-
-    @property
-    def expired(self) -> int:
-        return self.counts["expired"]
-
-    @property
-    def trimmed(self) -> int:
-        return self.counts["trimmed"]
-
-    @property
-    def pruned(self) -> int:
-        return self.counts["pruned"]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
+def maintain(
+    kit: Kit, scope: Scope, *, dry_run: bool = False, reembed: bool = False, tell: Tell = lambda _: None
+) -> Maintained:
+    """Every pass is planned first, and then carried out: a dry run is the plan. `tell` hears how many are done."""
+    planned = passes(Round(kit, scope, kit.clock(), reembed))
+    trouble: list[str] = []
+    if not dry_run:
+        planned = [_carried_out(one, tell, trouble) for one in planned]
+    return Maintained(
+        dry_run,
+        {one.name: len(one.each) for one in planned},
+        tuple(one.line(dry_run) for one in planned),
+        tuple(doing for one in planned for doing in one.each),
+        tuple(trouble),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What every pass is given. All go by the same moment, whenever they run."""
-
-    kit: Kit
-    scope: Scope
-    now: datetime
-    dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """How many of what, and which ones: 3, "episode", "whose time is over"."""
-
-    count: int
-    what: str
-    which: str
-
-    def __str__(self) -> str:
-        return f"{self.count:,} {self.what}{'s' * (self.count != 1)} {self.which}"
+def _carried_out(one: Pass, tell: Tell, trouble: list[str]) -> Pass:
+    """One that fails keeps no other from being done."""
+    try:
+        if one.each or one.always:
+            one.act(tell)
+    except StoreClosed:
+        raise
+    except EngrainError as exc:
+        trouble.append(f"{one.name}: {exc}")
+        return replace(one, each=())
+    return one
 
 
-Pass = Callable[[Round], Passed]
+def passes(care: Round) -> list[Pass]:
+    """In order: each is planned as if those before it were done."""
+    episodes = lapsing.passes(care)
+    faint = consolidate.planned(care)
+    going = {doing.id for doing in faint.each}
+    return [
+        *episodes,
+        faint,
+        *vectors.passes(care, going),
+        _prune(care),
+        *_beside(care, bool(episodes[0].each or going)),
+    ]
 
 
-def maintain(kit: Kit, scope: Scope, *, dry_run: bool = False) -> Maintained:
-    """Every pass, in order. A dry run changes nothing, and counts what a real one would do at that moment."""
-    care = Round(kit, scope, kit.clock(), dry_run)
-    done = {name: one(care) for name, one in PASSES.items()}
-    verb = "would remove" if dry_run else "removed"
-    lines = tuple(f"{verb} {passed}" for passed in done.values())
-    return Maintained(dry_run, {name: passed.count for name, passed in done.items()}, lines)
-
-
-def expire(care: Round) -> Passed:
-    """In all memories of the store, of which this one's are counted; raw outputs past their own day go as well."""
-    over = [one for one in _entries(care) if not one.alive(care.now)]
-    if care.kit.episodes is not None and not care.dry_run:
-        care.kit.episodes.expire(care.now)
-    return Passed(len(over), "episode", "whose time is over, and raw outputs past theirs")
-
-
-def trim(care: Round) -> Passed:
-    """A store keeps to the limit with each write; this is for entries of an earlier, higher one."""
-    most = TIERS["episodic"].max_items or _ALL
-    sizes = Counter(one.session for one in _entries(care) if one.alive(care.now))
-    over = {session: size - most for session, size in sizes.items() if size > most}
-    if care.kit.episodes is not None and not care.dry_run:
-        for session in over:
-            care.kit.episodes.trim(care.scope, session, most)
-    return Passed(sum(over.values()), "episode", f"beyond the newest {most:,} of a session")
-
-
-def tidy(care: Round) -> Passed:
-    """Entries whose log row was forgotten, where episodes are in a store that does not see it."""
-    entries = [] if care.kit.together else [one for one in _entries(care) if one.alive(care.now)]
-    rows = {one.item: one.id for one in entries if one.item}
-    there = {item.id for item in care.kit.items.get_many(care.scope, list(rows))} if rows else set()
-    gone = [id for item, id in rows.items() if item not in there]
-    if care.kit.episodes is not None and gone and not care.dry_run:
-        care.kit.episodes.remove(care.scope, gone)
-    return Passed(len(gone), "episode", "whose words were forgotten")
-
-
-def prune(care: Round) -> Passed:
-    """In all memories of the store, of which this one's are counted."""
-    journal, before = care.kit.journal, care.now - TASKS_KEPT
-    if journal is None:
-        return Passed(0, "task", "of which there is no journal")
-    ended = journal.tasks(TaskQuery(care.scope, ENDED, limit=_ALL))
+def _prune(care: Round) -> Pass:
+    """In all memories of the store, of which this one's are told."""
+    journal, kept = care.kit.journal, timedelta(days=care.policies.task_days)
+    before = care.now - kept
+    ended = [] if journal is None else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
-    if not care.dry_run:
-        journal.prune(before)
-    return Passed(len(old), "task", f"that ended more than {TASKS_KEPT.days} days ago")
+
+    def act(tell: Tell) -> None:
+        if journal is not None:
+            journal.prune(before)
+        tell(len(old))
+
+    why = f"{{}} {{:%Y-%m-%d}}, more than {care.policies.task_days:g} days ago"
+    each = tuple(Doing("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old)
+    which = f"that ended more than {care.policies.task_days:g} days ago"
+    return Pass("pruned", each, REMOVED, "task", which, act, always=True)
 
 
-PASSES: Mapping[str, Pass] = {"expired": expire, "trimmed": trim, "tidied": tidy, "pruned": prune}
+def _beside(care: Round, changes: bool) -> list[Pass]:
+    """What is not in the store: the folder of files and the folder of backups, if there are such."""
+    files = [_mirror(care, Mirror(care.kit, care.scope, care.kit.folder), changes)] if care.kit.folder else []
+    policies = care.policies
+    if not policies.backup_folder:
+        return files
+    folder, every = Path(policies.backup_folder).expanduser(), timedelta(hours=policies.backup_hours)
+    return [*files, *_backups(care, Rotation(folder, every, policies.backup_keep))]
 
 
-def _entries(care: Round) -> list[Episode]:
-    """Every entry of the scope that is still in the store, expired or not."""
-    return [] if care.kit.episodes is None else care.kit.episodes.recent(care.scope, None, _ALL, _EVER)
+def _mirror(care: Round, mirror: Mirror, changes: bool) -> Pass:
+    found = mirror.sync(dry_run=True)
+    # What the round itself takes from the memory is still to come to the files.
+    due = changes or bool(found.written or found.taken)
+
+    def act(tell: Tell) -> None:
+        mirror.sync()
+        tell(1)
+
+    each = (Doing("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
+    which = "whose MEMORY.md is kept within its budget"
+    return Pass("mirrored", each, ("synced", "sync"), "folder", which, act)
+
+
+def _backups(care: Round, rotation: Rotation) -> list[Pass]:
+    new, old = backups.planned(care.kit, rotation, care.now)
+
+    def take(tell: Tell) -> None:
+        if new:
+            rotation.folder.mkdir(parents=True, exist_ok=True)
+            backups.back_up(care.kit, rotation.folder / new)
+        tell(1)
+
+    def drop(tell: Tell) -> None:
+        for name in old:
+            backups.drop(rotation, name)
+            tell(1)
+
+    hours = f"{rotation.every / timedelta(hours=1):g}"
+    due = (Doing("write", new, f"the last one is more than {hours} hours old, or there is none"),) if new else ()
+    gone = tuple(Doing("remove", name, f"beyond the newest {rotation.keep}") for name in old)
+    in_folder = f"in {rotation.folder}"
+    return [
+        Pass("backed_up", due, ("wrote", "write"), "backup", in_folder, take),
+        Pass("backups_dropped", gone, REMOVED, "backup", f"beyond the newest {rotation.keep} {in_folder}", drop),
+    ]

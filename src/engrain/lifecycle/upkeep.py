@@ -100,6 +100,11 @@ class Upkeep:
         self._thread: threading.Thread | None = None
         self.embedder = ChangingEmbedder(kit, self.wake) if kit.before else WatchedEmbedder(kit.embedder, self.wake)
 
+    @property
+    def target(self) -> Embedder:
+        """The embedder whose vectors everything is to have in the end."""
+        return self._kit.embedder
+
     def start(self) -> None:
         if self._enabled and self._kit.items.unembedded(self._kit.embedder.model.key, 1):
             self.wake()

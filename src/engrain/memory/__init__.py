@@ -120,9 +120,15 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures):
         return self._open.status()
 
     @traced
-    def maintain(self, *, dry_run: bool = False) -> Maintained:
-        """One round of care: what has expired goes, what is too much is trimmed. A dry run says what it would do."""
-        return self._open.maintain(dry_run)
+    def maintain(
+        self, *, dry_run: bool = False, reembed: bool = False, progress: Callable[[int], None] | None = None
+    ) -> Maintained:
+        """One round of care, as docs/lifecycle.md has it: what matters is kept, what is over goes. A dry run says
+        exactly what a real one then does; `each` of the answer has it item by item, with the reason.
+
+        With `reembed` everything gets vectors of the present model, and those of others go.
+        """
+        return self._open.maintain(dry_run, reembed, progress or (lambda _: None))
 
     @traced
     def consolidate(self, *, dry_run: bool = True) -> Consolidated:

@@ -1,21 +1,50 @@
-"""The command that cares for a memory: what is over goes."""
+"""The command that cares for a memory: what matters is kept, what is over goes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import click
 
+from engrain.cli.progress import progress
 from engrain.cli.session import Session
+from engrain.cli.shown import safe
 from engrain.cli.verbs import verb
+
+if TYPE_CHECKING:
+    from engrain.core.maintained import Maintained
 
 
 @verb(
     "maintain",
-    examples=("engrain maintain --dry-run", "engrain maintain", "engrain maintain --json"),
-    prints="A line for each pass: how much it removed, or with --dry-run would remove.",
+    examples=(
+        "engrain maintain --dry-run --each",
+        "engrain maintain",
+        "engrain --store engrain.toml maintain --reembed",
+        "engrain maintain --json",
+    ),
+    prints="A line for each pass: how much it did, or with --dry-run would do. With --each, every thing and why.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
-def maintain(cli: Session, dry_run: bool) -> None:
-    """Remove what is over: expired episodes, raw outputs past their day, tasks that ended a week ago."""
-    with cli.memory() as memory:
-        done = memory.maintain(dry_run=dry_run)
-    cli.answer(done, lambda: done.lines)
+@click.option("--each", is_flag=True, help="Name every item, episode and task, with the reason.")
+@click.option("--reembed", is_flag=True, help="Give everything vectors of the present model, and drop those of others.")
+def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool) -> None:
+    """Keep what matters and remove what is over, as the table [lifecycle] of the settings says.
+
+    Episodes that matter last, those whose time is over go; knowledge that matters little and was rarely used goes;
+    items without vectors get some; tasks that ended a week ago go; with a folder for them, backups are taken. A dry run
+    says exactly what a real one then does. docs/lifecycle.md has every pass and every setting.
+    """
+    with cli.memory() as memory, progress("Caring", None, cli.json) as told:
+        done = memory.maintain(dry_run=dry_run, reembed=reembed, progress=told)
+    cli.answer(done, lambda: _lines(done, each))
+    if done.trouble:
+        click.get_current_context().exit(1)
+
+
+def _lines(done: Maintained, each: bool) -> Iterator[str]:
+    yield from done.lines
+    if each:
+        yield from (safe(f"  {one}") for one in done.each)
+    yield from (safe(f"not done: {one}") for one in done.trouble)

@@ -1,0 +1,140 @@
+"""Care for a memory from time to time while it stays open, in one process at a time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, TaskClaimed
+from engrain.core.ids import SortableIds
+from engrain.core.journal import Claim, Lease, TaskEnd
+from engrain.core.maintained import Maintained
+from engrain.core.scope import Scope
+from engrain.ports import Kit
+
+# Where the leases stand, beside every memory: no task of anybody is listed there.
+PLACE = Scope(tenant="engrain", agent="maintain")
+LEASE = 120.0  # seconds without a sign of life
+SOON = 60.0  # seconds from opening to the first look, so that a short program never pays for it
+
+_log = logging.getLogger("engrain")
+
+
+class Keeper:
+    """One thread that waits. A lease in the task journal keeps two processes from caring for one memory at once; its
+    record says when it was last done, so that many processes do it no more often than one."""
+
+    def __init__(self, kit: Kit, scope: Scope, enabled: bool, care: Callable[[], Maintained]) -> None:
+        self._kit = kit
+        self._task = f"maintain {scope.id}"
+        self._every = timedelta(minutes=kit.policies.every_minutes)
+        self._care = care
+        self._enabled = enabled and bool(self._every) and kit.journal is not None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(kit.clock())}"
+        self._rounds = 0
+        self._error: str | None = None
+
+    def start(self) -> None:
+        if self._enabled:
+            self._thread = threading.Thread(target=self._work, name="engrain-keeper", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def state(self) -> dict[str, Any]:
+        """Who did it last, in whatever process, and when."""
+        if not self._enabled:
+            return {"every_minutes": 0}
+        minutes = self._every / timedelta(minutes=1)
+        return {"every_minutes": minutes, "rounds": self._rounds, "last": self._last(), "error": self._error}
+
+    def once(self) -> Maintained | None:
+        """A round if it is due and nobody else is at it; what it did."""
+        lease = self._claimed()
+        if lease is None:
+            return None
+        try:
+            with _Alive(self._kit, lease):
+                done = self._care()
+        except EngrainError as exc:
+            self._end(lease, f"failed: {type(exc).__name__}")
+            raise
+        self._rounds += 1
+        self._end(lease, self._kit.clock().isoformat())
+        return done
+
+    def _work(self) -> None:
+        pause = min(SOON, self._every.total_seconds())
+        while not self._stop.wait(pause):
+            pause = min(self._every.total_seconds(), 10 * SOON)
+            try:
+                self.once()
+                self._error = None
+            except StoreClosed:
+                return
+            except EngrainError as exc:
+                # `status` says so; the next round tries again.
+                self._error = str(exc)
+                _log.warning("care for the memory was not finished: %s", exc)
+
+    def _claimed(self) -> Lease | None:
+        assert self._kit.journal is not None
+        last = self._last()
+        # After a clock was set back, a round in the future is as good as one of now.
+        if last is not None and self._kit.clock() - last < self._every:
+            return None
+        try:
+            return self._kit.journal.claim(Claim(PLACE, self._task, self._worker, LEASE, "care for a memory"))
+        except TaskClaimed:
+            return None
+
+    def _end(self, lease: Lease, outcome: str) -> None:
+        assert self._kit.journal is not None
+        try:
+            # Not an end: the same task is claimed again, and nothing picks it up meanwhile.
+            self._kit.journal.end(lease, TaskEnd("parked", outcome))
+        except LeaseLost:
+            _log.info("another process took over the care for a memory: this one was stopped for too long.")
+
+    def _last(self) -> datetime | None:
+        found = self._kit.journal.task(PLACE, self._task) if self._kit.journal else None
+        try:
+            return datetime.fromisoformat(found.outcome) if found else None
+        except ValueError:
+            return None
+
+
+class _Alive:
+    """Extends a lease while the block goes on."""
+
+    def __init__(self, kit: Kit, lease: Lease) -> None:
+        self._kit, self._lease = kit, lease
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="engrain-keeper-lease", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._over.wait(LEASE / 3):
+            try:
+                assert self._kit.journal is not None
+                self._kit.journal.extend(self._lease, LEASE)
+            except LeaseLost:
+                return
+            except EngrainError as exc:
+                _log.info("the lease on a memory's care could not be extended: %s", exc)

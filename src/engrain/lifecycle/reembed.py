@@ -1,0 +1,68 @@
+"""Give every item a vector of the present model, and let go of another model's once they all have one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from engrain.capture import write
+from engrain.core.maintained import Doing
+from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
+from engrain.ports import Unembedded
+from engrain.ports.models import VectorModels
+
+BATCH = 64
+
+
+def passes(care: Round, going: Collection[str]) -> list[Pass]:
+    """`going` are the items that an earlier pass removes."""
+    wanted = care.reembed or not _others_first(care)
+    missing = care.kit.items.unembedded(care.kit.embedder.model.key, ALL) if wanted else []
+    return [_embed(care, [one for one in missing if one.id not in going]), _drop(care)]
+
+
+def _others_first(care: Round) -> bool:
+    """Whether another model has made most of the vectors. Then this one may be there by mistake, as in a command that
+    does not know the program's embedder, and everything is not embedded anew unless somebody asks for it."""
+    if not isinstance(care.kit.items, VectorModels):
+        return False
+    counts = dict(care.kit.items.models())
+    present = counts.pop(care.kit.embedder.model.key, 0)
+    return max(counts.values(), default=0) > present
+
+
+def _embed(care: Round, missing: list[Unembedded]) -> Pass:
+    """Of all memories of the store, of which this one's are told. It goes on where it was stopped."""
+    model = care.kit.embedder.model
+
+    def act(tell: Tell) -> None:
+        while made := write.embed_missing(care.kit, BATCH):
+            tell(made)
+
+    mine = [one for one in missing if one.scope == care.scope]
+    each = tuple(Doing("embed", one.id, f"it had no vector of {model.name}", one.text) for one in mine)
+    which = f"that had no vector of {model.name}"
+    return Pass("embedded", each, ("embedded", "embed"), "item", which, act, always=bool(missing))
+
+
+def _drop(care: Round) -> Pass:
+    store, present = care.kit.items, care.kit.embedder.model
+    others = _others(care)
+
+    def act(tell: Tell) -> None:
+        # Written meanwhile, by a process with another model: then there is nothing to take its place yet.
+        if not isinstance(store, VectorModels) or store.unembedded(present.key, 1):
+            return
+        for model in others:
+            while gone := store.drop_model(model, 1_000):
+                tell(gone)
+
+    why = f"every item has a vector of {present.name}"
+    each = tuple(Doing("remove", model, why) for model in others)
+    return Pass("dropped", each, REMOVED, "model's vectors", "that nothing is compared with any more", act)
+
+
+def _others(care: Round) -> list[str]:
+    store = care.kit.items
+    if not (care.reembed or care.policies.drop_old_vectors) or not isinstance(store, VectorModels):
+        return []
+    return sorted(model for model in store.models() if model != care.kit.embedder.model.key)

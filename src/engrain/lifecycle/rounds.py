@@ -1,0 +1,52 @@
+"""What every pass of a round of care is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from engrain.core.maintained import Doing
+from engrain.core.policies import Policies
+from engrain.core.scope import Scope
+from engrain.ports import Kit
+
+ALL = 1_000_000
+Tell = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """All passes go by the same moment, whenever they run."""
+
+    kit: Kit
+    scope: Scope
+    now: datetime
+    reembed: bool = False  # a change of the model is wanted
+
+    @property
+    def policies(self) -> Policies:
+        return self.kit.policies
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What is to be done, seen before anything is; `act` does just that. `verb` is the past form and the plain one,
+    `which` says of what kind the things are: "episode", "whose time is over"."""
+
+    name: str
+    each: tuple[Doing, ...]
+    verb: tuple[str, str]
+    what: str
+    which: str
+    act: Callable[[Tell], None]
+    # Also where there is nothing of this memory to do: other memories of the store may have something.
+    always: bool = False
+
+    def line(self, dry_run: bool) -> str:
+        count = len(self.each)
+        verb = f"would {self.verb[1]}" if dry_run else self.verb[0]
+        return f"{verb} {count:,} {self.what}{'s' * (count != 1)} {self.which}"
+
+
+REMOVED = ("removed", "remove")
