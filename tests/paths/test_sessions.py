@@ -88,7 +88,7 @@ def test_a_summary_that_never_told_it_is_made_anew_in_the_same_words(memory: Mem
 
 
 def test_the_last_session_is_told_of_though_an_earlier_one_was_summed_up_later(memory: Memory) -> None:
-    talk(memory, "a", "My dog is called Rex.")
+    talk(memory, "a", "My dog is called Rex. The boat is in Genoa.")
     talk(memory, "b", "The wedding is in Lisbon.")
     memory.end_session()
     memory.forget(memory.list({"kind": "fact"})[0].id)

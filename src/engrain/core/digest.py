@@ -6,13 +6,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 
 from engrain.core.fitting import CUT, clipped
+from engrain.core.items import FORGOTTEN
 from engrain.core.languages import languages
 from engrain.core.passages import sentences
+from engrain.core.small_talk import content, meaning, negations, small_talk
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.core.traits import ASKS, NUMBER_OR_TIME, STANDING, traits
 from engrain.core.words import spaceless, term, terms, tokens
@@ -20,23 +22,35 @@ from engrain.core.words import spaceless, term, terms, tokens
 SUMMARY = "summary"  # the kind of a part that is an earlier summary
 
 # What a sentence is worth for what it holds; the names decide nothing else.
-DECISION = 3.0
+DECISION = 4.0
 ERROR = 3.0
 WISH = 2.0  # a standing order or a liking
 CLOSE = 2.0  # for the sentence closest to the whole; less for the others
 NUMBER = 1.0
 NAME = 1.0
+OWN = 0.5  # not said by the assistant or a tool
 QUESTION = -1.0
+OPEN = 4.0  # a question that nobody has answered yet
+
+EARLIER = 1 / 3  # of the room is for the best of an earlier summary, whatever comes after it
+# Words that say something which a line needs: with a sign of worth, without one, and if the assistant said it.
+FEWEST, FEW, MORE = 1, 2, 3
 
 LINE = 400  # characters: what is longer is cut
 PARAGRAPH = 300  # a longer line of an earlier summary is taken sentence by sentence
 AGREES = 1 / 3  # of the words of a summary must be in what it sums up
+SAME = 0.7  # of the words of two lines, where one has no word that the other has not
 
 _SPEAKER, _KIND = 80, 40
+_FIRST = 1_000.0
+_NUMBERS = re.compile(r"\d+")
 _LABEL = re.compile(r"[^\n]{1,130}?: ")
 # Line ends that are not "\n" would make lines of their own in a prompt.
 _ENDS = dict.fromkeys(map(ord, "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
-_UNENDED = re.compile(r"(?:^\d{1,3}|(?:^|\s)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|No|Nr|bzw|approx|e\.g|i\.e|z\.B))\.$")
+_UNENDED = re.compile(
+    r"(?:^\d{1,3}|(?:^|\s)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|vs|No|Nr|bzw|approx|e\.g|i\.e|z\.B"
+    r"|(?:am|vom|zum|bis|ab|der|den|dem) [0-3]?\d))\.$"
+)
 _INNER_WORD = re.compile(r"(?<=[\w,;.)] )[^\W\d_]\w+")
 # Code, paths, addresses, CamelCase, Katakana, and names in the quotes of Chinese and Japanese.
 _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「『《]")
@@ -45,30 +59,89 @@ _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「
 @dataclass(frozen=True, slots=True)
 class Part:
     """Something said or done. `kind` is a word such as "decision" or "error"; with SUMMARY the text is an earlier
-    summary, which stays in front and whose lines stay as they are."""
+    summary, which stays in front and whose lines stay as they are. `day` is told where it is not that of the whole."""
 
     text: str
     speaker: str = ""
     kind: str = ""
+    day: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a digest: a sentence after the name of who said it. All else is worked out from the text alone."""
+    """A line of a digest: a sentence after the name of who said it. All else is worked out from the text alone, but the
+    number of the part that it was taken from."""
 
     text: str
     tokens: int
     terms: frozenset[int]
     worth: float
+    part: int = -1
 
 
 def digest(parts: Sequence[Part], limit: int, count: CountTokens = estimated_tokens) -> str:
-    """The most telling sentences of the parts, in their order, in at most `limit` tokens; all of them if they fit.
+    """What a reader would want to know of the parts, in their order, in at most `limit` tokens."""
+    return text_of(told(parts, limit, count))
 
-    Nothing is summed up twice: the lines of an earlier summary stay or go as they are.
+
+def told(parts: Sequence[Part], limit: int, count: CountTokens = estimated_tokens) -> list[Line]:
+    """The most telling sentences of the parts, word for word and in their order. Small talk is left out even if there
+    is room, what was forgotten has no line, and what is said twice is told once.
+
+    Nothing is summed up twice: the lines of an earlier summary stay or go as they are, and the best of them stay.
     """
-    earlier_first = sorted(parts, key=lambda part: part.kind != SUMMARY)
-    return text_of(chosen([line for part in earlier_first for line in lines(part, count)], limit, count))
+    earlier = [one for number in _places(parts, True) for one in _numbered(parts, number, count)]
+    first = _open_from(parts)
+    said = (one for number in _places(parts, False) for one in _numbered(parts, number, count))
+    asked = (replace(one, worth=one.worth + OPEN) if one.part >= first and _asks(one) else one for one in said)
+    fresh = [one for one in asked if _tells(one)]
+    return chosen([*_settled(earlier, int(limit * EARLIER)), *fresh], limit, count, once=True)
+
+
+def _settled(earlier: Sequence[Line], room: int) -> list[Line]:
+    """The same lines, of which those that say most are to stay: of equals the older, or the newest alone would in time
+    be all that is told of a long talk."""
+    best: set[int] = set()
+    for place in sorted(range(len(earlier)), key=lambda place: -min(earlier[place].worth, DECISION)):
+        if earlier[place].worth >= 1 and earlier[place].tokens <= room:
+            room -= earlier[place].tokens
+            best.add(place)
+    return [replace(one, worth=one.worth + _FIRST * (place in best)) for place, one in enumerate(earlier)]
+
+
+def _places(parts: Sequence[Part], summaries: bool) -> list[int]:
+    return [number for number, part in enumerate(parts) if (part.kind == SUMMARY) == summaries]
+
+
+def _numbered(parts: Sequence[Part], number: int, count: CountTokens) -> list[Line]:
+    return [replace(one, part=number) for one in lines(parts[number], count) if FORGOTTEN not in one.text]
+
+
+def _open_from(parts: Sequence[Part]) -> int:
+    """The first part after which nobody else has spoken: a question from there on waits for its answer."""
+    last = next((part.speaker for part in reversed(parts) if part.kind != SUMMARY), "")
+    others = (number for number in reversed(range(len(parts))) if parts[number].speaker != last)
+    return next(others, -1) + 1
+
+
+def _asks(one: Line) -> bool:
+    return bool(traits(one.text) & ASKS)
+
+
+def _tells(one: Line) -> bool:
+    """Whether a line says enough to be told at all. A question that was answered seldom does: its answer may."""
+    body, speaker = _parted(one.text)
+    if one.worth < (1 if _asks(one) else 0) or small_talk(body):
+        return False
+    if _NUMBERS.search(body):
+        return True
+    says = meaning(one.terms) - _terms_of(speaker or "") - _signs("decision")[0] - _signs("error")[0]
+    return len(says) >= (FEWEST if one.worth >= 1 else FEW if one.worth > 0 else MORE)
+
+
+@cache
+def _terms_of(speaker: str) -> frozenset[int]:
+    return frozenset(terms(speaker))
 
 
 def lines(part: Part, count: CountTokens) -> list[Line]:
@@ -84,23 +157,33 @@ def lines(part: Part, count: CountTokens) -> list[Line]:
 
 def line(text: str, count: CountTokens) -> Line:
     text = _cut(text)
-    label = _LABEL.match(text)
-    body, speaker = (text[label.end() :], label[0][:-2]) if label else (text, None)
+    body, speaker = _parted(text)
     found = frozenset(terms(text))
     return Line(text, count(text + "\n"), found, _worth(body, speaker, found))
 
 
-def chosen(candidates: Sequence[Line], limit: int, count: CountTokens) -> list[Line]:
-    """As many lines as fit, those of most worth, in their order; of equals the newer, of repeats the first."""
-    distinct = list({one.text: one for one in candidates}.values())
-    if sum(one.tokens for one in distinct) <= limit and count(text_of(distinct)) <= limit:
+def _parted(text: str) -> tuple[str, str | None]:
+    label = _LABEL.match(text)
+    return (text[label.end() :], label[0][:-2]) if label else (text, None)
+
+
+def chosen(candidates: Sequence[Line], limit: int, count: CountTokens, once: bool = False) -> list[Line]:
+    """As many lines as fit, those of most worth, in their order; of equals the newer, of repeats the first. With `once`
+    what is nearly the same counts as a repeat."""
+    seen: dict[str, Line] = {}
+    for one in candidates:
+        seen.setdefault(one.text, one)
+    distinct = list(seen.values())
+    if not once and sum(one.tokens for one in distinct) <= limit and count(text_of(distinct)) <= limit:
         return distinct
     worth = _values(distinct)
     ranked = sorted(range(len(distinct)), key=lambda place: (-worth[place], -place))
     taken: list[int] = []
     room = limit
     for place in ranked:
-        if distinct[place].tokens <= room:
+        if distinct[place].tokens > room:
+            continue
+        if not once or not any(_same(distinct[place], distinct[other]) for other in taken):
             taken.append(place)
             room -= distinct[place].tokens
     # Lines may count more together than apart. Twice as many go each time: a counter may be far off.
@@ -141,10 +224,21 @@ def _values(some: Sequence[Line]) -> list[float]:
 
 
 def _worth(body: str, speaker: str | None, found: frozenset[int]) -> float:
-    bits = traits(body, speaker)
+    role = next((role for role in ("assistant", "tool") if role in (speaker or "").split(", ")), None)
+    bits = traits(body, role)
     worth = DECISION * _mentions("decision", body, found) + ERROR * _mentions("error", body, found)
     worth += WISH * bool(bits & STANDING) + NUMBER * bool(bits & NUMBER_OR_TIME) + QUESTION * bool(bits & ASKS)
-    return worth + NAME * _named(body)
+    return worth + NAME * _named(body) + OWN * (role is None and speaker is not None)
+
+
+def _same(one: Line, other: Line) -> bool:
+    """Whether one says no more than the other; with another number, or a "not" in one alone, it says something else."""
+    mine, yours = content(one.terms), content(other.terms)
+    both = mine & yours
+    if not both or both not in (mine, yours) or len(both) < SAME * len(mine | yours):
+        return False
+    turned = (one.terms ^ other.terms) & negations()
+    return not turned and _NUMBERS.findall(one.text) == _NUMBERS.findall(other.text)
 
 
 def _named(body: str) -> bool:
@@ -170,7 +264,7 @@ def _cut(text: str) -> str:
 
 def _label(part: Part) -> str:
     """Ends with the first ": " of the line, by which it is found again."""
-    named = (_one_line(part.speaker, _SPEAKER), _one_line(part.kind, _KIND))
+    named = (_one_line(part.speaker, _SPEAKER), _one_line(part.kind, _KIND), part.day)
     label = ", ".join(filter(None, named)).replace(": ", ":")
     return f"{label}: " if label else ""
 
@@ -209,4 +303,4 @@ def _sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 def _goes_on(text: str, first: int, last: int, following: int) -> bool:
     # The longest abbreviation and the space before it: to look at the whole would take the square of a long text.
-    return "\n" not in text[last:following] and _UNENDED.search(text[max(first, last - 8) : last]) is not None
+    return "\n" not in text[last:following] and _UNENDED.search(text[max(first, last - 9) : last]) is not None
