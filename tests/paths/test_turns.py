@@ -497,6 +497,17 @@ def test_what_was_to_be_remembered_can_be_taken_back(kit: Kit, say: Say, told: s
         ("I live in Lima.", "I don't live in Lima any more"),
         ("I'm vegetarian.", "I'm not vegetarian any more"),
         ("I work at Acme.", "I quit my job at Acme"),
+        ("I work at Acme.", "I quit my job"),
+        ("I work as a barista.", "I quit my job"),
+        ("I'm a nurse.", "I'm not a nurse any more"),
+        ("I work as a nurse.", "I don't work as a nurse any more"),
+        ("My name is Tom.", "My name isn't Tom"),
+        ("I'm Tom.", "I'm not Tom"),
+        ("My wife's name is Maria.", "My wife's name isn't Maria"),
+        ("My girlfriend is Maria.", "I broke up with Maria"),
+        ("Ich wohne in Köln.", "Ich wohne nicht mehr in Köln"),
+        ("Je suis infirmière.", "Je ne suis plus infirmière"),
+        ("Me llamo Tom.", "No me llamo Tom"),
         ("I like tea.", "I no longer like tea"),
     ],
 )
@@ -510,6 +521,18 @@ def test_the_end_of_one_value_leaves_another_standing(kit: Kit, say: Say) -> Non
     say("I live in Quito.")
     say("I don't live in Lima any more.")
     assert "I live in Quito" in texts(kit)
+    say("My name is Ana.")
+    say("My name isn't Tom.")
+    say("I'm an architect.")
+    say("I'm not a nurse any more.")
+    held = {item.slot: item.text for item in items(kit) if item.slot}
+    assert held == {"user.city": "I live in Quito", "user.name": "My name is Ana", "user.job": "I'm an architect"}
+
+
+def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Kit, say: Say) -> None:
+    say("My name isn't Tom.")
+    say("I'm not a nurse any more.")
+    assert {item.slot for item in items(kit)} == {None}
 
 
 # Several speakers

@@ -149,6 +149,83 @@ def test_what_one_can_have_several_of_has_no_slot(text: str) -> None:
     assert slot(text) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "old"),
+    [
+        ("I'm not a nurse any more.", "user.job", "nurse"),
+        ("I am not a primary school teacher anymore.", "user.job", "primary school teacher"),
+        ("I'm no longer a nurse.", "user.job", "nurse"),
+        ("I'm not a nurse.", "user.job", "nurse"),
+        ("I don't work as a nurse any more.", "user.job", "nurse"),
+        ("My name isn't Tom.", "user.name", "Tom"),
+        ("My name is not Tom.", "user.name", "Tom"),
+        ("I'm not called Tom.", "user.name", "Tom"),
+        ("I'm not Tom.", "user.name", "Tom"),
+        ("My wife isn't Maria.", "user.partner", "Maria"),
+        ("My wife's name is not Maria.", "user.partner", "Maria"),
+        ("My partner is not called Sam.", "user.partner", "Sam"),
+        ("I broke up with Maria.", "user.partner", "Maria"),
+        ("I broke up with my girlfriend.", "user.partner", None),
+        ("I don't have a boyfriend any more.", "user.partner", None),
+        ("I quit my job.", "user.employer", None),
+        ("I've just left my job, what now?", "user.employer", None),
+        ("I got fired last week.", "user.employer", None),
+        ("I quit my job at Acme.", "user.employer", "Acme"),
+        ("Ich bin kein Lehrer mehr.", "user.job", "Lehrer"),
+        ("Ich arbeite nicht mehr als Lehrer.", "user.job", "Lehrer"),
+        ("Ich wohne nicht mehr in Köln.", "user.city", "Köln"),
+        ("Ich arbeite nicht mehr bei Siemens.", "user.employer", "Siemens"),
+        ("Ich habe meinen Job gekündigt.", "user.employer", None),
+        ("Ich heiße nicht Tom.", "user.name", "Tom"),
+        ("Mein Name ist nicht Tom.", "user.name", "Tom"),
+        ("Meine Frau heißt nicht Eva.", "user.partner", "Eva"),
+        ("Je ne suis plus infirmière.", "user.job", "infirmière"),
+        ("Je n'habite plus à Paris.", "user.city", "Paris"),
+        ("Je ne travaille plus chez Renault.", "user.employer", "Renault"),
+        ("J'ai quitté mon travail.", "user.employer", None),
+        ("J'ai démissionné.", "user.employer", None),
+        ("Je ne m'appelle pas Tom.", "user.name", "Tom"),
+        ("Mon nom n'est pas Tom.", "user.name", "Tom"),
+        ("Ya no soy enfermera.", "user.job", "enfermera"),
+        ("Ya no vivo en Lima.", "user.city", "Lima"),
+        ("Ya no trabajo en Acme.", "user.employer", "Acme"),
+        ("He dejado mi trabajo.", "user.employer", None),
+        ("No me llamo Tom.", "user.name", "Tom"),
+        ("Mi nombre no es Tom.", "user.name", "Tom"),
+    ],
+)
+def test_what_is_denied_or_over_names_its_slot_and_its_value(text: str, name: str, old: str | None) -> None:
+    (one,) = kept(text)
+    assert (one.slot, one.replaces) == (name, old)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Moved to done.",
+        "I moved to Done.",
+        "moved to In Review",
+        "Moved to Backlog, thanks!",
+        "I moved to main.",
+        "Note it.",
+        "note that",
+        "Note this down, please.",
+        "Note: it",
+        "Forget about it.",
+        "Forget about the meeting.",
+        "Forget about Lima.",
+        "Let's forget about Project Apollo.",
+        "I'm not a lawyer, but can they do that?",
+        "I'm not Sure about this.",
+        "Olvídalo.",
+        "Vergiss es.",
+        "Oublie ça.",
+    ],
+)
+def test_what_only_sounds_like_a_fact_is_none(text: str) -> None:
+    assert worth(text) == []
+
+
 def test_a_changed_preference_meets_the_one_it_was_told_to_remember() -> None:
     first, later = kept("Remember that I prefer aisle seats."), kept("I prefer window seats now")
     assert first[0].slot == later[0].slot == "user.prefers.seat"

@@ -118,7 +118,9 @@ class _Reader:
         return []
 
     def _said(self, start: int, end: int, *, explicit: bool) -> list[Found]:
-        """All of it; or, where every clause says something of its own, each of them."""
+        """All of it; or, where every clause says something of its own, each of them. Of "note it" nothing."""
+        if self.known.sign("points").fullmatch(self.shown, *trimmed(self.shown, start, end)):
+            return []
         parts = self._parts(Sentence(start, end, False))
         starts = [behind_lead(self.shown, part.start, part.end) for part in parts]
         facts = [fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]

@@ -24,6 +24,7 @@ from engrain.ports import Kit, WordQuery
 GATE = "gate"  # metadata "by" of a fact that the rules found
 LIKELY = 20  # facts that are looked at for words they share with a statement
 
+_EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
 _OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
 
@@ -85,20 +86,25 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
 
 
 def _kept(found: Worth, said: Said, scope: Scope, kit: Kit) -> Step:
-    if found.slot and not _concerned(found, said, scope, kit):
-        found = replace(found, slot=None)
+    found = replace(found, slot=_filled(found, said, scope, kit))
     old = _replaced(found, said, scope, kit)
     slot = found.slot if old is None else old.slot
     made = draft(note_for(replace(found, slot=slot), said, kit))
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _concerned(found: Worth, said: Said, scope: Scope, kit: Kit) -> bool:
-    """Who lives in Quito may well say that he no longer lives in Lima: only what is named has ended."""
-    if found.replaces is None or not statements().sign("ended").search(said.words(found)):
-        return True
-    held = kit.items.slot(scope, found.slot or "", None)
-    return held is None or set(terms(found.replaces)) <= set(terms(held.text))
+def _filled(found: Worth, said: Said, scope: Scope, kit: Kit) -> str | None:
+    """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
+    ended or is denied, only a slot that holds what is named."""
+    slot = found.slot or ""
+    if found.slot is None or not statements().sign("ended").search(said.words(found)):
+        return found.slot
+    held = kit.items.slot(scope, slot, None)
+    if found.replaces is not None:
+        return slot if held and set(terms(found.replaces)) <= set(terms(held.text)) else None
+    # "I quit my job": where nobody knows whose, it is what one did there.
+    job = slot.removesuffix(_EMPLOYER) + _JOB
+    return job if not held and slot.endswith(_EMPLOYER) and kit.items.slot(scope, job, None) else slot
 
 
 def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
