@@ -134,5 +134,9 @@ delete from snapshot where task = ?;
 -- drop_step --
 delete from step where task = ? and name = ? and occurrence = ?;
 
+-- keep_step --
+insert into step (task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result,
+  large, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
 -- keep_event --
 insert or replace into event (scope, task, event, at, payload) values (?, ?, ?, ?, ?);

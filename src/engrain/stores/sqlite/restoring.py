@@ -129,7 +129,7 @@ class Restoring:
         result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
         times = micros_of(step.began_at), micros_of(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
-        self.db.run(_JOURNAL["add_step"], (task, *values, step.version, *times, *result, step.error))
+        self.db.run(_SQL["keep_step"], (task, *values, step.version, *times, *result, step.error))
 
     def _event(self, row: Row, scope: int) -> None:
         self.db.run(_SQL["keep_event"], (scope, *row.key[1:], self._now, row.values["payload"]))
