@@ -31,6 +31,16 @@ def checked_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str
     return text
 
 
+def checked_sized(text: object, what: str, limit: int = MAX_TEXT) -> str:
+    """A text that may be empty."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
+    size = _utf8_size(text, what)
+    if size > limit:
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.")
+    return text
+
+
 def checked_name(name: object, what: str) -> str:
     """A short key such as a user, a slot, a session or a source."""
     if not isinstance(name, str):

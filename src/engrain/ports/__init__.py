@@ -29,6 +29,7 @@ from engrain.core.queries import (
     WordHit,
     WordQuery,
 )
+from engrain.core.redact import Redact
 from engrain.core.tokens import CountTokens
 from engrain.ports.audit import AuditLog
 from engrain.ports.erasing import Erasable, Erasing
@@ -143,6 +144,7 @@ class Kit:
     # The embedder that made the vectors which are there, until the present one has made its own.
     before: Embedder | None = None
     folder: Folder | None = None  # of files that are kept in step
+    redact: Redact | None = None  # what every text goes through before it is embedded or kept
 
     def close(self) -> None:
         for server in self.servers:

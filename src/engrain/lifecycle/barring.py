@@ -1,0 +1,67 @@
+"""Tell which rows of an old copy were forgotten or erased here since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import cache
+
+from engrain.core.clock import to_micros
+from engrain.core.erasure import By, Subject, owner
+from engrain.core.hashes import tombstone_hash
+from engrain.core.moving import Row
+from engrain.core.scope import Scope
+from engrain.ports import Kit, Movable
+
+PAGE = 1_000
+
+
+class Barrier:
+    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable) -> None:
+        self._scope, self._erasing = scope, kit.erasing
+        self._texts = self._barred(list({text for row in rows if (text := _text(row))}), store)
+        user = owner(scope)
+        self._all_before = self._at(user) if user else -1
+        self._before = cache(lambda by, name: self._at(Subject(scope, by, name)))
+
+    def keeps_out(self, row: Row) -> bool:
+        """By its words, or because all of its user, session or source that is as old was erased."""
+        if _text(row) in self._texts:
+            return True
+        began = _began(row)
+        if began is None or self._erasing is None:
+            return False
+        return began <= self._all_before or any(began <= self._before(by, name) for by, name in _subjects(row))
+
+    def _barred(self, texts: list[str], store: Movable) -> set[str]:
+        if self._erasing is not None:
+            return {text for text, out in zip(texts, self._erasing.barred(self._scope, texts), strict=True) if out}
+        key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
+        forgotten: set[str] = set()
+        after = None
+        while rows := store.dump("tombstone", after, PAGE, self._scope):
+            forgotten |= {row.key[1] for row in rows}
+            after = rows[-1].key
+        return {text for text in texts if tombstone_hash(key, text) in forgotten}
+
+    def _at(self, subject: Subject) -> int:
+        found = self._erasing.erased(subject) if self._erasing else None
+        return to_micros(found.at) if found and isinstance(found.at, datetime) else -1
+
+
+def _text(row: Row) -> str:
+    return str(row.values["text"]) if row.kind in ("item", "summary", "episode") else ""
+
+
+def _began(row: Row) -> int | None:
+    name = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}.get(row.kind)
+    return row.values[name] if name else None
+
+
+def _subjects(row: Row) -> Iterator[tuple[By, str]]:
+    if row.values.get("session") is not None:
+        yield "session", row.values["session"]
+    names = [name for _, name in row.values.get("sources", ())]
+    # One with other sources stayed when one was erased, and so it may come back.
+    if names and names[0] is not None and len(set(names)) == 1:
+        yield "source", names[0]

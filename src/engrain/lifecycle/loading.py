@@ -1,0 +1,106 @@
+"""Read an export whole, prove every line of it, and restore what is missing here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import BinaryIO
+
+from engrain.core.clock import to_micros
+from engrain.core.coherence import check
+from engrain.core.errors import BadFile, BadLine, EngrainError, InvalidInput, TooLarge
+from engrain.core.exporting import EXPORTED, row_of
+from engrain.core.manifests import Manifest, Sums, manifest_of
+from engrain.core.moving import Key, Row
+from engrain.core.scope import Scope
+from engrain.lifecycle.lines import Given, lines, value_of
+from engrain.ports import Kit
+
+MAX_LINE = 64_000_000  # a recorded result is at most 16 MB, and escaped a few times that
+MAX_FILE = 1 << 30
+MAX_BAD = 1_000  # more say no more
+# A clock may be ahead by that much.
+AHEAD = timedelta(days=1)
+
+Done = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """An export whose every line is good."""
+
+    manifest: Manifest
+    rows: Sequence[Row] = ()
+
+
+def proved(file: BinaryIO, scope: Scope, kit: Kit, done: Done) -> Proved:
+    """BadFile says of every line what is wrong with it; then nothing is written."""
+    reading = _Reading(scope)
+    for given in lines(file, MAX_LINE):
+        reading.take(given)
+        done(1)
+    return reading.finish(to_micros(kit.clock() + AHEAD))
+
+
+class _Reading:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._manifest: Manifest | None = None
+        self._sums = Sums()
+        self._rows: list[Row] = []
+        self._bad: list[BadLine] = []
+        self._size = 0
+
+    def take(self, given: Given) -> None:
+        self._size += len(given.raw or b"")
+        if self._size > MAX_FILE:
+            raise TooLarge(f"the file has more than {MAX_FILE:,} bytes.")
+        try:
+            self._take(given)
+        except EngrainError as exc:
+            self._fault(given.number, exc)
+
+    def _take(self, given: Given) -> None:
+        value = value_of(given.raw, MAX_LINE)
+        if given.number == 1:
+            self._manifest = manifest_of(value if isinstance(value, dict) else {})
+            return
+        row = row_of(value, self._scope)
+        before = self._rows[-1] if self._rows else None
+        if before and (EXPORTED.index(row.kind), row.key) <= (EXPORTED.index(before.kind), before.key):
+            raise InvalidInput("this line is there twice, or not in its place.")
+        self._sums.add(row.kind, given.raw or b"")
+        self._rows.append(row)
+
+    def finish(self, latest: int) -> Proved:
+        if self._manifest is None:
+            raise BadFile(self._bad or [BadLine(1, "InvalidInput", "the manifest is missing.")])
+        if not self._bad:
+            numbers = numbered(self._rows)
+            check(self._rows, latest, lambda row, why: self._fault(numbers[row.kind, row.key], InvalidInput(why)))
+            for told in _differing(self._manifest, self._sums):
+                self._fault(1, InvalidInput(told))
+        if self._bad:
+            raise BadFile(sorted(self._bad)[:MAX_BAD])
+        return Proved(self._manifest, self._rows)
+
+    def _fault(self, line: int, error: EngrainError) -> None:
+        if len(self._bad) < MAX_BAD:
+            self._bad.append(BadLine(line, type(error).__name__, str(error)))
+
+
+def numbered(rows: Sequence[Row]) -> dict[tuple[str, Key], int]:
+    """The number of each row's line: the manifest has the first."""
+    return {(row.kind, row.key): number for number, row in enumerate(rows, 2)}
+
+
+def _differing(manifest: Manifest, sums: Sums) -> Iterator[str]:
+    for kind in EXPORTED:
+        told, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
+        if told != found:
+            yield f"the manifest counts {told:,} lines of kind {kind!r}, and there are {found:,}."
+        elif manifest.hashes.get(kind) != sums.hashes.get(kind):
+            yield f"the lines of kind {kind!r} are not those that were exported: their hash differs."
+    if manifest.hash != sums.hash:
+        yield "the lines are not those that were exported: their hash differs."
