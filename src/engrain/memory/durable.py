@@ -113,14 +113,11 @@ class DurableTasks(Opened):
     @traced
     def prune_tasks(self, older_than: timedelta | float = timedelta(days=7)) -> int:
         """Remove tasks that ended so long ago, with their steps; never one that has not ended."""
-        count = self._open.tasks.prune(older_than)
-        if count:
-            self._open.tasks.purge()
-        return count
+        return self._open.tasks.prune(older_than)
 
     @traced
     def remove_task(self, task: str) -> None:
-        """Remove one task that has ended, with its steps, snapshot and events: nothing of it stays in the journal."""
+        """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them."""
         self._open.tasks.remove(task)
         self._open.tasks.purge()
 

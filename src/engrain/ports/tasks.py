@@ -78,4 +78,4 @@ class TaskJournal(Protocol):
 
     def remove(self, scope: Scope, task: str) -> None:
         """Remove this one, with its steps and events. NotFound if there is no such task, Conflict if it has not
-        ended."""
+        ended. Where the items are in the same store, `purge` takes the bytes."""

@@ -123,6 +123,7 @@ class SqliteJournal:
             if found.status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")
             _drop(db, row[_N], number, task)
+            self._store._purge.mark(db)  # whoever names one task wants its bytes gone, too
 
     # Steps
 
