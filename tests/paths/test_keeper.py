@@ -1,0 +1,131 @@
+"""Care in the background: one process at a time, no more often than asked, and it stops with the memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engrain import Memory
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.errors import StoreError
+from engrain.core.journal import Claim
+from engrain.core.maintained import Maintained
+from engrain.lifecycle import keeper as keeping
+from engrain.lifecycle.keeper import LEASE, PLACE, Keeper
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: SetClock) -> Iterator[Memory]:
+    with opened(tmp_path / "agent.db", clock) as made:
+        yield made
+
+
+def opened(path: Path, clock: SetClock, **options: object) -> Memory:
+    settings = {"lifecycle": {"every_minutes": 60}, "background": False, **options}
+    return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **settings)  # type: ignore[arg-type]
+
+
+def keeper(memory: Memory, care: Callable[[], Maintained] | None = None) -> Keeper:
+    """One that is on, but whose thread does not run."""
+    return Keeper(memory._open.kit, memory.scope, True, care or memory.maintain)
+
+
+def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: SetClock) -> None:
+    memory.episodic.record("Hello.", session="s")
+    clock.advance(24 * HOUR)
+    one, other = keeper(memory), keeper(memory)
+    done = one.once()
+    assert done is not None
+    assert done.expired == 1
+    assert other.once() is None, "another process did it a moment ago"
+    clock.advance(HOUR - 1)
+    assert one.once() is None
+    clock.advance(1)
+    assert other.once() is not None
+
+
+def test_one_process_at_a_time(memory: Memory, clock: SetClock) -> None:
+    other = keeper(memory)
+    meanwhile: list[object] = []
+
+    def care() -> Maintained:
+        meanwhile.append(other.once())
+        return memory.maintain()
+
+    assert keeper(memory, care).once() is not None
+    assert meanwhile == [None]
+
+
+def test_a_process_that_died_at_it_is_followed_by_another(memory: Memory, clock: SetClock) -> None:
+    journal = memory._open.kit.journal
+    assert journal is not None
+    journal.claim(Claim(PLACE, keeper(memory)._task, "dead", LEASE))
+    assert keeper(memory).once() is None
+    clock.advance(LEASE + 1)
+    assert keeper(memory).once() is not None
+
+
+def test_a_round_that_failed_is_tried_again(memory: Memory) -> None:
+    def care() -> Maintained:
+        raise StoreError("the disk is away")
+
+    with pytest.raises(StoreError):
+        keeper(memory, care).once()
+    assert keeper(memory).once() is not None
+
+
+def test_a_clock_that_jumps_back_does_not_stop_it_for_ever(memory: Memory, clock: SetClock) -> None:
+    assert keeper(memory).once() is not None
+    clock.advance(-HOUR)
+    assert keeper(memory).once() is None
+    clock.advance(2 * HOUR)
+    assert keeper(memory).once() is not None
+
+
+def test_its_lease_is_nobodys_task(memory: Memory) -> None:
+    keeper(memory).once()
+    assert memory.tasks() == []
+    assert memory.recover(lambda run: None) == []
+    assert memory.status().items == 0
+
+
+def test_it_runs_while_a_memory_is_open_and_stops_with_it(
+    tmp_path: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.02)
+    memory = opened(tmp_path / "agent.db", clock, background=True)
+    try:
+        ends = time.monotonic() + 20
+        while not memory.status().background["care"]["rounds"] and time.monotonic() < ends:
+            time.sleep(0.01)
+        state = memory.status().background["care"]
+        assert (state["rounds"], state["error"], state["last"]) == (1, None, clock())
+    finally:
+        memory.close()
+    assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
+
+
+def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None:
+    with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
+        assert memory.status().background["care"] == {"every_minutes": 0}
+        assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
+
+
+def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "memory = Memory(sys.argv[1], embedder=HashEmbedder(), lifecycle={'every_minutes': 60})\n"
+        "memory.remember('Ana likes tea.')\n"
+    )
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "agent.db")], check=True, timeout=30)
+    assert time.monotonic() - began < 20
