@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 WINDOW = 12  # bytes; a shorter text or name cannot be told from chance
+DIFFERENT = 5  # bytes; a window of zeros is everywhere
 MOST = 400_000
 _STEP = 1 << 20
 _BITS = 22
@@ -47,7 +48,8 @@ def prints_of(pieces: Iterable[bytes]) -> Prints:
     for piece in pieces:
         last = len(piece) - WINDOW
         if last >= 0 and len(windows) < MOST:
-            windows.update(piece[start : start + WINDOW] for start in {0, last // 3, 2 * last // 3, last})
+            found = (piece[start : start + WINDOW] for start in {0, last // 3, 2 * last // 3, last})
+            windows.update(window for window in found if len(set(window)) >= DIFFERENT)
     first, second = (int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2))
     rows = np.frombuffer(b"".join(windows), dtype=np.uint8).reshape(-1, WINDOW)
     ahead, behind = (np.ascontiguousarray(rows[:, start : start + 8]).view("<u8").ravel() for start in (0, WINDOW - 8))

@@ -86,10 +86,10 @@ class SqliteErasing:
             number = self._store._scope(db, subject.scope)
             if number is None:
                 return
-            yield subject.name.encode()
             if subject.by == "id":
                 gone = list(self._closure(db, subject, number))
             else:
+                yield subject.name.encode()
                 known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
                 gone = [known[id_] for id_ in find(db, number, subject).gone]
             yield from pieces.part(db, number, gone, subject.name if subject.by == "session" else None)

@@ -142,3 +142,7 @@ join vector on vector.key = (model.n << 40 | wanted.value);
 select text from episode where scope = ?1 and session = ?2
 union all select raw.text from raw join episode on episode.scope = raw.scope and episode.id = raw.id
 where episode.scope = ?1 and episode.session = ?2;
+
+-- own_texts --
+select sql from sqlite_master union all select key from model union all select name from target
+union all select details from audit union all select reason from hold;

@@ -63,9 +63,11 @@ def drop_session(db: Connection, scope: int, session: str) -> dict[str, int]:
 
 
 def texts(db: Connection, scope: int | None) -> Iterator[str]:
-    """Everything that was said or named, of one scope or of all."""
+    """Everything that was said or named, of one scope; or of all, with the store's own words."""
     names = "select tenant, agent, user from scope where ?1 is null or n = ?1"
     yield from (value for row in db.rows(names, (scope,)) for value in row if value)
+    if scope is None:
+        yield from (text for (text,) in db.rows(_SQL["own_texts"]) if text)
     for table, (joined, columns) in _TEXTS.items():
         where = f"(?1 is null or {_OWNER.get(table, table)}.scope = ?1)"
         for column in columns:
@@ -74,7 +76,9 @@ def texts(db: Connection, scope: int | None) -> Iterator[str]:
 
 
 def vectors(db: Connection, scope: int | None) -> Iterator[bytes]:
-    yield from (bytes(start) for (start,) in db.rows(_SQL["vector_pieces"], {"scope": scope, "most": _VECTOR}))
+    """Of one scope how each begins; of all scopes the whole of each, since a part may be alike anywhere."""
+    most = _VECTOR if scope is not None else 1 << 30
+    yield from (bytes(start) for (start,) in db.rows(_SQL["vector_pieces"], {"scope": scope, "most": most}))
 
 
 def part(db: Connection, scope: int, numbers: Sequence[int], session: str | None) -> Iterator[bytes]:
