@@ -97,6 +97,7 @@ def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: 
     path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=1")
     with opened(path) as memory:
         memory.start_session("monday")
+        failed = memory.record_error("The oven is cold.")
         redis_process.kill()
         began = time.monotonic()
         ids = [memory.add_message("user", f"This is message {n}.") for n in range(20)]
@@ -104,11 +105,13 @@ def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: 
         decided = memory.record_decision("Use the other recipe.")
         with pytest.raises(StoreUnavailable):
             memory.episodic.recent()
+        with pytest.raises(StoreUnavailable):  # it must see the entry of the error
+            memory.record_resolution(failed, "Waited.")
         redis_process.start()
-        assert [one.id for one in memory.messages(21)] == [*ids, decided]
-        assert memory.episodic.recent(9) == []
+        assert [one.id for one in memory.messages(22)] == [failed, *ids, decided]
+        assert [one.id for one in memory.episodic.recent(9)] == [failed]
         later = memory.add_message("user", "Hello again.")
-        assert [one.id for one in memory.episodic.recent(9)] == [later]
+        assert [one.id for one in memory.episodic.recent(9)] == [later, failed]
 
 
 def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_process: Server) -> None:
