@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 BATCH = 32
 PAUSE, LONGEST_PAUSE = 0.2, 60.0
+LOOK = 5.0  # seconds between two looks whether a change of the model is over
 
 _log = logging.getLogger("engrain")
 
@@ -59,13 +61,22 @@ class ChangingEmbedder:
         self._new = WatchedEmbedder(kit.embedder, wake)
         # A text that is kept by the model before is to have a vector of the new one as well, soon after.
         self._old = WatchedEmbedder(kit.before, wake, always=True)
-        self.settled: WatchedEmbedder = self._old
+        self._settled = self._old
+        self._looked = 0.0
         self.look()
+
+    @property
+    def settled(self) -> WatchedEmbedder:
+        # Another process may have finished what this one began.
+        if self._settled is self._old and time.monotonic() - self._looked > LOOK:
+            self.look()
+        return self._settled
 
     def look(self) -> None:
         """Change over, once every item has a vector of the new model, or more of them than have one of the old."""
-        if self.settled is self._old and self._complete():
-            self.settled = self._new
+        self._looked = time.monotonic()
+        if self._settled is self._old and self._complete():
+            self._settled = self._new
 
     def _complete(self) -> bool:
         new, old = self._new.model.key, self._old.model.key

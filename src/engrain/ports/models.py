@@ -14,4 +14,5 @@ class VectorModels(Protocol):
         """How many items have vectors of each model, by the model's key; none that has no vectors."""
 
     def drop_model(self, model: str, limit: int) -> int:
-        """Removes this model's vectors of at most so many items; of how many. Other models' vectors stay."""
+        """Removes this model's vectors of at most so many items, which change by it; of how many. Other models' vectors
+        stay."""

@@ -27,7 +27,7 @@ from engrain.ports import (
     Unembedded,
 )
 from engrain.stores.reference.cutting import span
-from engrain.stores.reference.state import Holder, State, Stored
+from engrain.stores.reference.state import Changed, Holder, State, Stored
 from engrain.stores.reference.writing import Transaction
 
 
@@ -173,6 +173,8 @@ class Items(Holder):
             for id in having:
                 rest = {name: rows for name, rows in state.items[id].vectors.items() if name != model}
                 state.items[id] = replace(state.items[id], vectors=rest)
+                state.seq += 1
+                state.changes[id] = Changed(state.seq, state.items[id].scope, id, False)
             return len(having)
 
     def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:

@@ -1,0 +1,159 @@
+"""A change of the embedding model: searchable all the while, never two models in one comparison, resumable."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reembed_program import Marked, Watched, opened
+
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+
+PROGRAM = Path(__file__).with_name("reembed_program.py")
+OLD, NEW = Marked("old").model.key, Marked("new").model.key
+
+
+def filled(path: Path, count: int) -> str:
+    with Memory(path, user="ana", embedder=Marked("old"), background=False) as memory:
+        memory.remember_many([{"text": f"Note {n} is about the lighthouse {n % 100}."} for n in range(count)])
+    return str(path)
+
+
+def watched(memory: Memory) -> Watched:
+    engine = memory._open
+    seen = Watched(engine.kit.vectors, engine.kit.items)
+    engine.kit = replace(engine.kit, vectors=seen)
+    return seen
+
+
+def models(memory: Memory) -> dict[str, int]:
+    return dict(memory._open.kit.items.models())  # type: ignore[attr-defined]
+
+
+def started(store: str, what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, str(PROGRAM), store, what], stdout=subprocess.PIPE, text=True)
+
+
+def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
+def test_the_model_before_answers_until_every_vector_is_made(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 40)
+    with opened(store) as memory:
+        seen = watched(memory)
+        assert "lighthouse 7" in str(memory.recall("What about the lighthouse 7?"))
+        memory.remember("A note of today is about the harbour.")
+        assert "harbour" in str(memory.recall("What about the harbour?"))
+        assert set(seen.models) == {"old"}
+        done = memory.maintain(reembed=True)
+        assert (done.counts["embedded"], done.counts["dropped"]) == (41, 1)
+        seen.models.clear()
+        assert "harbour" in str(memory.recall("What about the harbour?"))
+        assert set(seen.models) == {"new"}
+        assert models(memory) == {NEW: 41}, "and the old vectors are gone"
+
+
+def test_a_memory_that_stays_open_changes_over_by_itself(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 40)
+    with opened(store, background=True) as memory:
+        ends = time.monotonic() + 20
+        while memory.status().embedder["name"] != "new" and time.monotonic() < ends:
+            assert memory.recall("What about the lighthouse 7?").hits
+        assert memory.status().embedder["name"] == "new"
+        assert models(memory) == {OLD: 40, NEW: 40}, "what another program may still use stays until somebody asks"
+
+
+def test_without_the_model_before_words_find_everything_meanwhile(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 40)
+    with Memory(store, user="ana", embedder=Marked("new"), background=False) as memory:
+        seen = watched(memory)
+        assert "lighthouse 7" in str(memory.recall("What about the lighthouse 7?"))
+        assert set(seen.models) == {"new"}
+
+
+def test_a_command_that_does_not_know_the_embedder_embeds_nothing_and_drops_nothing(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 40)
+    with Memory(store, user="ana", embedder=HashEmbedder("other"), background=False) as memory:
+        done = memory.maintain()
+        assert (done.counts["embedded"], done.counts["dropped"]) == (0, 0)
+        assert models(memory) == {OLD: 40}
+
+
+def test_what_has_no_vector_gets_one_without_being_asked(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 40)
+    with Memory(store, user="ana", embedder=Marked("old"), background=False) as memory:
+        memory._open.kit.items.drop_model(OLD, 3)  # type: ignore[attr-defined]
+        assert memory.maintain(dry_run=True).counts["embedded"] == 3
+        assert memory.maintain().counts["embedded"] == 3
+        assert models(memory) == {OLD: 40}
+
+
+def test_a_change_of_the_model_is_killed_and_goes_on(tmp_path: Path) -> None:
+    change(tmp_path, 500)
+
+
+@pytest.mark.slow
+def test_a_change_of_the_model_of_20_000_items(tmp_path: Path) -> None:
+    change(tmp_path, 20_000)
+
+
+def change(folder: Path, count: int) -> None:
+    """With questions in a thread and in another process, which never stop being answered."""
+    store = filled(folder / "agent.db", count)
+    asking = started(store, "ask")
+    assert lines(asking, 1) == ["1"]
+    stop, trouble, answered = threading.Event(), list[BaseException](), list[int]()
+    with opened(store) as memory:
+        seen = watched(memory)
+
+        def ask() -> None:
+            number = 0
+            while not stop.is_set() and not trouble:
+                number += 1
+                try:
+                    answered.append(len(memory.recall(f"What about the lighthouse {number % 100}?").hits))
+                except BaseException as exc:  # noqa: BLE001  (told to the test)
+                    trouble.append(exc)
+                time.sleep(0.005)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            for _ in range(2):
+                made = killed(store)
+                assert 0 < made < count
+            embedded = memory.maintain(reembed=True, dry_run=True).counts["embedded"]
+            assert 0 < embedded < count, "what was made before the kill is kept"
+            assert memory.maintain(reembed=True).counts["embedded"] == embedded
+            after = len(answered) + 5
+            while len(answered) < after and not trouble:
+                time.sleep(0.01)
+        finally:
+            stop.set()
+            thread.join()
+        assert trouble == []
+        assert all(answered)
+        assert list(dict.fromkeys(seen.models)) == ["old", "new"], "first by the one, then by the other"
+        assert seen.models == sorted(seen.models, reverse=True)
+        assert models(memory) == {NEW: count}
+    lines(asking, 3)
+    assert asking.poll() is None, "the other process still answers"
+    asking.kill()
+    asking.wait()
+
+
+def killed(store: str) -> int:
+    """How many vectors a process had said that it made when it was killed."""
+    working = started(store, "reembed")
+    made = sum(int(line) for line in lines(working, 2))
+    working.kill()
+    working.wait()
+    return made
