@@ -74,6 +74,21 @@ class StepSuite(Suite):
         order = [(step.name, step.occurrence) for step in journal.steps(ANA, "order")]
         assert order == [("b", 0), ("a", 1), ("a", 0), ("c", 0)]
 
+    def test_what_is_not_settled_is_listed_alone(self, journal: TaskJournal, clock: SetClock) -> None:
+        lease = claim(journal)
+        assert journal.unsettled(ANA, "order") == []
+        for name in ("b", "a", "c", "d"):
+            journal.begin(lease, StepStart(name, 1, "effect", input="x"))
+            clock.advance()
+        journal.finish(lease, StepEnd("a", 1, "done", "1"))
+        journal.finish(lease, StepEnd("c", 1, "ambiguous", "partial", "why"))
+        journal.finish(lease, StepEnd("d", 1, "failed", None, "why"))
+        journal.record(lease, StepStart("e"), StepEnd("e", result="1"))
+        open_ = [step for step in journal.steps(ANA, "order") if step.status in ("intent", "ambiguous")]
+        assert journal.unsettled(ANA, "order") == open_
+        assert [(step.name, step.status) for step in open_] == [("b", "intent"), ("c", "ambiguous")]
+        assert journal.unsettled(BEN, "order") == journal.unsettled(ANA, "other") == []
+
     def test_only_what_was_begun_is_finished(self, journal: TaskJournal) -> None:
         lease = claim(journal)
         journal.begin(lease, StepStart("a", 1))

@@ -44,6 +44,9 @@ class TaskJournal(Protocol):
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
         """In the order they first began."""
 
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        """Those of them that are intents or ambiguous, without reading the others: a task may have done thousands."""
+
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
         """None if there is none, or it was pruned."""
 

@@ -185,7 +185,8 @@ class Tasks:
     def _ready(self, task: TaskRecord, late: bool) -> bool:
         if task.status == "running":
             return late or task.worker is None or is_dead(task.worker)
-        waits = self.timeline(task.task).waits_for
+        found = journal_of(self._kit).unsettled(self._scope, task.task)
+        waits = Timeline(task, tuple(found)).waits_for
         return not waits or any(self._over(task.task, one) for one in waits)
 
     def _over(self, task: str, wait: StepRecord) -> bool:

@@ -231,8 +231,7 @@ class Ledger:
         if not doubtful:
             return []
         # Somebody may have settled them meanwhile.
-        steps = self._journal.steps(self._task.scope, self._task.task)
-        return [one for one in steps if one.kind == "effect" and one.status in OPEN]
+        return [one for one in self._journal.unsettled(self._task.scope, self._task.task) if one.kind == "effect"]
 
     def under_way(self) -> list[str]:
         with self._lock:

@@ -142,6 +142,10 @@ class PostgresJournal:
         rows = self._store._reading(scope, lambda db: db.rows(_SQL["steps"], (scope.id, task)))
         return [step_of(row) for row in rows]
 
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        rows = self._store._reading(scope, lambda db: db.rows(_SQL["unsettled"], (scope.id, task)))
+        return [step_of(row) for row in rows]
+
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:

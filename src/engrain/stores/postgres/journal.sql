@@ -59,6 +59,10 @@ from step where task = %s and name = %s and occurrence = %s;
 select name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result, error, n
 from step where task = (select n from task where scope = %s and task = %s) order by n;
 
+-- unsettled --
+select name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result, error, n
+from step where task = (select n from task where scope = %s and task = %s) and status in ('intent', 'ambiguous') order by n;
+
 -- add_step --
 -- Nothing, if it is there.
 insert into step (scope, task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,

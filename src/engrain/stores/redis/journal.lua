@@ -263,6 +263,23 @@ if UNSETTLED[found[STATUS]] then
 end
 return there(task, step, found)
 
+-- unsettled --
+-- As HGETALL answers, of the steps that are not settled: what they are, and their error.
+local task, found = ARGV[3], {}
+local all = redis.call('HGETALL', steps_key(task))
+for i = 1, #all, 2 do
+  if string.sub(all[i], 1, 1) == 'm' and UNSETTLED[cjson.decode(all[i + 1])[STATUS]] then
+    for _, field in ipairs({all[i], 'r' .. string.sub(all[i], 2), 'e' .. string.sub(all[i], 2)}) do
+      local value = redis.call('HGET', steps_key(task), field)
+      if value then
+        found[#found + 1] = field
+        found[#found + 1] = value
+      end
+    end
+  end
+end
+return found
+
 -- resolve --
 local task, step, status, result, error = unpack(ARGV, 3, 7)
 local kept = before()

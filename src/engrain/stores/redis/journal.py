@@ -105,6 +105,10 @@ class RedisJournal:
         fields = self._link.command("HGETALL", f"{base(scope)}steps:{task}")
         return steps_of(fields)
 
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        flat = self._link.ask(_LUA["unsettled"], base(scope), [self._given(), "", task])
+        return steps_of(dict(zip(flat[::2], flat[1::2], strict=True)))
+
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:

@@ -61,6 +61,9 @@ class Tasks:
         with self._holder.reading() as state:
             return [step for key, step in state.steps.items() if key[:2] == (scope, task)]
 
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        return [step for step in self.steps(scope, task) if step.status in journal.UNSETTLED]
+
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
         with self._holder.reading() as state:
             return state.tasks.get((scope, task))

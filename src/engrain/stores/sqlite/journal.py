@@ -153,6 +153,10 @@ class SqliteJournal:
             rows = db.rows(_SQL["held"], (self._store._scope(db, scope), task))
             return [step_of(row) for row in db.rows(_SQL["steps"], (rows[0][0],))] if rows else []
 
+    def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        with self._store._reading() as db:
+            return [step_of(row) for row in db.rows(_SQL["unsettled"], (self._store._scope(db, scope), task))]
+
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:

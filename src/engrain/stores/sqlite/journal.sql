@@ -67,6 +67,13 @@ select name, occurrence, kind, status, attempt, epoch, input, key, version, bega
   coalesce(step.result, result.body), error
 from step left join result on result.n = step.large where task = ? order by step.n;
 
+-- unsettled --
+-- They have no result yet.
+select name, occurrence, kind, step.status, attempt, step.epoch, input, key, step.version, began_at, step.ended_at,
+  result, error
+from step join task on task.n = step.task
+where task.scope = ? and task.task = ? and step.status in ('intent', 'ambiguous') order by step.n;
+
 -- add_step --
 -- Nothing, if the lease is over or the step is there.
 insert into step (task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result,
