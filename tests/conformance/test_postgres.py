@@ -63,6 +63,23 @@ class TestWords(Postgres, WordIndexSuite):
     pass
 
 
+class TestWordsThatAreKept(Postgres, WordIndexSuite):
+    """As of words that stand in much of a large scope."""
+
+    @pytest.fixture
+    def another(self, url: str, clock: SetClock) -> Iterator[Open]:
+        opened: list[PostgresStore] = []
+
+        def open_store() -> PostgresStore:
+            opened.append(PostgresStore(url, clock=clock))
+            opened[-1]._shelf.common = 0
+            return opened[-1]
+
+        yield open_store
+        for store in opened:
+            store.close()
+
+
 class TestSessions(Postgres, SessionLogSuite):
     pass
 

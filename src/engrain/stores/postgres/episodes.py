@@ -39,11 +39,11 @@ class PostgresEpisodes:
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         values = {"scope": scope.id, "session": session, "at": to_micros(now), "limit": n}
         statement = _SQL["recent" if session is None else "recent_in"]
-        return [episode_of(row) for row in self._store._reading(scope, lambda db: db.rows(statement, values))]
+        return [episode_of(row) for row in self._store._asked(scope, statement, values)]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
         values = {"scope": scope.id, "id": id, "at": to_micros(now)}
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["raw"], values))
+        rows = self._store._asked(scope, _SQL["raw"], values)
         return rows[0][0] if rows else None
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:

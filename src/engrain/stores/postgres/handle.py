@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore
@@ -14,7 +14,7 @@ from engrain.core.scope import Scope
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.journal import PostgresJournal
-from engrain.stores.postgres.link import Db, Link
+from engrain.stores.postgres.link import Db, Do, Late, Link, Row
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.outcomes import PostgresOutcomes
 from engrain.stores.postgres.sql import load
@@ -24,6 +24,9 @@ from engrain.stores.postgres.youth import Youth
 Answer = TypeVar("Answer")
 
 _SQL = load("queries.sql")
+# As `_micros` has it, inside another statement; one moment for all of it.
+_AT = """(select coalesce(%(asked)s::bigint, greatest(coalesce(%(clock)s::bigint,
+  (extract(epoch from statement_timestamp()) * 1000000)::bigint), last_value)) from clock)"""
 
 
 class Handle:
@@ -48,10 +51,20 @@ class Handle:
 
     # What the other parts of the store use
 
-    def _reading(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "read") -> Answer:
+    def _reading(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
 
-    def _writing(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
+    def _asked(self, scope: Scope | None, sql: str, args: Any = None) -> list[Row]:
+        """One question, there and back in one go."""
+        return self._link.read(scope, lambda db: Late(db.ask(sql, args), list))
+
+    def _asked_at(self, scope: Scope, sql: str, args: Mapping[str, Any], at: datetime | None = None) -> list[Row]:
+        """The same, where %(at)s stands for the moment asked for, or now."""
+        moment = None if at is None else to_micros(at)
+        times = {"asked": moment, "clock": self._clock_micros()}
+        return self._asked(scope, sql.replace("%(at)s", _AT), {**args, **times})
+
+    def _writing(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
         if self._read_only:
             self._link.opened()  # a closed store says that first
             raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only. Open it without read_only to write.")

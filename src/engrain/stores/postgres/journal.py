@@ -82,7 +82,7 @@ class PostgresJournal:
         return self._store._writing(scope, do)
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["task"], (scope.id, task)))
+        rows = self._store._asked(scope, _SQL["task"], (scope.id, task))
         return task_of(rows[0]) if rows else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
@@ -139,7 +139,7 @@ class PostgresJournal:
         return self._store._writing(scope, do)
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["steps"], (scope.id, task)))
+        rows = self._store._asked(scope, _SQL["steps"], (scope.id, task))
         return [step_of(row) for row in rows]
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
@@ -158,7 +158,7 @@ class PostgresJournal:
         return self._store._writing(scope, do)
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["event"], (scope.id, task, event)))
+        rows = self._store._asked(scope, _SQL["event"], (scope.id, task, event))
         return rows[0][0] if rows else None
 
     # Inside a transaction

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import random
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -45,6 +45,8 @@ _BEGIN = {
     "write": b"begin isolation level read committed",
     "repeat": b"begin isolation level read committed",
 }
+_READING = ("read", "look")
+_COMMIT = b"commit"
 _SETTINGS = b"""select set_config('search_path', %s, true), set_config('engrain.scope', %s, true),
   set_config('engrain.upkeep', %s, true), set_config('statement_timeout', %s, true),
   set_config('lock_timeout', %s, true), set_config('idle_in_transaction_session_timeout', %s, true),
@@ -91,6 +93,20 @@ class Db:
         self.connection.execute(sql.encode(), args)
 
 
+@dataclass(frozen=True, slots=True)
+class Late(Generic[Answer]):
+    """An answer that is still on its way: it comes together with the end of the transaction."""
+
+    asked: psycopg.Cursor[Row]
+    made: Callable[[list[Row]], Answer]
+
+    def read(self) -> Answer:
+        return self.made(self.asked.fetchall())
+
+
+Do = Callable[[Db], Answer | Late[Answer]]
+
+
 class Link:
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -102,11 +118,11 @@ class Link:
 
     # Transactions
 
-    def read(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "read") -> Answer:
+    def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         """All in one snapshot; with no scope, across all of them."""
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
-    def write(self, scope: Scope | None, do: Callable[[Db], Answer], mode: str = "write") -> Answer:
+    def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
         """One transaction. What others made fail is done again, from the start; nothing is done twice.
 
         With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
@@ -116,27 +132,33 @@ class Link:
         """For statements that allow no transaction around them."""
         return self._persist(do)
 
-    def _transact(self, connection: Timed, scope: Scope | None, do: Callable[[Db], Answer], mode: str) -> Answer:
+    def _transact(self, connection: Timed, scope: Scope | None, do: Do[Answer], mode: str) -> Answer:
         try:
             with connection.pipeline():
                 connection.execute(_BEGIN[mode])
                 connection.execute(_SETTINGS, self._settings(scope))
                 answer = do(Db(connection))
+                if mode in _READING:
+                    connection.execute(_COMMIT)
+            found = answer.read() if isinstance(answer, Late) else answer
         except BaseException as exc:
             _leave(connection, exc)
             raise
+        if mode not in _READING:
+            self._commit(connection, mode)
+        return found
+
+    def _commit(self, connection: Timed, mode: str) -> None:
+        """Sent alone and waited for: if the connection is lost here, and only here, the outcome is not known."""
         try:
-            connection.execute(b"commit")
+            connection.execute(_COMMIT)
         except psycopg.Error as exc:
-            if mode in ("read", "look"):
-                return answer
             if mode == "write" and lost(exc):
                 raise OutcomeUnknown(
                     f"the connection to {self.address.shown} was lost during the commit, so the write may or may not "
                     "be durable. Repeat it with the same request_id."
                 ) from exc
             raise
-        return answer
 
     def _settings(self, scope: Scope | None) -> tuple[str, ...]:
         millis = int(self.address.timeout * 1000)

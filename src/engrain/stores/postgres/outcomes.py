@@ -36,9 +36,9 @@ class PostgresOutcomes:
         return self._store._writing(scope, do)
 
     def tallies(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Tally]:
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["tallies"], (scope.id, list(ids))))
+        rows = self._store._asked(scope, _SQL["tallies"], (scope.id, list(ids)))
         return {id_: Tally(good, bad, from_micros(last)) for id_, good, bad, last in rows}
 
     def trials(self, scope: Scope, id: str, limit: int) -> list[Trial]:
-        rows = self._store._reading(scope, lambda db: db.rows(_SQL["trials"], (scope.id, id, limit)))
+        rows = self._store._asked(scope, _SQL["trials"], (scope.id, id, limit))
         return [Trial(id_, task, success, from_micros(at), note) for id_, task, success, at, note in rows]

@@ -39,25 +39,17 @@ class Reads(Handle):
         return [by_id[one] for one in ids if one in by_id]
 
     def page(self, query: ListQuery) -> list[Item]:
-        def do(db: Db) -> list[Row]:
-            where, values = self._listed(db, query)
-            values |= {"after": query.after, "limit": query.limit}
-            return db.rows(_SQL["page"].replace("{where}", where), values)
-
-        return self._shown(query.scope, self._reading(query.scope, do))
+        more = {"after": query.after, "limit": query.limit}
+        return self._shown(query.scope, self._listed(query, "page", more))
 
     def count(self, query: ListQuery) -> int:
-        def do(db: Db) -> list[Row]:
-            where, values = self._listed(db, query)
-            return db.rows(_SQL["count"].replace("{where}", where), values)
-
-        ((found,),) = self._reading(query.scope, do)
+        ((found,),) = self._listed(query, "count", {})
         return int(found)
 
-    def _listed(self, db: Db, query: ListQuery) -> tuple[str, dict[str, Any]]:
+    def _listed(self, query: ListQuery, name: str, more: Mapping[str, Any]) -> list[Row]:
         where, values = where_sql(query.where)
-        at = 0 if query.history else self._micros(db, query.at)
-        return where, {**values, "scope": query.scope.id, "history": query.history, "at": at}
+        asked = {**values, **more, "scope": query.scope.id, "history": query.history}
+        return self._asked_at(query.scope, _SQL[name].replace("{where}", where), asked, query.at)
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         return self._items_at(scope, "slots", {"prefix": prefix}, at)
@@ -76,46 +68,35 @@ class Reads(Handle):
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
         values = {"scope": scope.id, "ids": list(ids)}
-        rows = self._reading(scope, lambda db: db.rows(_SQL["lineage"], values))
+        rows = self._asked(scope, _SQL["lineage"], values)
         return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
 
     def speakers(self, scope: Scope) -> frozenset[str]:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["speakers"], {"scope": scope.id}))
+        rows = self._asked(scope, _SQL["speakers"], {"scope": scope.id})
         return frozenset(name for (name,) in rows)
 
     def sketches(self, query: SketchQuery) -> list[Sketch]:
         where, values = where_sql(query.where)
-
-        def do(db: Db) -> list[Row]:
-            asked = {"scope": query.scope.id, "ids": list(query.ids), "reach": query.reach}
-            statement = _SQL["sketches"].replace("{where}", where)
-            return db.rows(statement, {**values, **asked, "at": self._micros(db, query.at)})
-
-        return [_sketch(row) for row in self._reading(query.scope, do)]
+        asked = {**values, "scope": query.scope.id, "ids": list(query.ids), "reach": query.reach}
+        statement = _SQL["sketches"].replace("{where}", where)
+        return [_sketch(row) for row in self._asked_at(query.scope, statement, asked, query.at)]
 
     def having(self, scope: Scope, traits: int, where: Filter | None, limit: int, at: datetime | None) -> list[str]:
         test, values = where_sql(where)
-
-        def do(db: Db) -> list[Row]:
-            asked = {"scope": scope.id, "traits": traits, "limit": limit, "at": self._micros(db, at)}
-            return db.rows(_SQL["having"].replace("{where}", test), {**values, **asked})
-
-        return [id_ for (id_,) in self._reading(scope, do)]
+        asked = {**values, "scope": scope.id, "traits": traits, "limit": limit}
+        rows = self._asked_at(scope, _SQL["having"].replace("{where}", test), asked, at)
+        return [id_ for (id_,) in rows]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
-        def do(db: Db) -> list[Outdated]:
-            at = self._micros(db)
-            found = []
-            for cited, start, end, until, item, slot in db.rows(
-                _SQL["outdated"], {"scope": scope.id, "ids": list(ids), "at": at}
-            ):
-                where = {"scope": scope.id, "at": at, "slot": slot, "n": item}
-                holds = db.rows(_SQL["chain_end" if slot is None else "slot_holder"], where)
-                found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
-            return found
-
+        found = []
+        for cited, start, end, until, item, slot in self._asked_at(
+            scope, _SQL["outdated"], {"scope": scope.id, "ids": list(ids)}
+        ):
+            name, more = ("chain_end", {"n": item}) if slot is None else ("slot_holder", {"slot": slot})
+            holds = self._asked_at(scope, _SQL[name], {"scope": scope.id, **more})
+            found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
-        return sorted(self._reading(scope, do), key=lambda one: (order[one.id], one.start, one.end, one.until))
+        return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
         def do(db: Db) -> tuple[list[Row], int]:
@@ -130,7 +111,7 @@ class Reads(Handle):
         return Changes(found[-1].seq if found else since, found, complete=False)
 
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
-        rows = self._reading(None, lambda db: db.rows(_SQL["unembedded"], {"model": model, "limit": limit}))
+        rows = self._asked(None, _SQL["unembedded"], {"model": model, "limit": limit})
         return [
             Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
             for tenant, agent, user, id_, text, kind, hash_, slot in rows
@@ -139,12 +120,12 @@ class Reads(Handle):
     def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
         values = {"scope": scope.id, "ids": list(ids), "model": model}
         windows: dict[str, tuple[bytes, ...]] = {}
-        for id_, sent in self._reading(scope, lambda db: db.rows(_SQL["vectors_of"], values)):
+        for id_, sent in self._asked(scope, _SQL["vectors_of"], values):
             windows[id_] = (*windows.get(id_, ()), sent_vector(sent).astype("<f4").tobytes())
         return {id_: Vectors(model, rows) for id_, rows in windows.items()}
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
-        at = self._reading(scope, self._micros)
+        ((at,),) = self._asked(scope, _SQL["moment"], (self._clock_micros(),))
         if not self._read_only and self._touches.add(scope, dict.fromkeys(ids), at) > _MOST_TOUCHES:
             self._write_touches(scope)
 
@@ -165,13 +146,10 @@ class Reads(Handle):
         self._writing(None, lambda db: db.run(_SQL["settle"], {"name": target, "seq": seq}), "repeat")
 
     def _items_at(self, scope: Scope, name: str, values: Mapping[str, Any], at: datetime | None) -> list[Item]:
-        def do(db: Db) -> list[Row]:
-            return db.rows(_SQL[name], {**values, "scope": scope.id, "at": self._micros(db, at)})
-
-        return self._shown(scope, self._reading(scope, do))
+        return self._shown(scope, self._asked_at(scope, _SQL[name], {**values, "scope": scope.id}, at))
 
     def _items(self, scope: Scope, name: str, values: Any) -> list[Item]:
-        return self._shown(scope, self._reading(scope, lambda db: db.rows(_SQL[name], values)))
+        return self._shown(scope, self._asked(scope, _SQL[name], values))
 
     def _shown(self, scope: Scope, rows: Sequence[Row]) -> list[Item]:
         return self._touches.shown(scope, [item_of(row) for row in rows])

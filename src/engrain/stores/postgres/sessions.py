@@ -29,23 +29,23 @@ class Sessions(Handle):
         return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
 
     def length(self, scope: Scope, session: str) -> int:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["length"], (scope.id, session)))
+        rows = self._asked(scope, _SQL["length"], (scope.id, session))
         return int(rows[0][0]) if rows else 0
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["read"], (scope.id, session, start, limit)))
+        rows = self._asked(scope, _SQL["read"], (scope.id, session, start, limit))
         return self._touches.shown(scope, [item_of(row) for row in rows])
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["last"], (scope.id, session, n)))
+        rows = self._asked(scope, _SQL["last"], (scope.id, session, n))
         return self._touches.shown(scope, [item_of(row) for row in rows[::-1]])
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["sessions"], {"scope": scope.id, "limit": limit}))
+        rows = self._asked(scope, _SQL["sessions"], {"scope": scope.id, "limit": limit})
         return [name for (name,) in rows]
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["summary"], (scope.id, session)))
+        rows = self._asked(scope, _SQL["summary"], (scope.id, session))
         return Summary(*rows[0]) if rows else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
@@ -59,14 +59,14 @@ class Sessions(Handle):
         self._writing(scope, do)
 
     def progress(self, scope: Scope, session: str, work: str) -> int:
-        rows = self._reading(scope, lambda db: db.rows(_SQL["progress"], (scope.id, session, work)))
+        rows = self._asked(scope, _SQL["progress"], (scope.id, session, work))
         return int(rows[0][0]) if rows else 0
 
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)), "repeat")
 
     def behind(self, work: str, limit: int) -> list[Behind]:
-        rows = self._reading(None, lambda db: db.rows(_SQL["behind"], (work, limit)))
+        rows = self._asked(None, _SQL["behind"], (work, limit))
         return [Behind(Scope(*owner), session, upto, length) for *owner, session, upto, length in rows]
 
 

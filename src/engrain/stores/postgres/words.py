@@ -4,105 +4,119 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engrain.core.bm25 import Floats, bm25, rarity
 from engrain.core.scope import Scope
 from engrain.ports import Matches, WordHit, WordQuery
-from engrain.stores.postgres.arrays import Integers
 from engrain.stores.postgres.census import Census, Counted, Ints, fitting, ids_of, numbers_of
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.places import Places, Shelf, item_of, passage_of
 
-_SQL = load("words.sql")
+# A word with more places than this is kept in the process.
+COMMON = 2_000
+# Two sums of the same numbers in another order differ in the last places; scores that agree this far are the same.
+_DECIMALS = 9
 
 
 class WordSearch(Counted):
+    def __init__(self, *args: Any, **values: Any) -> None:
+        self._shelf = Shelf(COMMON)
+        super().__init__(*args, **values)
+
     def best(self, query: WordQuery) -> Matches:
         def do(db: Db) -> Matches:
             found = self._found(db, query)
-            rows = np.flatnonzero(fitting(db, query.scope, found.items, query.where))
-            # Of equals the newer comes first, which has the higher number.
-            order = np.lexsort((-found.items[rows], -found.scores[rows]))
-            return found.matches(db, query.scope, rows[order][: max(query.limit, 0)])
+            limit = max(query.limit, 0)
+            wanted = limit
+            while True:
+                rows, all_of_them = found.ranked(wanted)
+                fits = rows[fitting(db, query.scope, item_of(found.keys[rows]), query.where)]
+                if len(fits) >= limit or all_of_them:
+                    return found.matches(db, query.scope, fits[:limit])
+                wanted *= 8
 
         return self._reading(query.scope, do)
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
         def do(db: Db) -> Matches:
-            found = self._found(db, query)
-            rows = {n: row for row, n in enumerate(found.items.tolist())}
             numbers = numbers_of(db, query.scope, ids)
-            asked = [rows.get(numbers.get(id_, 0), -1) for id_ in ids]
-            return found.matches(db, query.scope, np.array([row for row in asked if row >= 0], dtype=np.int64))
+            found = self._found(db, query, np.unique(np.array(list(numbers.values()), dtype=np.int64)))
+            rows, _ = found.ranked(len(found.keys))
+            best = dict(zip(item_of(found.keys[rows]).tolist(), rows.tolist(), strict=True))
+            asked = [best[numbers[id_]] for id_ in ids if numbers.get(id_) in best]
+            return found.matches(db, query.scope, np.array(asked, dtype=np.int64))
 
         return self._reading(query.scope, do)
 
-    def _found(self, db: Db, query: WordQuery) -> Found:
+    def _found(self, db: Db, query: WordQuery, only: Ints | None = None) -> Found:
+        """The visible places with a term, in these items or in all."""
         census = self._census(db, query.scope, query.at)
         terms = np.array(query.terms, dtype=np.uint32).view(np.int32)
         if not len(terms):
-            return _nothing(census, terms)
-        ((items, found, packed),) = db.rows(_SQL["hits"], {"scope": query.scope.id, "terms": Integers(terms)})
-        if items is None:
-            return _nothing(census, terms)
-        shown = census.visible(items)
-        return _ranked(census, terms, items[shown], found[shown], packed[shown])
+            return _scored(census, (), [])
+        hidden = np.sort(census.hidden)
+        places = [one.without(hidden) for one in self._shelf.find(db, query.scope, census.seq, terms)]
+        frequency = tuple(len(one) for one in places)
+        return _scored(census, frequency, places if only is None else [one.only(only) for one in places])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """The visible items with a term, each with its best passage."""
+    """Passages with a term, each with its score, in the order of their keys."""
 
     census: Census
     frequency: tuple[int, ...]
-    items: Ints
-    scores: Floats
-    passages: Ints
+    places: Sequence[Places]
+    keys: Ints
     lengths: Ints
-    counts: Ints
+    scores: Floats
+
+    def ranked(self, limit: int) -> tuple[Ints, bool]:
+        """At least so many items if there are, each by its best passage, the best first; and whether these are all."""
+        rows = np.arange(len(self.keys))
+        wanted = max(2 * limit, 1)
+        if wanted < len(rows):
+            rows = np.flatnonzero(self.scores >= np.partition(self.scores, -wanted)[-wanted])
+        # Of each item the best passage, of equals the first.
+        order = rows[np.lexsort((self.keys[rows], -self.scores[rows], item_of(self.keys[rows])))]
+        items = item_of(self.keys[order])
+        best = order[np.append(True, np.diff(items) != 0)] if len(order) else order
+        if len(best) < limit and len(rows) < len(self.keys):
+            return self.ranked(4 * limit)
+        # Of equals the newer comes first, which has the higher number.
+        return best[np.lexsort((-item_of(self.keys[best]), -self.scores[best]))], len(rows) == len(self.keys)
 
     def matches(self, db: Db, scope: Scope, rows: Ints) -> Matches:
-        ids = ids_of(db, scope, self.items[rows])
-        columns = (self.items, self.passages, self.lengths, self.counts)
+        keys = self.keys[rows]
+        ids = ids_of(db, scope, item_of(keys))
+        counts = np.zeros((len(keys), len(self.places)), dtype=np.int64)
+        for column, one in enumerate(self.places):
+            if len(one):
+                at = np.minimum(np.searchsorted(one.keys, keys), len(one) - 1)
+                counts[:, column] = np.where(one.keys[at] == keys, one.counts[at], 0)
+        columns = (item_of(keys), passage_of(keys), self.lengths[rows], counts)
         hits = [
-            WordHit(ids[n], passage, length, tuple(counts))
-            for n, passage, length, counts in zip(*(column[rows].tolist() for column in columns), strict=True)
+            WordHit(ids[n], passage, length, tuple(each))
+            for n, passage, length, each in zip(*(column.tolist() for column in columns), strict=True)
         ]
         return Matches(hits, self.census.passages, self.census.average, self.frequency)
 
 
-def _nothing(census: Census, terms: npt.NDArray[np.int32]) -> Found:
+def _scored(census: Census, frequency: tuple[int, ...], places: Sequence[Places]) -> Found:
     none = np.empty(0, dtype=np.int64)
-    return Found(census, (0,) * len(terms), none, np.empty(0), none, none, none.reshape(0, len(terms)))
-
-
-def _ranked(census: Census, terms: npt.NDArray[np.int32], items: Ints, found: Ints, packed: Ints) -> Found:
-    if not len(items):
-        return _nothing(census, terms)
-    passages, lengths, count = packed >> 40, (packed >> 16) & 0xFFFFFF, packed & 0xFFFF
-    order = np.lexsort((passages, items))
-    first = np.append(True, (np.diff(items[order]) != 0) | (np.diff(passages[order]) != 0))
-    row = np.cumsum(first) - 1
-    counts = np.zeros((int(row[-1]) + 1, len(terms)), dtype=np.int64)
-    sorter = np.argsort(terms)
-    counts[row, sorter[np.searchsorted(terms, found[order], sorter=sorter)]] = count[order]
-    heads = order[first]
-    frequency = (counts > 0).sum(axis=0)
-    # Rounded: the last digits of equals depend on which rows are worked out together.
-    scores = bm25(counts, lengths[heads], rarity(frequency, census.passages), census.average).round(9)
-    # Of each item the best passage, of equals the first.
-    ranked = np.lexsort((passages[heads], -scores, items[heads]))
-    best = ranked[np.append(True, np.diff(items[heads][ranked]) != 0)]
-    chosen = heads[best]
-    return Found(
-        census,
-        tuple(frequency.tolist()),
-        items[chosen],
-        scores[best],
-        passages[chosen],
-        lengths[chosen],
-        counts[best],
-    )
+    weights = rarity(frequency, census.passages)
+    # A passage's score is the sum over its terms: so each is worked out where it stands.
+    shares = [
+        bm25(one.counts[:, None], one.lengths, [weight], census.average)
+        for one, weight in zip(places, weights.tolist(), strict=True)
+    ]
+    keys = np.concatenate([none, *(one.keys for one in places)])
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, np.diff(keys) != 0)) if len(keys) else none
+    scores = np.add.reduceat(np.concatenate([np.empty(0), *shares])[order], first) if len(keys) else np.empty(0)
+    lengths = np.concatenate([none, *(one.lengths for one in places)])[order][first]
+    return Found(census, frequency, places, keys[first], lengths, scores.round(_DECIMALS))
