@@ -132,6 +132,8 @@ class AsyncMemory:
     backup = _awaited(Memory.backup)
     check = _awaited(Memory.check)
     rebuild = _awaited(Memory.rebuild)
+    export = _awaited(Memory.export)
+    load = _awaited(Memory.load)
 
     def task(
         self,

@@ -14,9 +14,11 @@ from engrain.core.errors import EngrainError
 from engrain.core.recalled import RecallRequest, Section, escaped
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
+from engrain.engine.counting import held
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import Knowledge
+from engrain.engine.portable import Portable
 from engrain.lifecycle.backups import back_up
 from engrain.lifecycle.consolidate import Consolidated, consolidate
 from engrain.lifecycle.feed import BATCH
@@ -27,7 +29,7 @@ from engrain.ports import Finding, Kit, ListQuery
 HISTORY = "Conversation so far"
 
 
-class Engine(Happenings, Knowledge, Erasures):
+class Engine(Happenings, Knowledge, Erasures, Portable):
     """One scope's memory: its tiers, and what is true of all of them."""
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
@@ -47,7 +49,8 @@ class Engine(Happenings, Knowledge, Erasures):
             "care": self.keeper.state(),
             "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
-        return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use())
+        holds = held(self.kit, self.scope)
+        return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use(), holds)
 
     def _model_use(self) -> dict[str, object]:
         meter = self.model

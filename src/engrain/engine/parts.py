@@ -28,6 +28,7 @@ class Parts:
     """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
+        self.background = background
         self.upkeep = Upkeep(kit, background)
         self.feeder = Feeder(kit.feed, background)
         self.model = MeteredModel(kit.model) if kit.model else None

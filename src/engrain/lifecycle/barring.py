@@ -17,12 +17,17 @@ PAGE = 1_000
 
 
 class Barrier:
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable) -> None:
+    """`texts` are those that will be asked about beside the rows'."""
+
+    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, texts: Sequence[str] = ()) -> None:
         self._scope, self._erasing = scope, kit.erasing
-        self._texts = self._barred(list({text for row in rows if (text := _text(row))}), store)
+        self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
         user = owner(scope)
         self._all_before = self._at(user) if user else -1
         self._before = cache(lambda by, name: self._at(Subject(scope, by, name)))
+
+    def bars(self, text: str) -> bool:
+        return text in self._texts
 
     def keeps_out(self, row: Row) -> bool:
         """By its words, or because all of its user, session or source that is as old was erased."""

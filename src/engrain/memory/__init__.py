@@ -16,6 +16,7 @@ from engrain.memory.durable import DurableTasks
 from engrain.memory.erasures import Erasures
 from engrain.memory.happenings import Happenings
 from engrain.memory.knowledge import Knowledge
+from engrain.memory.portable import Portable
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from engrain.tiers.working import WorkingMemory
 
 
-class Memory(Knowledge, Happenings, DurableTasks, Erasures):
+class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
     """A memory that stays, for one (tenant, agent, user).
 
         with Memory("agent.db", user="ana") as memory:

@@ -29,7 +29,6 @@ from engrain.core.queries import (
     WordHit,
     WordQuery,
 )
-from engrain.core.redact import Redact
 from engrain.core.tokens import CountTokens
 from engrain.ports.audit import AuditLog
 from engrain.ports.erasing import Erasable, Erasing
@@ -42,6 +41,7 @@ from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
     from engrain.core.chat import Ask, Reply
+    from engrain.core.redact import Redact
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [

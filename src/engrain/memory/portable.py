@@ -1,0 +1,104 @@
+"""The verbs that take a memory along and bring one in."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from engrain.core.errors import Conflict, DiskFull, InvalidInput, NotFound, ReadOnlyStore, TooLarge
+from engrain.memory.opened import Opened
+from engrain.telemetry import traced
+
+if TYPE_CHECKING:
+    from engrain.lifecycle.exporting import Exported
+    from engrain.lifecycle.intake import Form, Loaded
+
+MAX_PIPED = 1 << 30
+
+
+class Portable(Opened):
+    @traced
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        form: Literal["jsonl", "markdown"] = "jsonl",
+        vectors: bool = False,
+        overwrite: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Exported:
+        """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
+        people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
+        with _written(Path(os.fspath(path)), overwrite) as out:
+            return self._open.export(out, form, vectors, progress or (lambda _: None))
+
+    @traced
+    def load(
+        self,
+        path: str | os.PathLike[str] | BinaryIO,
+        *,
+        form: Form | None = None,
+        source: str | None = None,
+        skip_bad: bool = False,
+        other_scope: bool = False,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Loaded:
+        """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
+        is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
+        written. What is here already is skipped, what was forgotten here stays forgotten."""
+        from engrain.lifecycle.intake import Terms
+
+        terms = Terms(form, source, skip_bad, other_scope, dry_run)
+        with _opened(path) as file:
+            return self._open.load(file, terms, progress or (lambda _: None))
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+    if not isinstance(path, (str, os.PathLike)):
+        yield path if path.seekable() else _spooled(path)
+        return
+    if "\x00" in os.fspath(path):
+        raise InvalidInput("a path holds no NUL.")
+    try:
+        with Path(path).open("rb") as file:
+            yield file if file.seekable() else _spooled(file)
+    except FileNotFoundError as exc:
+        raise NotFound(f"there is no file {os.fspath(path)}.") from exc
+    except (IsADirectoryError, PermissionError) as exc:
+        raise InvalidInput(f"{os.fspath(path)} cannot be read: {exc.strerror}.") from exc
+
+
+def _spooled(file: BinaryIO) -> BinaryIO:
+    """What comes through a pipe is read twice as well."""
+    raw = file.read(MAX_PIPED + 1)
+    if len(raw) > MAX_PIPED:
+        raise TooLarge(f"more than {MAX_PIPED:,} bytes come through the pipe. Write them to a file first.")
+    return io.BytesIO(raw)
+
+
+@contextmanager
+def _written(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file beside it, which takes its name when it is whole and on disk."""
+    if "\x00" in str(path) or path.name in ("", ".", ".."):
+        raise InvalidInput(f"{str(path)!r} is not the name of a file.")
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True.")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(beside, path)
+    except OSError as exc:
+        kind = DiskFull if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ReadOnlyStore
+        raise kind(f"{path} cannot be written: {exc.strerror}.") from exc
+    finally:
+        beside.unlink(missing_ok=True)
