@@ -9,7 +9,7 @@ WEIGHTS := packages/engrain-minilm
 
 .PHONY: demo test test-all check format bench install help clean
 
-demo: $(VENV)/.core  ## see an agent's memory work, about ten seconds
+demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
 test: check  ## format, types, import contracts and tests, under ten minutes on two cores

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from engrain import Memory
 from engrain.cli.root import COMMANDS, root
 from engrain.cli.shown import safe
 from engrain.cli.where import parsed_metadata, parsed_where
@@ -321,7 +322,7 @@ def lines(*values: object) -> str:
     return "".join((value if isinstance(value, str) else json.dumps(value)) + "\n" for value in values)
 
 
-def test_import_twice_adds_nothing(run: Run) -> None:
+def test_load_twice_adds_nothing(run: Run) -> None:
     notes = lines(
         {"text": "Ana likes tea."},
         {"text": "Ana met Bo.", "occurred_at": "2026-01-01"},
@@ -330,49 +331,49 @@ def test_import_twice_adds_nothing(run: Run) -> None:
         {"text": "Quito", "slot": "user.city"},
         {"text": "Hello.", "place": {"session": "monday", "speaker": "Ana"}},
     )
-    first = told(run, "import", "-", given=notes)
+    first = told(run, "load", "-", given=notes)
     assert (first["read"], first["added"], first["replaced"], first["bad"]) == (6, 5, 1, [])
     before = listed(run, "--history")
-    run("import", "-", given=notes)
-    run("import", "-", given=lines("") + notes + lines({"text": "Bo likes coffee.", "occurred_at": "2026-02-02"}))
+    run("load", "-", given=notes)
+    run("load", "-", given=lines("") + notes + lines({"text": "Bo likes coffee.", "occurred_at": "2026-02-02"}))
     after = listed(run, "--history")
     assert len(before) == 6
     assert [item["text"] for item in after] == ["Bo likes coffee.", *(item["text"] for item in before)]
     assert {item["sources"][0]["kind"] for item in after} == {"import"}
 
 
-def test_import_writes_nothing_if_a_line_is_bad(run: Run) -> None:
+def test_load_writes_nothing_if_a_line_is_bad(run: Run) -> None:
     kept(run, "Ana likes tea.")
     raw = b"\xef\xbb\xbf" + lines({"text": "One."}, "").encode() + b'{"text": "caf\xe9"}\n'
     raw += lines('{"text": "\\ud800"}', {"text": ""}, {"txt": "x"}, "{", '{"text": "x", "importance": NaN}', 7).encode()
-    answer = told(run, "import", "-", given=raw, code=1)
+    answer = told(run, "load", "-", given=raw, code=1)
     assert [one["line"] for one in answer["bad"]] == [3, 4, 5, 6, 7, 8, 9]
     kinds = ["BadText", "BadText", "EmptyText", "UnknownKey", "InvalidInput", "InvalidInput", "InvalidInput"]
     assert [one["type"] for one in answer["bad"]] == kinds
     assert not answer["written"]
     assert len(listed(run)) == 1
-    shown = run("import", "-", given=raw, code=1).output
+    shown = run("load", "-", given=raw, code=1).output
     assert "line 3: not UTF-8: byte 14 of the line is 0xe9." in shown
     assert "Nothing was written" in shown
-    assert told(run, "import", "-", "--skip-bad", given=raw)["added"] == 1
+    assert told(run, "load", "-", "--skip-bad", given=raw)["added"] == 1
 
 
-def test_import_reports_a_line_that_is_too_long_and_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.cli.jsonl.MAX_LINE", 100)
+def test_load_reports_a_line_that_is_too_long_and_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engrain.lifecycle.importing.MAX_LINE", 100)
     notes = lines({"text": "One."}, {"text": "x" * 1000}, {"text": "Two."}, {"text": "y" * 1000}).rstrip("\n")
-    answer = told(run, "import", "-", "--skip-bad", given=notes)
+    answer = told(run, "load", "-", "--skip-bad", given=notes)
     assert [(one["line"], one["type"]) for one in answer["bad"]] == [(2, "TooLarge"), (4, "TooLarge")]
     assert answer["added"] == 2
 
 
-def test_import_does_not_bring_back_what_was_forgotten(run: Run, tmp_path: Path) -> None:
+def test_load_does_not_bring_back_what_was_forgotten(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "notes.jsonl"
     file.write_text(lines({"text": "Ana likes tea."}, {"text": "Bo likes coffee."}))
-    run("import", str(file))
+    run("load", str(file))
     run("forget", "-w", "text contains tea")
     file.write_text(lines({"text": "Ana likes tea."}))
-    assert told(run, "import", str(file))["kept_out"] == 1
-    assert "forgotten here" in run("import", str(file)).output
+    assert told(run, "load", str(file))["kept_out"] == 1
+    assert "forgotten here" in run("load", str(file)).output
     assert [item["text"] for item in listed(run)] == ["Bo likes coffee."]
 
 
@@ -388,6 +389,34 @@ def test_status_and_doctor(run: Run) -> None:
     assert {"embedder"} <= {one["point"] for one in answer["findings"]}
     assert told(run, "doctor", "--rebuild")["rebuilt"] == 1
     assert "✓" in run("doctor").output
+
+
+def test_status_says_what_is_in_the_memory(run: Run, store: Path) -> None:
+    with Memory(store, user="ana", background=False) as memory:
+        memory.add_message("user", "Hello.", session="one")
+        memory.add_message("user", "Hello.", session="two")
+        memory.procedural.learn("deploy", ["build", "ship"])
+        with memory.task("order-42", goal="ship it"):
+            pass
+    assert told(run, "status")["holds"] == {"sessions": 2, "episodes": 2, "procedures": 1, "tasks": 1}
+    assert "2 sessions, 2 episodes, 1 procedure, 1 task" in run("status").output
+
+
+def test_what_engrain_keeps_for_itself_is_not_shown_to_people(run: Run, store: Path) -> None:
+    with Memory(store, user="ana", background=False) as memory:
+        memory.add_message("user", "I live in Lima.", session="one", metadata={"mood": "good"})
+        memory.record_decision("We ship on Friday.", session="one")
+        memory.remember("Ana keeps bees.", metadata={"by": "hand", "n": 3})
+        memory.end_session()
+    shown = run("list").output
+    assert "mood=good" in shown
+    assert "by=hand · n=3" in shown.replace("\n  ", " ")
+    for inner in ("by=gate", "by=digest", "engrain=", "upto="):
+        assert inner not in shown
+    whole = run("list", "--full").output
+    assert "by=gate" in whole
+    assert "engrain=" not in whole
+    assert any("engrain" in json.loads(one)["metadata"] for one in run("list", "--json").output.splitlines())
 
 
 def test_doctor_fails_on_what_is_no_store(run: Run, store: Path) -> None:
@@ -445,7 +474,7 @@ def test_no_colour_without_a_terminal_or_with_no_color(run: Run) -> None:
 
 
 def test_a_closed_pipe_is_silent(run: Run, store: Path) -> None:
-    run("import", "-", given=lines(*({"text": f"Note {n}.", "metadata": {"pad": "x" * 9_000}} for n in range(30))))
+    run("load", "-", given=lines(*({"text": f"Note {n}.", "metadata": {"pad": "x" * 9_000}} for n in range(30))))
     command = [*ENGRAIN, "--store", str(store), "--user", "ana", "list", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN) as child:
         assert child.stdout is not None

@@ -24,7 +24,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "slots": ("engrain.cli.commands.find:slots", "List the filled slots."),
         "relate": ("engrain.cli.commands.keep:relate", "Keep a relation between two entities."),
         "about": ("engrain.cli.commands.find:about", "List the relations of an entity."),
-        "import": ("engrain.cli.commands.load:load", "Keep many texts from a JSON Lines file."),
+        "load": ("engrain.cli.commands.load:load", "Bring in an export, notes, or another memory's or chat's file."),
+        "export": ("engrain.cli.commands.export:export", "Write all that this memory holds to a file."),
     },
     "One item or many": {
         "list": ("engrain.cli.commands.find:list_items", "List items, newest first."),
@@ -63,7 +64,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "restore": ("engrain.cli.commands.backup:restore", "Bring a backup back, without what was forgotten since."),
         "copy": ("engrain.cli.commands.copy:copy_memory", "Copy the whole store to another, and prove it."),
         "bench": ("engrain.bench.cli:bench", "Measure quality of recall, and speed."),
-        "demo": ("engrain.cli.demo.command:demo", "See it work: ten seconds, nothing to set up."),
+        "demo": ("engrain.cli.demo.command:demo", "See it work: half a minute, nothing to set up."),
     },
 }
 COMMANDS = {name: known for section in SECTIONS.values() for name, known in section.items()}
@@ -137,7 +138,7 @@ def _overview(store: str) -> str:
             click.style("engrain", bold=True) + f" {__version__}: a memory for AI agents that stays.",
             click.style("One file, no API key, no server.", dim=True),
             "",
-            line("engrain demo", "see it work, in ten seconds"),
+            line("engrain demo", "see it work, in half a minute"),
             line('engrain remember "Ana likes tea."', "keep a text, word for word"),
             line('engrain recall "What does Ana drink?"', "find it by meaning"),
             line("engrain list", "what is in there"),

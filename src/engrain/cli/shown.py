@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from engrain.core.items import Item
+from engrain.core.messages import RESERVED
 
 LONGEST = 600
 INDENT = "  "
@@ -20,6 +21,10 @@ _HARMLESS = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
     **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
 }
+
+
+# Metadata of ours: which part of engrain found a fact. Summaries have no other.
+_FOUND_BY = (("by", "gate"), ("by", "model"))
 
 
 def safe(text: str) -> str:
@@ -49,13 +54,14 @@ def strong(text: str) -> str:
 
 
 def item_lines(item: Item, *, full: bool = False) -> Iterator[str]:
-    """The text, and below it, fainter, its id and what there is to know."""
+    """The text, and below it, fainter, its id and what there is to know; what engrain keeps for itself is in the JSON,
+    and who found a fact where it is shown in full."""
     yield from wrapped(item.text, longest=None if full else LONGEST)
-    yield from map(faint, wrapped(particulars(item), INDENT))
+    yield from map(faint, wrapped(particulars(item, full=full), INDENT))
 
 
-def particulars(item: Item) -> str:
-    return " · ".join([item.id, *_traits(item)])
+def particulars(item: Item, *, full: bool = False) -> str:
+    return " · ".join([item.id, *_traits(item), *_metadata(item, full)])
 
 
 def day(moment: datetime) -> str:
@@ -79,7 +85,13 @@ def _traits(item: Item) -> Iterator[str]:
         yield f"corrected {day(item.retracted_at)}"
     elif item.valid_to:
         yield f"until {day(item.valid_to)}"
-    yield from (f"{key}={value}" for key, value in item.metadata.items())
+
+
+def _metadata(item: Item, full: bool) -> Iterator[str]:
+    for key, value in item.metadata.items():
+        ours = key == RESERVED or item.kind == "summary" or (not full and (key, value) in _FOUND_BY)
+        if not ours:
+            yield f"{key}={value}"
 
 
 def table(rows: Sequence[tuple[str, str]]) -> Iterator[str]:

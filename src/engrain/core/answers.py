@@ -47,7 +47,8 @@ class Why:
 @dataclass(frozen=True, slots=True)
 class Status:
     """How a memory stands: the items it holds now, its whole store, its embedder, what is still to do, and
-    what its model was asked."""
+    what its model was asked. `holds` are its sessions, episodes, procedures and tasks, each counted up to 1,000; None
+    where their store does not answer."""
 
     scope: str
     items: int
@@ -55,6 +56,7 @@ class Status:
     embedder: Mapping[str, Any]
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    holds: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def _reasons(item: Item) -> str:

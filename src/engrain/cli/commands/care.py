@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
-from engrain.cli.shown import flat, safe, size, table, wrapped
+from engrain.cli.shown import flat, many, safe, size, table, wrapped
 from engrain.cli.verbs import verb
 from engrain.core.errors import StoreError
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from engrain.core.answers import Status
     from engrain.ports import Finding
 
+MOST = 1_000  # beyond, nobody counts
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red")}
 
 
 @verb(
     "status",
     examples=("engrain status", "engrain status --json"),
-    prints="The store, how much is in it, the embedder, and what is still to do.",
+    prints="How much is in the memory, its store, the embedder, and what is still to do.",
 )
 def status(cli: Session) -> None:
     """Show how the memory stands."""
@@ -58,7 +59,8 @@ def doctor(cli: Session, rebuild: bool) -> None:
 def _rows(answer: Status) -> list[tuple[str, str]]:
     store, embedder = dict(answer.store), dict(answer.embedder)
     rows = [
-        ("memory", f"{answer.scope}: {answer.items:,} items"),
+        ("memory", f"{answer.scope}: {many(answer.items, 'item')}"),
+        ("in it", ", ".join(_held(answer.holds))),
         ("store", f"{store.pop('backend')} {store.pop('location')}"),
         ("whole store", f"{store.pop('open_items'):,} open, {store.pop('items'):,} with history, {_scopes(store)}"),
         ("on disk", size(store.pop("bytes"))),
@@ -71,6 +73,14 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
+
+
+def _held(counts: Mapping[str, int | None]) -> Iterator[str]:
+    for name, count in counts.items():
+        if count is None:
+            yield f"{name} unknown"
+        else:
+            yield many(count, name.removesuffix("s"), f"or more {name}" if count >= MOST else name)
 
 
 def _vector_server(state: dict[str, Any]) -> list[tuple[str, str]]:

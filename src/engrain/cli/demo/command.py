@@ -30,7 +30,7 @@ NEXT = (
 )
 @click.option("--fast", is_flag=True, help="Without the pauses.")
 def demo(cli: Session, fast: bool) -> None:
-    """See it work: ten seconds, nothing to set up.
+    """See it work: half a minute, nothing to set up.
 
     It runs the real verbs on a temporary store, which is removed at the end. Your own memory is not touched.
     """

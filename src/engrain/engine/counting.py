@@ -1,0 +1,36 @@
+"""Count what a memory holds besides items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engrain.core.errors import StoreError
+from engrain.core.filters import parse_filter
+from engrain.core.journal import TaskQuery
+from engrain.core.queries import ListQuery
+from engrain.core.scope import Scope
+from engrain.ports import Kit
+
+MOST = 1_000  # to count further would read all of it
+
+
+def held(kit: Kit, scope: Scope) -> dict[str, int | None]:
+    """How many of each; None where the store that has them does not answer, or there is none for them."""
+    book, journal = kit.episodes, kit.journal
+    ways = ListQuery(scope, parse_filter({"kind": "procedure"}))
+    counts: Mapping[str, Callable[[], Any]] = {
+        "sessions": lambda: len(kit.log.sessions(scope, MOST)),
+        "episodes": lambda: book and len(book.recent(scope, None, MOST, kit.clock())),
+        "procedures": lambda: kit.items.count(ways),
+        "tasks": lambda: journal and len(journal.tasks(TaskQuery(scope, (), limit=MOST))),
+    }
+    return {name: _counted(count) for name, count in counts.items()}
+
+
+def _counted(count: Callable[[], Any]) -> int | None:
+    try:
+        found = count()
+    except StoreError:
+        return None
+    return found if isinstance(found, int) else None
