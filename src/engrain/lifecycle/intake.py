@@ -81,7 +81,14 @@ def _told(file: BinaryIO, given: Form | None) -> tuple[Form, object]:
         return found, None
     if found is None and start not in (b"[", b"{"):
         return "notes", None
-    value = document(file)
+    try:
+        value = document(file)
+    except InvalidInput:
+        if given is not None:
+            raise
+        # Then its lines say one by one what is wrong with them.
+        file.seek(0)
+        return "notes", None
     origin: Origin | None = found or origin_of(value)  # type: ignore[assignment]
     if origin is None:
         raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")

@@ -1,91 +1,87 @@
-"""The command that reads many texts from JSON Lines."""
+"""The command that brings a file into the memory."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from engrain.cli.jsonl import BadLine, Loaded, read
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import faint, many, safe
 from engrain.cli.verbs import verb
+from engrain.core.errors import BadFile, BadLine
 
 if TYPE_CHECKING:
-    from engrain.core.plans import Outcome
-    from engrain.memory import Memory
+    from engrain.lifecycle.intake import Loaded
 
 SHOWN = 20
+ORIGINS = ("engrain", "notes", "mem0", "chatgpt", "claude")
 MEANING = {
     "added": "new",
     "repeated": "known already",
     "replaced": "replaced an older value",
     "behind": "older than what their slot holds",
     "kept_out": "kept out, because they were forgotten here",
+    "left_out": "left out, because tasks are in another store here",
 }
 
 
 @verb(
-    "import",
+    "load",
     examples=(
-        "engrain import notes.jsonl",
-        "engrain import chat.jsonl --skip-bad --source support-chat",
-        """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain import -""",
+        "engrain load ana.jsonl --dry-run",
+        "engrain load notes.jsonl --skip-bad --source support-chat",
+        "engrain load conversations.json --from chatgpt",
+        """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
     prints="How many were new, known already or kept out; each bad line with its number and what is wrong with it.",
 )
-@click.argument("file", type=click.File("rb"), metavar="FILE.jsonl|-")
-@click.option("--skip-bad", is_flag=True, help="Write the good lines even if others are bad.")
-@click.option("--source", metavar="NAME", help="The source of lines that name none.")
-def load(cli: Session, file: BinaryIO, skip_bad: bool, source: str | None) -> None:
-    """Keep many texts from a JSON Lines file.
+@click.argument("file", type=click.File("rb"), metavar="FILE|-")
+@click.option("--from", "form", type=click.Choice(ORIGINS), help="What the file is, if it does not show by itself.")
+@click.option("--dry-run", is_flag=True, help="Prove the file and say what would come of it; write nothing.")
+@click.option("--skip-bad", is_flag=True, help="Of notes and chats: write the good ones even if others are bad.")
+@click.option("--source", metavar="NAME", help="The source of notes that name none.")
+@click.option("--other-scope", is_flag=True, help="Take the export of another user, agent or tenant.")
+def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
+    """Bring in an export, notes, or what another memory or chat exported.
 
-    Each line is {"text": …} or a whole note: text, importance, slot, metadata, source, occurred_at, place {session,
-    number, speaker, role}, relation {subject, relation, object}. All lines are checked first: if one is bad, nothing is
-    written. The same file again, or the same file grown, adds only what is new. What was forgotten stays forgotten.
+    An export of engrain comes back item for item. Notes are JSON Lines: each line is {"text": …} or a whole note: text,
+    importance, slot, metadata, source, occurred_at, place {session, number, speaker, role}, relation {subject,
+    relation, object}. mem0's list, ChatGPT's and Claude's conversations.json are known too. All lines are checked
+    first: if one is bad, nothing is written. The same file again adds only what is new. What was forgotten stays
+    forgotten.
     """
-    with progress("Reading", None, cli.json) as done:
-        loaded = read(file, source, done)
-    outcomes: list[Outcome] = []
-    if loaded.notes and (skip_bad or not loaded.bad):
-        with cli.memory(makes=True) as memory:
-            outcomes = _written(memory, loaded, cli.json)
-    counts: Counter[str] = Counter(one.status for one in outcomes)
-    failed = bool(loaded.bad) and not skip_bad
-    answer = {"read": len(loaded.notes) + len(loaded.bad), "bad": loaded.bad, "written": not failed}
-    cli.answer(answer | {key: counts[key] for key in MEANING}, lambda: _report(counts, loaded.bad, failed))
-    if failed:
-        click.get_current_context().exit(1)
-
-
-PART = 2_048  # so that an interrupted import can say how far it came
-
-
-def _written(memory: Memory, loaded: Loaded, quiet: bool) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+    if dry_run:
+        cli.must_exist()
     try:
-        with progress("Importing", len(loaded.notes), quiet) as done:
-            for start in range(0, len(loaded.notes), PART):
-                outcomes += memory.remember_many(loaded.notes[start : start + PART], progress=done)
-    except KeyboardInterrupt:
-        click.echo(
-            f"{len(outcomes):,} of {len(loaded.notes):,} notes are written. Repeat the import to go on.", err=True
-        )
-        raise
-    return outcomes
+        with cli.memory(makes=True) as memory, progress("Loading", None, cli.json) as done:
+            loaded = memory.load(file, dry_run=dry_run, progress=done, **terms)  # type: ignore[arg-type]
+    except BadFile as wrong:
+        bad = wrong.lines
+        cli.answer({"written": False, "bad": bad}, lambda: (*_bad(bad), _refused(len(bad))))
+        click.get_current_context().exit(1)
+    cli.answer(loaded, lambda: _report(loaded))
 
 
-def _report(counts: Counter[str], bad: Sequence[BadLine], failed: bool) -> Iterator[str]:
-    for one in bad[:SHOWN]:
+def _report(loaded: Loaded) -> Iterator[str]:
+    yield from _bad(loaded.bad)
+    parts = [f"{count:,} {MEANING[name]}" for name in MEANING if (count := getattr(loaded, name))]
+    skipped = f"; {many(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
+    what = {"engrain": "row", "notes": "note"}.get(loaded.form, "entry")
+    read = many(loaded.read, what, "entries" if what == "entry" else None)
+    form = "" if loaded.form in ("engrain", "notes") else f" from {loaded.form}"
+    verb = "Loaded" if loaded.written else "Would load"
+    yield f"{verb} {read}{form}: {', '.join(parts) or 'nothing to do'}{skipped}."
+
+
+def _bad(lines: Sequence[BadLine]) -> Iterator[str]:
+    for one in lines[:SHOWN]:
         yield f"{click.style(f'line {one.line}', fg='red')}: {safe(one.message)}"
-    if len(bad) > SHOWN:
-        yield faint(f"… and {many(len(bad) - SHOWN, 'bad line')} more; --json lists all.")
-    if failed:
-        yield f"Nothing was written: {many(len(bad), 'bad line')}. Mend them, or add --skip-bad to write the rest."
-        return
-    parts = [f"{counts[status]:,} {meaning}" for status, meaning in MEANING.items() if counts[status]]
-    skipped = f"; {many(len(bad), 'bad line')} skipped" if bad else ""
-    yield f"Imported {many(sum(counts.values()), 'note')}: {', '.join(parts) or 'nothing to do'}{skipped}."
+    if len(lines) > SHOWN:
+        yield faint(f"… and {many(len(lines) - SHOWN, 'bad line')} more; --json lists all.")
+
+
+def _refused(count: int) -> str:
+    return f"Nothing was written: {many(count, 'bad line')}. Mend them, or add --skip-bad to write the rest of notes."
