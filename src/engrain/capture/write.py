@@ -91,8 +91,11 @@ def embed_missing(kit: Kit, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
     vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
+    steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
-        kit.items.apply(Plan(one.scope, (Embed(one.id, one.hash, made),)))
+        steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
+    for scope, some in steps.items():
+        kit.items.apply(Plan(scope, tuple(some)))
     return len(missing)
 
 
