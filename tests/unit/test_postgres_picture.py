@@ -14,7 +14,8 @@ select relname, string_agg(line, E',\n' order by place) from (
     || case when attcollation = 950 then ' collate "C"' else '' end || case when attnotnull then ' not null' else '' end
     || case attidentity when 'a' then ' generated always as identity' else '' end
     || coalesce(' default ' || pg_get_expr(adbin, adrelid), '') as line
-  from pg_class join pg_attribute on attrelid = pg_class.oid left join pg_attrdef on adrelid = attrelid and adnum = attnum
+  from pg_class join pg_attribute on attrelid = pg_class.oid
+  left join pg_attrdef on adrelid = attrelid and adnum = attnum
   where relnamespace = current_schema()::regnamespace and relkind = 'r' and attnum > 0 and not attisdropped
   union all
   select relname, 1000 + row_number() over (order by conname), '  ' || pg_get_constraintdef(pg_constraint.oid)
