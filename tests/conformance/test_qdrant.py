@@ -1,4 +1,4 @@
-"""The whole contract of a vector index, with Qdrant behind it: its local mode, and a server where there is one."""
+"""The whole contract of a vector index, with Qdrant behind it: its local mode, over the wire, and a server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fed_kit import FedSuite, HalfFedSuite
+from qdrant_stub import Stub
 
 from engrain.stores.qdrant import QdrantServer
 
@@ -29,12 +30,27 @@ class TestLocalBehind(Local, HalfFedSuite):
     pass
 
 
-@pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="set QDRANT_URL, such as qdrant://127.0.0.1:6333")
+class TestOverTheWire(FedSuite):
+    """The local mode behind the REST interface: all that is ours on the way to a server."""
+
+    @pytest.fixture
+    def server(self) -> Iterator[QdrantServer]:
+        stub = Stub()
+        opened = QdrantServer(stub.url)
+        yield opened
+        opened.close()
+        stub.close()
+
+
+@pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="set QDRANT_URL, such as http://127.0.0.1:6333")
 class TestServer(FedSuite):
     @pytest.fixture
     def server(self) -> Iterator[QdrantServer]:
-        url = f"{os.environ['QDRANT_URL'].rstrip('/')}/?collection=test-{uuid.uuid4().hex[:12]}"
-        opened = QdrantServer(url, os.environ.get("QDRANT_KEY"))
+        scheme, _, where = os.environ["QDRANT_URL"].rstrip("/").rpartition("://")
+        tls = "&tls=true" if scheme == "https" else ""
+        opened = QdrantServer(
+            f"qdrant://{where}/?collection=test-{uuid.uuid4().hex[:12]}{tls}", os.environ.get("QDRANT_KEY")
+        )
         yield opened
         opened.clear()
         opened.close()

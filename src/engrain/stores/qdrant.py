@@ -189,7 +189,7 @@ class QdrantServer:
                 time.sleep(PAUSE)
             except ValueError as exc:
                 if "not found" not in str(exc):
-                    raise
+                    raise StoreError(f"{self.where} gave no answer of a Qdrant server: {str(exc)[:200]}") from exc
                 self._names.clear()
                 raise NotFound(f"a collection is no longer in {self.where}.") from exc
 

@@ -124,7 +124,8 @@ class Link:
             try:
                 answer = ask(self._connected())
             except (redis.AuthenticationError, errors.NoPermissionError) as exc:
-                raise ConfigError(f"Redis at {self.address.shown} does not let us in: {exc}.") from exc
+                told = f"Redis at {self.address.shown} does not let us in: {str(exc).rstrip('.')}."
+                raise ConfigError(f"{told} User and password go into the URL: redis://user:password@host.") from exc
             except _ERRORS as exc:
                 if not _may_pass(exc):
                     raise self._refused(exc) from exc
