@@ -244,6 +244,23 @@ def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say
     assert "nuts" not in everything(kit)
 
 
+@pytest.mark.parametrize("unsaid", ["Forget that I live in Lima.", "Please forget my city."])
+@pytest.mark.parametrize("together", [True, False])
+def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Kit, unsaid: str, together: bool) -> None:
+    said = ["My name is Teo. I live in Lima.", unsaid]
+    lines = [" ".join(said)] if together else said
+    record(as_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
+    assert texts(kit) == ["My name is Teo"]
+    assert "Lima" not in everything(kit)
+
+
+def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Kit) -> None:
+    said = ["I live in Lima.", "My name is Ana.", "I don't live in Lima any more.", "My name isn't Tom."]
+    record(as_messages([Message("user", text) for text in said]), "monday", ANA, kit)
+    held = {item.slot: item.text for item in items(kit) if item.slot}
+    assert held == {"user.city": "I don't live in Lima any more", "user.name": "My name is Ana"}
+
+
 def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

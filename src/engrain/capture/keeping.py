@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from engrain.capture import gate
@@ -46,16 +46,23 @@ class Said:
         return self.message.text[found.start : found.end]
 
 
-def steps_for(found: Sequence[Worth | Unsaid], said: Said, scope: Scope, kit: Kit) -> list[Step]:
-    steps: list[Step] = []
+def steps_for(
+    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
+) -> list[Step]:
+    """With what is planned already, of which the message may take something back."""
+    steps = [*planned]
     for one in found:
         if not said.words(one).strip():
             continue
         theirs = replace(one, slot=named_by(said.speaker, one.slot))
         if isinstance(theirs, Unsaid):
-            steps += _unsaid(theirs, said, scope, kit)
+            back = [
+                step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
+            ]
+            steps = [step for step in steps if step not in back]
+            steps += _unsaid(theirs, said, [step.draft for step in back], scope, kit)
         else:
-            steps.append(_kept(theirs, said, scope, kit))
+            steps.append(_kept(theirs, said, steps, scope, kit))
     return steps
 
 
@@ -85,26 +92,32 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
     )
 
 
-def _kept(found: Worth, said: Said, scope: Scope, kit: Kit) -> Step:
-    found = replace(found, slot=_filled(found, said, scope, kit))
+def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+    told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
+
+    def held(slot: str) -> str | None:
+        item = None if slot in told else kit.items.slot(scope, slot, None)
+        return item.text if item else told.get(slot)
+
+    found = replace(found, slot=_filled(found, said, held))
     old = _replaced(found, said, scope, kit)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, kit))
+    made = draft(note_for(replace(found, slot=slot), said, kit), kit.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _filled(found: Worth, said: Said, scope: Scope, kit: Kit) -> str | None:
+def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str | None:
     """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
     ended or is denied, only a slot that holds what is named."""
     slot = found.slot or ""
     if found.slot is None or not statements().sign("ended").search(said.words(found)):
         return found.slot
-    held = kit.items.slot(scope, slot, None)
+    value = held(slot)
     if found.replaces is not None:
-        return slot if held and set(terms(found.replaces)) <= set(terms(held.text)) else None
+        return slot if value and set(terms(found.replaces)) <= set(terms(value)) else None
     # "I quit my job": where nobody knows whose, it is what one did there.
     job = slot.removesuffix(_EMPLOYER) + _JOB
-    return job if not held and slot.endswith(_EMPLOYER) and kit.items.slot(scope, job, None) else slot
+    return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
 
 
 def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
@@ -120,8 +133,18 @@ def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def _unsaid(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Step]:
-    """What is meant goes, and with it the words in which this message speaks of it.
+def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
+    """What was said a moment ago, and is not written yet."""
+    statement = said.words(found)
+    if draft.kind != "fact" or draft.metadata.get(SPEAKER) != said.speaker:
+        return False
+    if found.slot is None or draft.slot != found.slot:
+        return tokens(draft.text) == tokens(statement)
+    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(terms(draft.text))
+
+
+def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
+    """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
     statement stands alone, expired from the start, and whoever applies the plan forgets it: that keeps the words from
@@ -130,9 +153,10 @@ def _unsaid(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Step]:
     meant = _meant(found, said, scope, kit)
     now = kit.clock()
     span = Cite(said.row, found.start, found.end)
+    words = [cite for draft in back for cite in draft.source.cites]
     statement = Draft(
         said.words(found),
-        source=Source(kind="user", cites=(Cite(meant[0].id), span) if meant else (span,)),
+        source=Source(kind="user", cites=(*(Cite(item.id) for item in meant[:1]), span, *words)),
         occurred_at=now,
         expires_at=None if meant else now,
     )
@@ -152,9 +176,13 @@ def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
     if not gate.worth(statement):
         return versions
-    value = set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
+    value = _value(slot, statement)
     whole = [item for item in versions if value <= set(terms(item.text))]
     return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
+
+
+def _value(slot: str, statement: str) -> set[int]:
+    return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
 
 
 def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:

@@ -72,12 +72,15 @@ def record(
         request = None if request_id is None else f"{request_id}\x1f{k}"
         steps.append(Add(write.draft(note_of(turn.message, session)), request))
     # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
+    follows: list[Step] = []
     now = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
         said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
             said = replace(said, speaker=another(turn.message.speaker, scope, kit))
-        steps += steps_for(turn.found, said, scope, kit) or _lasting(turn, k)
+        after = steps_for(turn.found, said, follows, scope, kit)
+        follows = after if after != follows else [*follows, *_lasting(turn, k)]
+    steps += follows
     expected = None if expect is None else (session, expect)
     happenings = tuple(_happenings(turns, session, kit))
     plan = Plan(scope, _vectored(steps, kit), request_id, expected, episodes=happenings)
