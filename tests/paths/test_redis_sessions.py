@@ -172,6 +172,19 @@ def test_forgetting_takes_the_words_out_of_redis(tmp_path: Path, server: Server)
         assert SECRET not in _everything(server)
 
 
+@pytest.mark.parametrize("what", [{"session": "monday"}, {"user": "ana"}])
+def test_erasing_leaves_nothing_at_hand(what: dict[str, str], tmp_path: Path, server: Server) -> None:
+    with opened(settings(tmp_path, server.url)) as memory:
+        memory.start_session("monday")
+        memory.add_message("user", SECRET)
+        memory.working.add(SECRET)
+        shown(memory)
+        assert len(server.client.keys("*:sessions:*")) == 3
+        assert memory.erase(**what).receipt
+        assert SECRET not in _everything(server)
+        assert server.client.keys("*:sessions:*") == []
+
+
 def _everything(server: Server) -> str:
     return "".join(
         server.client.get(key) or "" for key in server.client.keys("*") if server.client.type(key) == "string"

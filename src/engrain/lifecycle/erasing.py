@@ -141,6 +141,9 @@ def _servers(kit: Kit, one: Erasure) -> int:
 
 def _episodes(kit: Kit, one: Erasure) -> int:
     """Of a part of a scope, where episodes are in a store that does not see the items go."""
+    if kit.state is not None and one.subject is not None:
+        # What any session has at hand may have its words in it; none of it is the truth.
+        kit.state.clear(one.subject.scope)
     if kit.episodes is None or kit.together or one.subject is None:
         return 0
     session = one.subject.name if one.subject.by == "session" else None
