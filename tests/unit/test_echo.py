@@ -32,6 +32,7 @@ RECALL = Recall(
         hit(replace(ITEM, slot="user.drink", valid_to=NOW, speaker="Ana (work)", role="user")),
         hit(replace(ITEM, sources=(Source("notes (old).md", "document"),)), scope=Scope(user="Ben")),
         hit(ITEM, outlived=(Outlived('"coffee" :)', NOW, "(tea)"),)),
+        hit(replace(ITEM, kind="summary", slot="session:x (y)", text='user: I like "tea".\nuser: Tea (hot) it is.')),
     )
 )
 BLOCK = str(RECALL)

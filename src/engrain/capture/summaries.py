@@ -64,7 +64,7 @@ def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = Fa
         at = _cut(messages, limits, kit, always or due(len(messages), sum(weights), limits))
         if at == 0:
             break
-        parts = [Part(before.text, kind=SUMMARY), *(_part(one) for one in messages[:at] if not opens(one))]
+        parts = [Part(before.text, kind=SUMMARY), *(part_of(one) for one in messages[:at] if not opens(one))]
         text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
         summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
         if keep(kit, scope, session, summary) and len(rows) < READ:
@@ -109,9 +109,10 @@ def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, now: bool) -> in
     return cut_at(messages, limits, kit.count_tokens) if now else 0
 
 
-def _part(message: Message) -> Part:
-    kind = message.event or ("error" if message.failed else "")
+def part_of(message: Message, day: str = "") -> Part:
+    """A decision with its reasons, or an error with what helped, says itself what it is, and is one line."""
+    kind = "error" if message.failed and not message.event else ""
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
-        return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind)
-    return Part(message.text, message.speaker or message.tool or message.role, kind)
+        return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
+    return Part(message.text, message.speaker or message.tool or message.role, kind, day, bool(message.event))

@@ -59,12 +59,14 @@ _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「
 @dataclass(frozen=True, slots=True)
 class Part:
     """Something said or done. `kind` is a word such as "decision" or "error"; with SUMMARY the text is an earlier
-    summary, which stays in front and whose lines stay as they are. `day` is told where it is not that of the whole."""
+    summary, which stays in front and whose lines stay as they are. `day` is told where it is not that of the whole;
+    what is `whole` is one line."""
 
     text: str
     speaker: str = ""
     kind: str = ""
     day: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,9 @@ def _asks(one: Line) -> bool:
 
 
 def _tells(one: Line) -> bool:
-    """Whether a line says enough to be told at all. A question that was answered seldom does: its answer may."""
+    """Whether a line says enough to be told at all. A question that was answered does if it names something."""
     body, speaker = _parted(one.text)
-    if one.worth < (1 if _asks(one) else 0) or small_talk(body):
+    if one.worth < 0 or small_talk(body) or (_asks(one) and one.worth < 1 and not _named(body)):
         return False
     if _NUMBERS.search(body):
         return True
@@ -149,6 +151,8 @@ def lines(part: Part, count: CountTokens) -> list[Line]:
     text = part.text.translate(_ENDS)
     if part.kind == SUMMARY:
         found = _summary_lines(text)
+    elif part.whole:
+        found = [_label(part) + " ".join(text.split())]
     else:
         label = _label(part)
         found = [label + text[start:end] for start, end in _sentences(text, 0, len(text))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from engrain.core.cutting import Span, joined
-from engrain.core.recalled import RECENT, SESSION
+from engrain.core.recalled import IN_SHORT, RECENT, SESSION
 
 # Opens the summary of a conversation in a prompt; the lines of it are quoted with ">".
 EARLIER = "[Context from earlier conversation]"
@@ -22,6 +22,8 @@ _GOES_ON = re.compile(
     re.MULTILINE,
 )
 _EARLIER = re.compile(rf"{_MARGIN}{re.escape(EARLIER)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
+# A summary: its head, and each of its lines in quotes.
+_SUMMED_UP = re.compile(rf"- {IN_SHORT} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*")
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _EMPTY = re.compile(r"\n(?:[ \t>|*]*\n)+")
 
@@ -45,6 +47,8 @@ def _recalled(text: str) -> list[Span]:
     found: list[Span] = []
     if "(" in text:
         found += [(item.start(), _item_end(text, item.start(), item.end())) for item in _ITEM.finditer(text)]
+    if f"- {IN_SHORT} (" in text:
+        found += [match.span() for match in _SUMMED_UP.finditer(text)]
     if EARLIER in text:
         found += [match.span() for match in _EARLIER.finditer(text)]
     at = 0

@@ -22,6 +22,7 @@ SESSION, RECENT, FACTS, KNOWLEDGE, HOW_TO = (
     "How to",
 )
 
+IN_SHORT = "in short"  # opens the lines of a summary
 _ENDLESS = datetime(9999, 1, 1, tzinfo=UTC)
 _NAME_LIMIT = 80
 _WHY: Mapping[str, str] = {
@@ -103,8 +104,11 @@ class Hit:
     scope: Scope | None = None
 
     def __str__(self) -> str:
+        told = "; ".join(_particulars(self))
+        if self.item.kind == "summary":
+            return "\n".join((f"- {IN_SHORT} ({told}):", *indented(self.text)))
         slot = f"{_name(self.item.slot)}: " if self.item.slot and self.item.kind == "fact" else ""
-        return f'- {slot}"{escaped(self.text)}" ({"; ".join(_particulars(self))})'
+        return f'- {slot}"{escaped(self.text)}" ({told})'
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,8 @@ class Without:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """`str()` of it is the block for the prompt: sections of quoted items, one a line, with date and origin.
+    """`str()` of it is the block for the prompt: sections of quoted items with date and origin, one a line; of a
+    summary, each line by itself.
 
     False if nothing was found, even where there is a session to show."""
 
@@ -181,9 +186,15 @@ def escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
+def indented(text: str) -> list[str]:
+    """A text of several lines, each quoted by itself."""
+    return [f'  "{escaped(line)}"' for line in text.split("\n") if line.strip()]
+
+
 def _particulars(hit: Hit) -> list[str]:
     item = hit.item
-    parts = [_day(item.occurred_at or item.recorded_at)]
+    day, since = _day(item.occurred_at or item.recorded_at), item.metadata.get("since")
+    parts = [f"{since} to {day}" if item.kind == "summary" and isinstance(since, str) and since < day else day]
     who = item.speaker or (f"the {item.role}" if item.role else None)
     if who:
         parts[0] += f", said by {_name(who)}"

@@ -28,7 +28,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What became of a session: its summary, and what was kept of it for good."""
+    """What became of a session: its summary, and what was kept for good of what was new since it was last ended."""
 
     session: str
     summary: Item | None = None

@@ -11,7 +11,7 @@ from engrain.capture import write
 from engrain.core.answers import Status
 from engrain.core.backups import BackedUp
 from engrain.core.errors import EngrainError
-from engrain.core.recalled import RecallRequest, Section, escaped
+from engrain.core.recalled import RecallRequest, Section, escaped, indented
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
 from engrain.engine.counting import held
@@ -74,7 +74,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         window = self.conversation().window()
         lines = [f'- {one.speaker or one.role}: "{escaped(one.text)}"' for one in window.messages]
         if window.summary:
-            lines.insert(0, f'- before: "{escaped(window.summary)}"')
+            lines.insert(0, "\n".join(("- before:", *indented(window.summary))))
         while lines and budget is not None and self.kit.count_tokens(str(Section(HISTORY, tuple(lines)))) > budget:
             del lines[0]
         return str(Section(HISTORY, tuple(lines))) if lines else ""

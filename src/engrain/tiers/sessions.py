@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.capture import write
-from engrain.core.digest import SUMMARY, Part, digest
-from engrain.core.errors import NotFound, StoreError
+from engrain.capture.recap import Recap, recap
+from engrain.capture.summaries import DIGEST
+from engrain.core.errors import Conflict, NotFound, StoreError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
-from engrain.core.plans import Add, Forget, Plan
+from engrain.core.plans import Add, Change, Plan, Step
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT, Closing, Listed, Opening
 from engrain.core.text import checked_count
@@ -24,8 +24,8 @@ _log = logging.getLogger("engrain")
 PROFILE = 30
 EPISODES = 5
 LEFT_OPEN = 3  # sessions before this one that are looked at for a summary that was never made
-SUMMARY_TOKENS = 400
-READ = 1_000  # messages of one session that a summary is made of and cites: the newest
+READ = 1_000  # messages of one session that are looked at for what was kept of them: the newest
+TRIES = 5
 
 
 class Sessions:
@@ -46,7 +46,9 @@ class Sessions:
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)))
 
     def close(self, session: str) -> Closing:
-        return Closing(session, self._summed_up(session), tuple(self._kept(session)))
+        summary = self._summed_up(session)
+        start = summary.metadata.get("from", 0) if summary else 0
+        return Closing(session, summary, tuple(self._kept(session, start)))
 
     def _left_open(self, session: str) -> Item | None:
         """To begin a session needs reading alone: where nothing can be written, the summary waits."""
@@ -58,11 +60,40 @@ class Sessions:
 
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
-        length = self._kit.log.length(self._scope, session)
-        held = self._kit.items.slot(self._scope, SLOT + session, None)
-        if held is None or held.metadata.get("upto") != length:
-            held = self._summarize(session, length) or held
-        return held
+        for _ in range(TRIES):
+            # Read before all else: whatever is forgotten from here on raises it, and what was made is not kept.
+            version = self._version(session)
+            length = self._kit.log.length(self._scope, session)
+            held = self._kit.items.slot(self._scope, SLOT + session, None)
+            if held is not None and held.metadata.get("upto") == length:
+                return held
+            made = recap(self._kit, self._scope, session, held, length)
+            if made is None or not made.text:
+                return held
+            try:
+                return self._keep(session, made, held, version)
+            except (Conflict, NotFound):
+                _log.debug("session %r has changed while it was summed up", session)
+        return self._kit.items.slot(self._scope, SLOT + session, None)
+
+    def _version(self, session: str) -> int:
+        stored = self._kit.log.summary(self._scope, session)
+        return stored.version if stored else 0
+
+    def _keep(self, session: str, made: Recap, held: Item | None, version: int) -> Item | None:
+        known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
+        step: Step
+        if held is not None and held.text == made.text:
+            step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
+        else:
+            source = Source(kind="agent", cites=tuple(map(Cite, made.sources)))
+            note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
+            (draft,) = write.drafts([note], self._kit.embedder)
+            step = Add(replace(draft, kind="summary"))
+        plan = Plan(self._scope, (step,), summary_version=(session, version))
+        (outcome,) = self._kit.items.apply(plan).outcomes
+        found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
+        return found[0] if found else None
 
     def listed(self, limit: int) -> list[Listed]:
         """The sessions last added to, newest first."""
@@ -74,38 +105,6 @@ class Sessions:
         length = self._kit.log.length(self._scope, session)
         return Listed(session, length, last[0].recorded_at if last else None, held.text if held else "")
 
-    def _summarize(self, session: str, length: int) -> Item | None:
-        messages = self._kit.log.last(self._scope, session, READ)
-        if not messages:
-            return None
-        # Of a longer session it tells what is not cited here: if that were forgotten, this summary would keep it.
-        rolling = self._kit.log.summary(self._scope, session) if len(messages) < READ else None
-        parts = [Part(rolling.text, kind=SUMMARY)] if rolling and rolling.text else []
-        since = rolling.upto if rolling else 0
-        rest = [item for item in messages if (item.place or 0) >= since] or messages
-        parts += [Part(item.text, item.speaker or item.role or "") for item in rest]
-        text = digest(parts, SUMMARY_TOKENS, self._kit.count_tokens)
-        return self._keep(session, text, length, messages) if text else None
-
-    def _keep(self, session: str, text: str, length: int, messages: Sequence[Item]) -> Item | None:
-        source = Source(kind="agent", cites=tuple(Cite(item.id) for item in messages))
-        note = Note(text, 0.6, SLOT + session, {"upto": length, "by": "digest"}, source, derived=True)
-        (draft,) = write.drafts([note], self._kit.embedder)
-        plan = Plan(self._scope, (Add(replace(draft, kind="summary")),))
-        try:
-            (outcome,) = self._kit.items.apply(plan).outcomes
-        except NotFound:  # a message was forgotten meanwhile
-            return None
-        if outcome.id and not self._unchanged(messages):
-            self._kit.items.apply(Plan(self._scope, (Forget(outcome.id),)))
-        found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
-        return found[0] if found else None
-
-    def _unchanged(self, messages: Sequence[Item]) -> bool:
-        """Looked at after the summary stands: whatever is forgotten from then on takes it along."""
-        now = self._kit.items.get_many(self._scope, [item.id for item in messages])
-        return [item.text for item in now] == [item.text for item in messages]
-
     def _profile(self) -> list[Item]:
         """What is known of the user by name, and what the user always wants."""
         items = self._kit.items
@@ -115,9 +114,10 @@ class Sessions:
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
         return list({item.id: item for item in (*named, *pinned, *standing)}.values())[:PROFILE]
 
-    def _kept(self, session: str) -> list[Item]:
-        """What was taken out of this session's messages and stays: facts and important episodes."""
-        messages = [item.id for item in self._kit.log.last(self._scope, session, READ)]
+    def _kept(self, session: str, start: int) -> list[Item]:
+        """What was taken out of this session's messages from number `start` on and stays: facts, important episodes."""
+        new = self._kit.log.length(self._scope, session) - start
+        messages = [item.id for item in self._kit.log.last(self._scope, session, max(0, min(new, READ)))]
         children = {link.item for link in self._kit.items.lineage(self._scope, messages) if link.item not in messages}
         found = self._kit.items.get_many(self._scope, sorted(children))
         return [item for item in found if item.kind in ("fact", "episode") and item.open]
