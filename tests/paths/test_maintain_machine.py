@@ -129,6 +129,7 @@ class Care(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.store.close()
+        self.clock.advance(0.001)  # ids are in order within a process, or by the moment
         self.store = self.opened()
         store = self.store
         ports = {"items": store, "vectors": store, "words": store, "log": store}

@@ -7,6 +7,7 @@ in a process that has this folder first in its path.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ from pathlib import Path
 
 import apsw
 import pytest
+from click.testing import CliRunner
 
 from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
+from engrain.cli.root import root
 from engrain.config import Settings, settings
 from engrain.conformance.embedder import HashEmbedder
+from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite.engine import Sealed
 from engrain.stores.sqlite.opening import survey
 
@@ -139,7 +143,91 @@ def test_several_processes_write_to_an_encrypted_store(store: Path) -> None:
         assert len(memory.list({"kind": "fact", "slot": None}, limit=99)) >= 40
 
 
+# Backups
+
+
+@encrypting
+def test_a_backup_of_an_encrypted_store_has_its_key(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(store) as memory:
+        assert memory.backup(store.parent / "b.db").manifest.encrypted
+    assert holding(store.parent, CANARY) == []
+    new = store.parent / "new.db"
+    with pytest.raises(WrongKey, match="ENGRAIN_BACKUP_KEY"):
+        restore_backup(store.parent / "b.db", new)
+    with pytest.raises(WrongKey):
+        restore_backup(store.parent / "b.db", new, key="another")
+    assert not new.exists()
+    monkeypatch.setenv("ENGRAIN_KEY", KEY)
+    restore_backup(store.parent / "b.db", new)
+    assert holding(store.parent, CANARY) == []
+    with opened(new) as memory:
+        assert memory.slot("door.code")
+
+
+@encrypting
+def test_a_plain_store_has_an_encrypted_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, sealed = tmp_path / "plain.db", tmp_path / "sealed.db"
+    with opened(plain, None) as memory:
+        memory.remember(f"The word is {CANARY}.")
+        memory.backup(sealed, key=KEY)
+    assert holding(tmp_path, CANARY) == [str(plain)]
+    restore_backup(sealed, tmp_path / "new.db", key=KEY)
+    with opened(tmp_path / "new.db", None) as memory:
+        assert len(memory.list()) == 1, "without ENGRAIN_KEY the store that is made is plain again"
+    monkeypatch.setenv("ENGRAIN_KEY", "of the store")
+    restore_backup(sealed, tmp_path / "sealed-too.db", key=KEY)
+    with opened(tmp_path / "sealed-too.db", None) as memory:
+        assert len(memory.list()) == 1
+    assert str(tmp_path / "sealed-too.db") not in holding(tmp_path, CANARY)
+
+
+@encrypting
+def test_backup_then_forget_then_restore_leaves_no_word(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAIN_KEY", KEY)
+    with opened(store) as memory:
+        memory.backup(store.parent / "b.db")
+        memory.forget({"slot": "door.code"})
+    new = store.parent / "new.db"
+    restore_backup(store.parent / "b.db", new, against=store)
+    with opened(new) as memory:
+        assert memory.slot("door.code") is None
+    assert b"is the word" in decrypted(new), "other words are"
+    assert b"The code is" not in decrypted(new)
+
+
+def decrypted(path: Path) -> bytes:
+    """Every page as it is behind the key."""
+    copy = path.with_name("copy.db")
+    shutil.copy(path, copy)
+    db = apsw.Connection(str(copy))
+    db.execute("pragma key = '{}'".format(KEY.replace("'", "''")))
+    db.execute("pragma journal_mode = delete")
+    db.execute("pragma rekey = ''")
+    db.close()
+    return copy.read_bytes()
+
+
+@encrypting
+def test_the_command_encrypts_a_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "plain.db", None) as memory:
+        memory.remember(f"The word is {CANARY}.")
+    monkeypatch.setenv("ENGRAIN_BACKUP_KEY", KEY)
+    sealed = str(tmp_path / "sealed.db")
+    result = CliRunner().invoke(root, ["--store", str(tmp_path / "plain.db"), "backup", sealed, "--encrypt"])
+    assert (result.exit_code, "encrypted" in result.output, KEY in result.output) == (0, True, False), result.output
+    assert holding(tmp_path, CANARY) == [str(tmp_path / "plain.db")]
+    result = CliRunner().invoke(root, ["restore", sealed, str(tmp_path / "new.db"), "--alone"])
+    assert result.exit_code == 0, result.output
+
+
 # What holds with either engine
+
+
+@pytest.mark.skipif(ENCRYPTS, reason="the engine is there")
+def test_a_backup_that_cannot_be_encrypted_is_not_written_plain(tmp_path: Path) -> None:
+    with opened(tmp_path / "plain.db", None) as memory, pytest.raises(BackendMissing):
+        memory.backup(tmp_path / "sealed.db", key=KEY)
+    assert not list(tmp_path.glob("sealed*"))
 
 
 def test_the_key_is_in_no_representation(tmp_path: Path) -> None:
@@ -164,6 +252,8 @@ def test_the_key_is_in_no_error_and_no_status(tmp_path: Path, caplog: pytest.Log
 def test_a_key_is_a_text(tmp_path: Path, key: object) -> None:
     with pytest.raises(InvalidInput, match="the key"):
         opened(tmp_path / "a.db", key)  # type: ignore[arg-type]
+    with opened(tmp_path / "plain.db", None) as memory, pytest.raises(InvalidInput, match="the key"):
+        memory.backup(tmp_path / "b.db", key=key)  # type: ignore[arg-type]
 
 
 def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:

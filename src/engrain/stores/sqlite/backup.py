@@ -25,7 +25,7 @@ from engrain.core.errors import (
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest, version
-from engrain.stores.sqlite.opening import Site, open_connection, survey
+from engrain.stores.sqlite.opening import Site, checked_key, open_connection, survey
 from engrain.stores.sqlite.sql import load
 from engrain.version import __version__
 
@@ -37,6 +37,7 @@ class Backing(Handle):
     def backup(self, target: Path, key: str | None = None) -> Manifest:
         path = _free(target)
         if key is not None:
+            checked_key(key)
             check_ciphers(self._site.engine)
         with self._reading() as db:
             ((least,),) = db.rows(_SQL["seq"])
@@ -104,7 +105,9 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, Manifest
     if manifest.schema > latest():
         raise NewerStore(f"{path} was written by a newer engrain. Upgrade: pip install -U engrain.")
     if not whole:
-        raise StoreCorrupt(f"{path} is damaged or cut short: it is not the file that its manifest speaks of.")
+        raise StoreCorrupt(
+            f"{path} is damaged, cut short, or was written to: it is not the file that its manifest speaks of."
+        )
     if manifest.encrypted and key is None:
         raise WrongKey(f"{path} is encrypted. Give its key: ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY.")
     chosen = Sealed(key, engine) if key is not None and manifest.encrypted else engine

@@ -65,7 +65,7 @@ class Site:
 
 
 def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only: bool) -> Site:
-    key = _checked_key(engine.key) if isinstance(engine, Sealed) else None
+    key = checked_key(engine.key) if isinstance(engine, Sealed) else None
     name = engine_name(engine.engine if isinstance(engine, Sealed) else engine)
     if engine_version(name) < OLDEST:
         raise StoreError(f"SQLite {'.'.join(map(str, engine_version(name)))} is too old. Run: pip install apsw.")
@@ -83,9 +83,9 @@ def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only:
     return Site(path, name, "truncate" if why else "wal", read_only, why=why, remote=bool(remote), key=key)
 
 
-def _checked_key(key: object) -> str:
+def checked_key(key: object) -> str:
     if not isinstance(key, str) or not key or "\x00" in key:
-        raise InvalidInput("the key of an encrypted store is a text that is not empty.")
+        raise InvalidInput("the key of an encrypted file is a text that is not empty.")
     return key
 
 

@@ -1,0 +1,432 @@
+"""Backups: one moment of a store in use, checked; restored without what was forgotten or erased since."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engrain import (
+    ConfigError,
+    Conflict,
+    EngrainError,
+    InvalidInput,
+    Memory,
+    NewerStore,
+    NotADatabase,
+    NotFound,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+)
+from engrain.cli.root import root
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.memory.restoring import restore_backup
+
+CANARY = "canary-5b1e"
+HOUR = 3600.0
+
+
+def opened(path: Path | str, **options: object) -> Memory:
+    return Memory(path, user="ana", embedder=HashEmbedder(), background=False, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    with opened(path) as memory:
+        memory.remember("Ana likes tea.")
+        memory.remember("Ana lives in Quito.", slot="user.city")
+        memory.add_message("user", "Please remember that I prefer Python.", session="s")
+    return path
+
+
+@pytest.fixture
+def backup(store: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "monday.db"
+    with opened(store) as memory:
+        memory.backup(path)
+    return path
+
+
+def texts(path: Path | str, read_only: bool = False) -> list[str]:
+    with opened(path, read_only=read_only) as memory:
+        return sorted(item.text for item in memory.list(limit=999))
+
+
+def holding(folder: Path, words: str = CANARY) -> list[str]:
+    return sorted(one.name for one in folder.rglob("*") if one.is_file() and words.encode() in one.read_bytes())
+
+
+# Taking
+
+
+def test_a_backup_is_one_moment_of_a_store_that_is_written_to(store: Path, tmp_path: Path) -> None:
+    stop, told = threading.Event(), threading.Event()
+    written: list[str] = []
+
+    def write() -> None:
+        with opened(store) as other:
+            while not stop.is_set():
+                # Two in one transaction: a backup has both or none.
+                pair = [f"Left {len(written)}.", f"Right {len(written)}."]
+                other.remember_many([{"text": text} for text in pair])
+                written.extend(pair)
+                told.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert told.wait(20)
+        with opened(store) as memory:
+            for n in range(3):
+                before = list(written)
+                done = memory.backup(tmp_path / f"{n}.db")
+                found = texts(tmp_path / f"{n}.db")
+                lefts, rights = (
+                    {one.split()[1] for one in found if one.startswith(side)} for side in ("Left", "Right")
+                )
+                assert lefts == rights
+                assert set(before) <= set(found), "all that was acknowledged before"
+                assert done.manifest.items >= len(before)
+    finally:
+        stop.set()
+        thread.join()
+    assert len(written) > len(before), "the writer was not stopped"
+
+
+def test_a_backup_says_what_is_in_it(store: Path, tmp_path: Path, clock: SetClock) -> None:
+    with opened(store, clock=clock) as memory:
+        done = memory.backup(tmp_path / "b.db")
+        items = memory.status().store["items"]
+    manifest = json.loads((tmp_path / "b.db.json").read_text())
+    assert manifest["sha256"] == done.manifest.sha256
+    assert manifest["rows"]["item"] == manifest["items"] == items
+    assert manifest["bytes"] == (tmp_path / "b.db").stat().st_size
+    assert str(done).endswith("bytes, checked")
+    assert (tmp_path / "b.db").stat().st_mode & 0o77 == 0, "nobody else may read it"
+
+
+def test_what_was_forgotten_before_is_not_in_it(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        id = memory.remember(f"The word is {CANARY}.")
+        memory.forget(id)
+        memory.backup(tmp_path / "after.db")
+    assert "after.db" not in holding(tmp_path)
+
+
+def test_a_backup_is_never_written_over_another(store: Path, backup: Path) -> None:
+    before = backup.read_bytes()
+    with opened(store) as memory:
+        for path in (backup, store):
+            with pytest.raises(InvalidInput, match="is there already"):
+                memory.backup(path)
+        with pytest.raises(InvalidInput, match="does not exist"):
+            memory.backup(backup.parent / "nowhere" / "b.db")
+    assert backup.read_bytes() == before
+
+
+def test_a_backup_that_fails_leaves_nothing(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    there = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("engrain.stores.sqlite.backup.put_file", full)
+    with opened(store) as memory, pytest.raises(StoreError, match="Nothing is left"):
+        memory.backup(tmp_path / "b.db")
+    assert sorted(tmp_path.iterdir()) == there
+
+
+def test_a_store_on_a_server_has_its_own_tools(tmp_path: Path) -> None:
+    with Memory("reference://", embedder=HashEmbedder()) as memory, pytest.raises(ConfigError, match="pg_dump"):
+        memory.backup(tmp_path / "b.db")
+    with pytest.raises(ConfigError, match="pg_dump"):
+        restore_backup(tmp_path / "b.db", "postgresql://host/engrain")
+
+
+# Restoring
+
+
+def test_a_restored_store_is_the_one_that_was_backed_up(store: Path, backup: Path, tmp_path: Path) -> None:
+    before = texts(store)
+    with opened(store) as memory:
+        memory.remember("Later.")
+    done = restore_backup(backup, tmp_path / "new.db", against=store)
+    assert texts(tmp_path / "new.db") == before
+    assert done.manifest.items == len(before)
+    with opened(tmp_path / "new.db") as memory:
+        assert memory.recall("Does Ana like tea?").hits
+        assert all(one.state != "fail" for one in memory.check())
+    assert [one.name for one in tmp_path.iterdir() if "restoring" in one.name] == []
+
+
+def test_what_was_forgotten_since_does_not_come_back(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        id = memory.remember(f"The word is {CANARY}.")
+        memory.add_message("user", f"Remember that {CANARY} is my word.", session="s")
+        memory.backup(tmp_path / "b.db")
+        memory.forget(id)
+        for item in memory.list({"session": "s"}, limit=99):
+            if CANARY in item.text:
+                memory.forget(item.id)
+    assert "agent.db" not in holding(tmp_path)
+    done = restore_backup(tmp_path / "b.db", store, over=True)
+    (tmp_path / "b.db").unlink()
+    assert holding(tmp_path) == []
+    assert done.kept_out
+    assert done.kept_out["item"] >= 2
+    assert not [text for text in texts(store) if CANARY in text]
+    assert "Ana likes tea." in texts(store)
+
+
+def test_whom_was_erased_since_does_not_come_back(store: Path, tmp_path: Path) -> None:
+    for user in ("ana", "ana2", "Ana", "ana%"):
+        with Memory(store, user=user, embedder=HashEmbedder(), background=False) as memory:
+            memory.remember(f"{CANARY} of {user}." if user == "ana" else f"A note of {user}.")
+            if user == "ana":
+                memory.add_message("user", f"I like {CANARY}.", session=CANARY)
+                memory.checkpoint(CANARY, {"state": CANARY})
+    with opened(store) as memory:
+        memory.backup(tmp_path / "b.db")
+        memory.erase(user="ana")
+    assert "agent.db" not in holding(tmp_path)
+    restore_backup(tmp_path / "b.db", store, over=True)
+    (tmp_path / "b.db").unlink()
+    assert holding(tmp_path) == []
+    for user in ("ana2", "Ana", "ana%"):
+        with Memory(store, user=user, embedder=HashEmbedder(), background=False) as memory:
+            assert [item.text for item in memory.list()] == [f"A note of {user}."], "a near name loses nothing"
+    with opened(store) as memory:
+        assert memory.list(limit=99) == []
+
+
+def test_what_was_cut_comes_back_as_it_stands_now(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        said = memory.add_message("user", f"I prefer {CANARY}. My dog is called Rex.", session="talk")
+        facts = [item for item in memory.list({"kind": "fact"}, limit=99) if CANARY in item.text]
+        memory.backup(tmp_path / "b.db")
+        for fact in facts:
+            memory.forget(fact.id)
+        now = memory.get(said)
+    restore_backup(tmp_path / "b.db", store, over=True)
+    with opened(store) as memory:
+        assert memory.get(said) == now
+    (tmp_path / "b.db").unlink()
+    assert holding(tmp_path) == []
+
+
+def test_what_was_told_anew_comes_back(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.forget(memory.remember("Ana has a cat."))
+        again = memory.remember("Ana has a cat.")
+        memory.backup(tmp_path / "b.db")
+    restore_backup(tmp_path / "b.db", store, over=True)
+    with opened(store) as memory:
+        found = memory.get(again)
+        assert found is not None
+        assert found.text == "Ana has a cat."
+
+
+def test_a_store_is_replaced_only_if_that_is_said(store: Path, backup: Path) -> None:
+    before = store.read_bytes()
+    with pytest.raises(InvalidInput, match="--replace"):
+        restore_backup(backup, store)
+    assert store.read_bytes() == before
+
+
+def test_another_memory_is_not_replaced(backup: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with opened(other) as memory:
+        memory.remember("Of another memory.")
+    with pytest.raises(Conflict, match="another memory"):
+        restore_backup(backup, other, over=True)
+    assert texts(other) == ["Of another memory."]
+
+
+def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("While open.")
+        with pytest.raises(StoreBusy, match="close the programs"):
+            restore_backup(backup, store, over=True)
+        memory.remember("Still open.")
+    assert {"While open.", "Still open."} <= set(texts(store))
+
+
+def test_an_older_backup_is_brought_up_to_date(tmp_path: Path) -> None:
+    older = tmp_path / "older.db"
+    shutil.copy(Path(__file__).parents[1] / "files" / "store-v1.db", older)
+    manifest = made_manifest(older)
+    older.with_name("older.db.json").write_text(json.dumps(manifest))
+    restore_backup(older, tmp_path / "new.db")
+    with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:
+        assert memory.status().store["items"] == manifest["items"]
+    assert not [one.name for one in tmp_path.iterdir() if "before-v" in one.name]
+
+
+def made_manifest(path: Path) -> dict[str, object]:
+    import hashlib
+
+    with sqlite3.connect(path) as db:
+        names = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
+        rows = {
+            name: db.execute(f'select count(*) from "{name}"').fetchone()[0]
+            for name in names
+            if not name.startswith("sqlite_")
+        }
+        (schema,) = db.execute("pragma user_version").fetchone()
+    db.close()
+    raw = path.read_bytes()
+    return {
+        "engrain_backup": 1, "taken_at": "2026-01-01T00:00:00+00:00", "schema": schema, "items": rows["item"],
+        "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "rows": rows,
+    }  # fmt: skip
+
+
+# What is no backup
+
+Damage = Callable[[Path], None]
+DAMAGED: dict[str, tuple[type[EngrainError], Damage]] = {
+    "gone": (NotFound, lambda path: path.unlink()),
+    "without its manifest": (NotADatabase, lambda path: path.with_name(path.name + ".json").unlink()),
+    "cut short": (StoreCorrupt, lambda path: os.truncate(path, path.stat().st_size // 2)),
+    "longer": (StoreCorrupt, lambda path: path.write_bytes(path.read_bytes() + b"\0")),
+    "empty": (StoreCorrupt, lambda path: os.truncate(path, 0)),
+    "of another program": (StoreCorrupt, lambda path: path.write_text("Dear diary")),
+    "with a manifest that is no JSON": (
+        StoreCorrupt,
+        lambda path: path.with_name(path.name + ".json").write_text("{") and None,
+    ),
+    "with another manifest": (
+        StoreCorrupt,
+        lambda path: path.with_name(path.name + ".json").write_text('{"hello": 1}') and None,
+    ),
+    "newer": (NewerStore, lambda path: changed_manifest(path, schema=9_999)),
+    "of a newer format": (NewerStore, lambda path: changed_manifest(path, engrain_backup=2, more=1)),
+    "miscounted": (StoreCorrupt, lambda path: changed_manifest(path, rows={"item": 1})),
+}
+
+
+def changed_manifest(path: Path, **values: object) -> None:
+    beside = path.with_name(path.name + ".json")
+    beside.write_text(json.dumps({**json.loads(beside.read_text()), **values}))
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_backup_that_is_not_whole_changes_nothing(store: Path, backup: Path, how: str) -> None:
+    error, damage = DAMAGED[how]
+    damage(backup)
+    before = store.read_bytes()
+    with pytest.raises(error):
+        restore_backup(backup, store, over=True)
+    with pytest.raises(error):
+        restore_backup(backup, store.with_name("new.db"))
+    assert store.read_bytes() == before
+    assert not [one.name for one in store.parent.iterdir() if one.name.startswith(("new", "agent.db."))]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
+def test_one_byte_that_was_changed_is_found(backup: Path, place: float, flip: int) -> None:
+    raw = bytearray(backup.read_bytes())
+    raw[int(place * len(raw))] ^= flip
+    bad = backup.with_name("bad.db")
+    bad.write_bytes(raw)
+    shutil.copy(backup.with_name("monday.db.json"), bad.with_name("bad.db.json"))
+    with pytest.raises(StoreCorrupt):
+        restore_backup(bad, bad.with_name("new.db"))
+    assert not bad.with_name("new.db").exists()
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.6])
+def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Path, backup: Path, delay: float) -> None:
+    with opened(store) as memory:
+        memory.remember_many([{"text": f"Since {n}."} for n in range(300)])
+    code = (
+        "import sys; from engrain.memory.restoring import restore_backup\n"
+        "restore_backup(sys.argv[1], sys.argv[2], over=True)\n"
+    )
+    count = len(texts(backup, read_only=True))
+    running = subprocess.Popen([sys.executable, "-c", code, str(backup), str(store)])
+    time.sleep(delay)
+    running.kill()
+    running.wait()
+    assert len(texts(store)) in (count, count + 300)
+    restore_backup(backup, store, over=True)
+    assert len(texts(store)) == count
+
+
+# By the clock
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir() if one.suffix == ".db")
+
+
+def test_backups_are_taken_when_due_and_the_newest_kept(tmp_path: Path, clock: SetClock) -> None:
+    folder = tmp_path / "backups"
+    rules = {"backup_folder": str(folder), "backup_hours": 24, "backup_keep": 2}
+    with opened(tmp_path / "agent.db", clock=clock, lifecycle=rules) as memory:
+        memory.remember("Ana likes tea.")
+        assert memory.maintain(dry_run=True).counts["backed_up"] == 1
+        assert not folder.exists()
+        assert memory.maintain().counts["backed_up"] == 1
+        assert memory.maintain().counts["backed_up"] == 0
+        folder.joinpath("agent-notes.db").write_text("mine")
+        first = names(folder)[0]
+        for _ in range(2):
+            clock.advance(24 * HOUR)
+            planned = memory.maintain(dry_run=True)
+            assert memory.maintain().each == planned.each
+        kept = names(folder)
+        assert len(kept) == 3
+        assert first not in kept
+        assert "agent-notes.db" in kept, "a file of another name is nobody's backup"
+        clock.advance(-48 * HOUR)
+        assert memory.maintain().counts["backed_up"] == 0, "a clock that jumps back makes none and drops none"
+        assert names(folder) == kept
+    restore_backup(folder / kept[0], tmp_path / "new.db", against=tmp_path / "agent.db")
+    assert texts(tmp_path / "new.db") == ["Ana likes tea."]
+
+
+# The commands
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str]:
+        result = CliRunner().invoke(root, [*args])
+        return result.exit_code, result.output
+
+    return call
+
+
+def test_the_commands_take_a_backup_and_bring_it_back(
+    run: Callable[..., tuple[int, str]], store: Path, tmp_path: Path
+) -> None:
+    code, said = run("--store", str(store), "backup", "b.db")
+    assert (code, "items" in said and "checked" in said) == (0, True), said
+    code, said = run("restore", "b.db", "new.db")
+    assert (code, "--against" in said) == (1, True), said
+    code, said = run("--store", str(store), "restore", "b.db", "new.db")
+    assert (code, "kept out: nothing" in said) == (0, True), said
+    code, said = run("restore", "b.db", "alone.db", "--alone", "--json")
+    assert (code, json.loads(said)["kept_out"]) == (0, None), said
+    code, said = run("restore", "b.db", str(store), "--replace")
+    assert code == 0, said
+    code, said = run("--store", str(store), "backup", "sealed.db", "--encrypt")
+    assert (code, "ENGRAIN_BACKUP_KEY" in said) == (1, True), said
