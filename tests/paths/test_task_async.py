@@ -150,3 +150,23 @@ def test_a_step_inside_a_step_is_refused(store: str) -> None:
                     await run.step("outer", work)
 
     asyncio.run(main())
+
+
+def test_two_tasks_at_once_have_a_working_memory_each(store: str) -> None:
+    async def main() -> list[Any]:
+        async with AsyncMemory(store) as memory:
+            both = asyncio.Barrier(2)
+
+            async def work(name: str) -> tuple[str, tuple[str, ...]]:
+                async with memory.task(name) as run:
+                    await both.wait()
+                    await run.step("think", lambda: run.working.add_thought(f"of {name}"))
+                    await both.wait()
+                    return run.working.task, run.working.scratchpad
+
+            found = await asyncio.gather(work("one"), work("two"))
+            await memory.remove_task("one")
+            assert [task.task for task in await memory.tasks()] == ["two"]
+            return found
+
+    assert asyncio.run(main()) == [("one", ("of one",)), ("two", ("of two",))]

@@ -575,3 +575,46 @@ def test_adding_stays_quick_over_ten_thousand_items() -> None:
         took.append(time.perf_counter() - began)
     assert sorted(took)[9_500] < 0.005
     assert memory.current_tokens <= 8_000
+
+
+def test_of_many_who_take_it_one_gets_it() -> None:
+    memory = WorkingMemory()
+    ready = threading.Barrier(8)
+    taken: list[str] = []
+
+    def take(name: str) -> None:
+        ready.wait()
+        if memory.take(f"do {name}", name):
+            taken.append(name)
+
+    threads = [threading.Thread(target=take, args=(str(number),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert taken == [memory.task_id]
+    assert memory.task == f"do {taken[0]}"
+
+
+def test_it_is_given_back_by_whoever_has_it() -> None:
+    memory = WorkingMemory()
+    left = filled(3).snapshot()
+    assert memory.take("do it", "one", left)
+    assert texts(memory) == texts(WorkingMemory.restore(left))
+    memory.set_task("Something else", task_id="two")
+    for other in ("one", ""):
+        assert not memory.release(other)
+    assert memory.task == "Something else"
+    assert memory.release("two")
+    assert (memory.task, texts(memory)) == ("", [])
+
+
+def test_a_mark_tells_whether_anything_has_changed() -> None:
+    memory = filled(3)
+    before = memory.mark()
+    assert memory.mark() == before
+    for change in (lambda: memory.add("more"), lambda: memory.set_variable("a", 1), memory.clear):
+        mark = memory.mark()
+        change()
+        assert memory.mark() != mark
+    assert memory.mark() != before
