@@ -18,6 +18,7 @@ DEFAULT_STORE = "engrain.db"
 STORE_VARIABLE = "ENGRAIN_STORE"
 MODEL_VARIABLE = "ENGRAIN_MODEL"
 KEY_VARIABLE = "ENGRAIN_KEY"
+REDACT_VARIABLE = "ENGRAIN_REDACT"
 DEFAULT_CACHE = 1 << 30
 
 
@@ -32,7 +33,7 @@ class Settings:
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
     `embedder_before` is the embedder that made the stored vectors, searched by until `embedder` has made all anew.
-    `lifecycle` says how long things are kept.
+    `lifecycle` says how long things are kept. `redact` names what is taken out of every text before it is kept.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
@@ -50,6 +51,7 @@ class Settings:
     key: str | None = field(default=None, repr=False)
     embedder_before: str | None = None
     lifecycle: Policies = field(default_factory=Policies)
+    redact: tuple[str, ...] = ()
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
@@ -64,6 +66,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "embedder": {"model": "embedder", "url": "embedder_url", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
+    "privacy": {"redact": "redact"},
 }
 
 
@@ -77,7 +80,7 @@ def settings(url: str | os.PathLike[str] | None = None) -> Settings:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
     if where.endswith(".toml"):
         return from_toml(Path(where))
-    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None, key=_key())
+    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None, key=_key(), redact=_redact())
 
 
 def from_toml(path: Path) -> Settings:
@@ -98,7 +101,12 @@ def from_toml(path: Path) -> Settings:
             if key not in _TABLES[table]:
                 raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
             given[_TABLES[table][key]] = _typed(path, table, key, value)
+    given.setdefault("redact", _redact())
     return Settings(**given, key=_key(), lifecycle=policies(upkeep, f"{path}, [lifecycle]"))
+
+
+def _redact() -> tuple[str, ...]:
+    return tuple(name.strip() for name in os.environ.get(REDACT_VARIABLE, "").split(",") if name.strip())
 
 
 def _key() -> str | None:
@@ -106,7 +114,9 @@ def _key() -> str | None:
 
 
 def _typed(path: Path, table: str, key: str, value: object) -> object:
-    wanted: type = int if key == "cache_bytes" else str
+    if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    wanted: type = int if key == "cache_bytes" else list if key == "redact" else str
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):

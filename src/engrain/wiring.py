@@ -22,6 +22,7 @@ from engrain.ports.files import Folder
 
 if TYPE_CHECKING:
     from engrain.core.moving import RowKind
+    from engrain.core.redact import Redact
     from engrain.stores.fed import FedIndex
     from engrain.stores.redis import RedisStore
     from engrain.stores.redis.moving import RedisMoving
@@ -43,6 +44,7 @@ def open_kit(
     key: str | None = None,
     before: Embedder | str | None = None,
     lifecycle: Mapping[str, Any] | None = None,
+    redact: object = None,
 ) -> Kit:
     count_tokens = proved_counter(count_tokens)
     chosen = settings(url)
@@ -83,6 +85,7 @@ def open_kit(
             folder=open_folder(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
+            redact=_redactor(chosen.redact if redact is None else redact),
         )
         opened.pop_all()
     return kit
@@ -173,6 +176,14 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
             f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
+
+
+def _redactor(wanted: object) -> Redact | None:
+    if wanted == ():
+        return None
+    from engrain.core.redact import redactor
+
+    return redactor(wanted)
 
 
 def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]

@@ -19,7 +19,7 @@ from engrain.core.plans import Applied, Plan, own
 from engrain.core.scope import Scope
 from engrain.core.scoring import Happened, Score, repeat_key, score
 from engrain.core.tiers import TIERS
-from engrain.ports import Embedder, Episodes, Kit
+from engrain.ports import Episodes, Kit
 
 TIER = TIERS["episodic"]
 LIFE = timedelta(seconds=TIER.ttl_seconds or 0)
@@ -81,9 +81,9 @@ def lasting(happened: Happened, source: Source, occurred_at: datetime | None = N
     )
 
 
-def drafts(rows: Sequence[Note], kept: Sequence[Note], embedder: Embedder) -> tuple[list[Draft], list[Draft]]:
+def drafts(rows: Sequence[Note], kept: Sequence[Note], kit: Kit) -> tuple[list[Draft], list[Draft]]:
     """Of log rows and of lasting items, embedded in one call."""
-    made = write.drafts([*rows, *kept], embedder)
+    made = write.drafts([*rows, *kept], kit)
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 

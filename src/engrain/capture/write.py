@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from engrain.capture.redacting import clean_note
 from engrain.core.errors import EmbedderFailed
 from engrain.core.items import Draft, Source, Vectors
 from engrain.core.notes import Note
@@ -16,6 +18,9 @@ from engrain.core.scope import Scope
 from engrain.core.traits import traits
 from engrain.core.words import spoken
 from engrain.ports import Embedder, Kit
+
+if TYPE_CHECKING:
+    from engrain.core.redact import Redact
 from engrain.ports.search import settled
 
 # A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
@@ -27,7 +32,7 @@ _log = logging.getLogger("engrain")
 
 def commit(notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None) -> Applied:
     """One transaction. Nothing is locked while the texts are embedded."""
-    return kit.items.apply(Plan(scope, _steps(notes, kit.embedder), request_id))
+    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id))
 
 
 def commit_many(
@@ -38,7 +43,7 @@ def commit_many(
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH)):
-            steps = _steps(notes[start : start + BATCH], kit.embedder)
+            steps = _steps(notes[start : start + BATCH], kit)
             # The one before must have succeeded: else the turns of a session would stand in another order.
             outcomes += _settled(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
@@ -46,13 +51,13 @@ def commit_many(
         return [*outcomes, *_settled(waiting, done)]
 
 
-def _steps(notes: Sequence[Note], embedder: Embedder) -> tuple[Add, ...]:
-    made = drafts(notes, embedder)
+def _steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
+    made = drafts(notes, kit)
     return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
-def drafts(notes: Sequence[Note], embedder: Embedder) -> list[Draft]:
-    return vectored([draft(note) for note in notes], embedder)
+def drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
+    return vectored([draft(note, kit.redact) for note in notes], kit.embedder)
 
 
 def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
@@ -99,8 +104,9 @@ def embed_missing(kit: Kit, limit: int) -> int:
     return len(missing)
 
 
-def draft(note: Note) -> Draft:
-    """A checked note with its words, not yet embedded."""
+def draft(note: Note, redact: Redact | None = None) -> Draft:
+    """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
+    note = clean_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
     return Draft(
         text=note.text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from engrain.capture.redacting import clean
 from engrain.core.errors import NotFound
 from engrain.core.items import Cite, Source
 from engrain.core.journal import ENDED, TaskRecord
@@ -44,7 +45,8 @@ class WorkingDesk:
 
     def snapshot(self) -> tuple[object, Any]:
         # The mark first: what changes in between is stored again with the next step.
-        return self.working.mark(), self.working.snapshot()
+        mark, taken = self.working.mark(), self.working.snapshot()
+        return mark, clean(taken, self._engine.kit.redact)
 
     def put_back(self, left: Any) -> object:
         if self.working.task_id == self._task:

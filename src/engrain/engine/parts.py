@@ -36,7 +36,7 @@ class Parts:
         self.scope = scope
         self.reads = tuple(reads)
         summarize = summarizer(self.model, TIMEOUT) if self.model else None
-        self.snapshots = Snapshots(kit.state, scope) if kit.state else None
+        self.snapshots = Snapshots(kit.state, scope, kit.redact) if kit.state else None
         self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
         if self.snapshots is not None:
             self.working.changed = self._keep_working

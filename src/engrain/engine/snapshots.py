@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from typing import TYPE_CHECKING
 
+from engrain.capture.redacting import clean
 from engrain.core.errors import InvalidInput, StoreError
 from engrain.core.scope import Scope
 from engrain.ports import SessionState
 from engrain.ports.sessions import WORKING
 from engrain.tiers.working import WorkingMemory
+
+if TYPE_CHECKING:
+    from engrain.core.redact import Redact
 
 _log = logging.getLogger("engrain")
 _EMPTY = WorkingMemory().snapshot()
@@ -19,14 +24,15 @@ _EMPTY = WorkingMemory().snapshot()
 class Snapshots:
     """The whole of working memory, after every change. A server that does not answer stops nobody."""
 
-    def __init__(self, state: SessionState, scope: Scope) -> None:
+    def __init__(self, state: SessionState, scope: Scope, redact: Redact | None = None) -> None:
         self._state = state
+        self._redact = redact
         self._scope = scope
         self._turn = threading.Lock()  # what is kept last is what was so last
 
     def keep(self, session: str, working: WorkingMemory) -> None:
         with self._turn:
-            snapshot = working.snapshot()
+            snapshot = clean(working.snapshot(), self._redact)
             try:
                 if snapshot == _EMPTY:
                     self._state.drop(self._scope, session, WORKING)

@@ -44,7 +44,7 @@ class _Foreseen:
         if note.derived and barred:
             return "kept_out"
         self._asked.add(note.request_id or "")
-        draft = write.draft(note)
+        draft = write.draft(note, self._kit.redact)
         if draft.slot is not None:
             return self._in_slot(draft, draft.slot)
         if not mergeable(draft):

@@ -75,7 +75,7 @@ def _keep(care: Round, entry: Episode, book: Book) -> None:
     source = replace(row.sources[0], cites=(Cite(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, made.WHY: entry.data.get(made.WHY, [])}
     note = Note(book.text(entry), entry.importance, metadata={RESERVED: known}, source=source)
-    _, drafts = made.drafts([], [note], care.kit.embedder)
+    _, drafts = made.drafts([], [note], care.kit)
     raw = made.raw_of(care.kit.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
     lasting = Happening(replace(entry, expires_at=None), raw)
     made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,)), care.kit)

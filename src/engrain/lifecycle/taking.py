@@ -85,7 +85,7 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand) -> Took:
     if not wanted:
         return Took()
     notes = [one.note for one in wanted if one.note]
-    drafts = iter(write.drafts(notes, kit.embedder))
+    drafts = iter(write.drafts(notes, kit))
     steps: list[Step] = []
     ends: list[int] = []  # the step whose outcome is the wish's
     asked: dict[str, int] = {}

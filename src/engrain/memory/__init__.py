@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engrain.core.answers import Status
     from engrain.core.backups import BackedUp
     from engrain.core.items import SourceKind
+    from engrain.core.redact import Redact
     from engrain.lifecycle.consolidate import Consolidated
     from engrain.lifecycle.maintain import Maintained
     from engrain.lifecycle.mirror import Mirror
@@ -43,10 +44,12 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
 
     `store` is a path (the file is made on first use), a URL, or the path of a .toml file. `reads` are scopes of other
     memories in the same store that `recall` may look into; nothing is ever written there. `model` is a small one, such
-    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. `key`
-    (or ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `embedder_before` made the vectors that are
+    as "anthropic" or "ollama:NAME", for better summaries and facts in the background; without one all works. `key` (or
+    ENGRAIN_KEY) encrypts the file: pip install "engrain[encryption]". `embedder_before` made the vectors that are
     there, and answers until `embedder` has made all anew. `lifecycle` has values of [lifecycle] (docs/lifecycle.md),
-    such as {"every_minutes": 60}. Safe to use from several threads and, on one file, from several processes.
+    such as {"every_minutes": 60}. `redact` names what is taken out of every text before it is embedded or kept: "keys",
+    "cards", "mails", "phones", "iban", or functions of your own. Safe to use from several threads and, on one file,
+    from several processes.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         key: str | None = None,
         embedder_before: Embedder | str | None = None,
         lifecycle: Mapping[str, Any] | None = None,
+        redact: Sequence[str | Redact] | Redact | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
         from engrain.wiring import Engine, open_folder, open_kit
@@ -82,6 +86,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
             key=key,
             before=embedder_before,
             lifecycle=lifecycle,
+            redact=redact,
         )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)

@@ -248,7 +248,7 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
     started = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if started else seat.attempt + 1
     scope = ledger.lease.scope
-    adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit.embedder))))
+    adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit))))
     if getattr(kit.items, "journal", None) is kit.journal:
         applied = yield Ask(ledger.apply, (kit.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]

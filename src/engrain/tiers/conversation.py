@@ -265,7 +265,8 @@ class ConversationMemory:
         stored = self._kit.log.summary(self._scope, self.session)
         if stored is None or stored.upto < summary.upto:
             version = stored.version + 1 if stored else 1
-            self._kit.log.summarize(self._scope, self.session, replace(summary, version=version))
+            text = self._kit.redact(summary.text) if self._kit.redact else summary.text
+            self._kit.log.summarize(self._scope, self.session, replace(summary, text=text, version=version))
 
 
 def _checked(limits: Limits) -> Limits:

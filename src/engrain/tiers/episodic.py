@@ -147,6 +147,7 @@ class EpisodicMemory:
             checked_key(tool, "tool")
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
+        given = replace(given, text=self._kit.redact(given.text)) if self._kit.redact else given
         text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
         new = given.novelty
         if new is None:
@@ -155,7 +156,7 @@ class EpisodicMemory:
         return replace(given, text=text, role=role, novelty=new), raw
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
-        rows, lasting = made.drafts([row], kept, self._kit.embedder)
+        rows, lasting = made.drafts([row], kept, self._kit)
         steps = tuple(map(Add, (*rows, *lasting)))
         plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings))
         id = made.commit(plan, self._kit).outcomes[0].id

@@ -45,7 +45,7 @@ class ProceduralMemory:
         when = checked_text(when, "when") if when else ""
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
-        (draft,) = write.drafts([note], self._kit.embedder)
+        (draft,) = write.drafts([note], self._kit)
         request = None if request_id is None else checked_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure"))
         (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request)).outcomes
@@ -89,7 +89,8 @@ class ProceduralMemory:
 
     def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
         """Count how a task that used this version ended, once for each task. Called when a task ends."""
-        return self._outcomes.count(self._scope, Trial(id, task, success, self._kit.clock(), note))
+        told = self._kit.redact(note) if self._kit.redact and note else note
+        return self._outcomes.count(self._scope, Trial(id, task, success, self._kit.clock(), told))
 
     def _known(self, name: str) -> Procedure:
         found = self.get(name)

@@ -85,7 +85,7 @@ class SemanticMemory:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
         place = Place(old.session, None, old.speaker, old.role) if old.session else None
         note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
-        (draft,) = write.drafts([note], self._kit.embedder)
+        (draft,) = write.drafts([note], self._kit)
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 

@@ -88,7 +88,7 @@ class Sessions:
         else:
             source = Source(kind="agent", cites=tuple(map(Cite, made.sources)))
             note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
-            (draft,) = write.drafts([note], self._kit.embedder)
+            (draft,) = write.drafts([note], self._kit)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, version))
         (outcome,) = self._kit.items.apply(plan).outcomes
