@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -156,8 +157,8 @@ def _episodes(kit: Kit, one: Erasure) -> int:
 def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
     erasing = port(kit)
     report("overwriting its bytes")
-    if not kit.items.purge():
-        raise _Pending("a reader holds the file's log; its bytes go when that has ended.")
+    if not _purged(kit):
+        raise _Pending("a reader still sees what was removed; its bytes go when that has ended.")
     report("looking that nothing is left")
     if left := {kind: count for kind, count in erasing.left(one).items() if count}:
         raise _Pending(f"rows are still there: {left}.")
@@ -170,6 +171,15 @@ def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
         raise _Pending(f"{scanned['found']} traces of it are still in the file.")
     details = receipt_of(one, kit.items.status().backend, bool(kit.servers), scanned, kit.clock())
     return Erased(one.id, one.counts, Receipt.of(erasing.finish(one.id, details)))
+
+
+def _purged(kit: Kit) -> bool:
+    """A short look of somebody else is waited for."""
+    for pause in (0.1, 0.3, 0.6, 0.0):
+        if kit.items.purge():
+            return True
+        time.sleep(pause)
+    return False
 
 
 def _scanned(erasing: Erasing, raw: bytes) -> dict[str, int]:

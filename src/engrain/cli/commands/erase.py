@@ -50,7 +50,7 @@ class EraseGroup(Verb, click.Group):
 @click.option("--resume", is_flag=True, help="Complete what a killed run left undone.")
 @click.option("--yes", "-y", is_flag=True, help="Do it; without this it is only shown what would go.")
 @click.pass_context
-def erase(ctx: click.Context, receipt: str | None, resume: bool, yes: bool, **what: Any) -> None:
+def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, **what: Any) -> None:
     """Erase everything of a user, or a session, a source or an item, and prove it.
 
     Without --session, --source or --id it is everything of --user in this tenant, whatever the agent. The name is

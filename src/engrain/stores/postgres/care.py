@@ -19,7 +19,10 @@ from engrain.stores.postgres.sql import load
 _SQL = load("care.sql")
 _BATCH = 500
 # Where the bytes of a text, a name or a vector are.
-_SWEPT = ("item", "source", "cite", "entity", "word", "embedding", "session", "episode", "trial")
+_SWEPT = (
+    "item", "source", "cite", "entity", "word", "embedding", "session", "episode", "trial", "scope", "progress",
+    "request", "task", "step", "snapshot", "event", "erasing",
+)  # fmt: skip
 _FIRST = "0" * 32
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import psycopg
 
 from engrain.core.errors import (
+    BeingErased,
     ConfigError,
     DiskFull,
     EngrainError,
     InvalidInput,
+    OnHold,
     ReadOnlyStore,
     StoreBusy,
     StoreCorrupt,
@@ -42,6 +44,10 @@ def translated(exc: psycopg.Error, where: str) -> EngrainError:
         return StoreBusy(f"{where}: other writers held the same rows for too long: {said}")
     if state in ("53100", "58030"):
         return DiskFull(f"{where}: {said} Nothing of this write was kept; free some space and repeat it.")
+    if state == "ENG02":
+        return BeingErased("this user's memory is being erased. Write again when that is done: engrain erase --resume.")
+    if state == "ENG03":
+        return OnHold("this user's memory is under a legal hold and is to be erased: nothing is shown or written.")
     if state == "25006":
         return ReadOnlyStore(f"{where} takes no writes (a standby?): {said}")
     if state == "42501":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from engrain.core.cutting import Span, cut, moved, overlaps
 from engrain.core.passages import index_words
@@ -17,20 +17,31 @@ _SQL = load("forget.sql")
 
 
 def forget(work: Work, step: Forget) -> Outcome:
-    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.owner, "id": step.id})]
+    asked, closure, spans = found(work, step)
     if not asked:
         return Outcome(step.id, "missing")
+    # What is left may be summed up in the same words.
+    entombed = {number for number, _, kind, *_ in closure if kind != "summary" or number in asked}
+    remove(work, [(number, id_, *rest) for number, id_, _, *rest in closure], entombed)
+    gone = {row[0] for row in closure}
+    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
+    work.db.run(_SQL["sweep_later"])
+    return Outcome(step.id, "forgotten", tuple(row[1] for row in closure if row[1] != step.id), tuple(marked))
+
+
+def found(work: Work, step: Forget) -> tuple[list[int], list[Row], dict[int, list[Span]]]:
+    """The item with its corrected versions, all that goes, and what is cut out of what stays."""
+    asked = [n for (n,) in work.db.rows(_SQL["asked"], {"scope": work.owner, "id": step.id})]
     closure = _closure(work, asked)
     gone = [row[0] for row in closure]
     spans = {} if step.keep_source else _cited_spans(work, gone, asked)
     resting = _resting(work, spans) - set(gone)
-    if resting:
-        closure = _closure(work, [*gone, *resting])
-        gone = [row[0] for row in closure]
-    _remove(work, closure, asked)
-    marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
-    work.db.run(_SQL["sweep_later"])
-    return Outcome(step.id, "forgotten", tuple(row[1] for row in closure if row[1] != step.id), tuple(marked))
+    return asked, _closure(work, [*gone, *resting]) if resting else closure, spans
+
+
+def closure_of(work: Work, step: Forget) -> list[str]:
+    """The ids of all that forgetting would remove."""
+    return [row[1] for row in found(work, step)[1]]
 
 
 def _closure(work: Work, numbers: Sequence[int]) -> list[Row]:
@@ -53,10 +64,10 @@ def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
 
 
-def _remove(work: Work, closure: Sequence[Row], asked: Sequence[int]) -> None:
-    for number, id_, kind, text, session, place in closure:
-        # What is left may be summed up in the same words.
-        if kind != "summary" or number in asked:
+def remove(work: Work, closure: Sequence[Row], entombed: Collection[int]) -> None:
+    """Items, as (n, id, text, session, place); a tombstone of those that are to be entombed."""
+    for number, id_, text, session, place in closure:
+        if number in entombed:
             _entomb(work, text)
         _uncover(work, session, place)
         work.change(_SQL["add_gone"], (work.owner, id_))

@@ -12,7 +12,9 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.scope import Scope
 from engrain.stores.postgres.address import read_url
+from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.postgres.episodes import PostgresEpisodes
+from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Late, Link, Row
 from engrain.stores.postgres.migrate import prepare
@@ -48,6 +50,8 @@ class Handle:
         self.episodes = PostgresEpisodes(self)
         self.outcomes = PostgresOutcomes(self)
         self.journal = PostgresJournal(self)
+        self.audit = PostgresAudit(self)
+        self.erasing = PostgresErasing(self)
 
     # What the other parts of the store use
 
@@ -85,6 +89,7 @@ class Handle:
 
     def _add_scope(self, db: Db, scope: Scope) -> None:
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
+        db.run(_SQL["adopt"], (scope.id, aside(self._key, scope)))
 
     def _know_models(self, found: Mapping[str, int]) -> None:
         """In a transaction of its own: in that of a plan, the first of a model would hold up every other scope."""

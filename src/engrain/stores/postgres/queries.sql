@@ -1,10 +1,13 @@
 -- add_scope --
 insert into scope (id, tenant, agent, "user") values (%s, %s, %s, %s) on conflict (id) do nothing;
 
+-- adopt --
+select adopt(%s, %s);
+
 -- lock_scope --
 -- Writers of one scope wait for each other here: numbers are taken and committed in one order, and what is decided on
 -- what is stored stays true until the commit.
-select seq from scope where id = %s for no key update;
+select seq from scope where id = %s and is_open(shut) for no key update;
 
 -- begin_write --
 select tick(%s), open_change();

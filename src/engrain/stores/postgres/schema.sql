@@ -336,10 +336,53 @@ CREATE INDEX task_open ON task USING btree (until) WHERE (until IS NOT NULL);
 CREATE INDEX word_item ON word USING btree (item);
 CREATE INDEX word_term ON word USING btree (scope, term);
 
+create function adopt(new uuid, old uuid) returns void as $$
+declare
+  upkeep text := coalesce(current_setting('engrain.upkeep', true), '');
+begin
+  perform set_config('engrain.upkeep', 'on', true);
+  update tombstone set scope = new where scope = old;
+  update gone set scope = new where scope = old;
+  perform set_config('engrain.upkeep', upkeep, true);
+end
+$$;
+
+create function is_open(shut smallint) returns boolean as $$
+begin
+  if shut = 1 then
+    raise exception 'being erased' using errcode = 'ENG02';
+  elsif shut = 2 then
+    raise exception 'on hold' using errcode = 'ENG03';
+  end if;
+  return true;
+end
+$$;
+
 create function open_change() returns void as $$
 select pg_advisory_xact_lock_shared(
     hashtext(current_schema() || '.change'), (case when is_called then last_value % 2147483648 else 0 end)::integer)
   from change
+$$;
+
+create function refuse_shut() returns trigger as $$
+declare
+  upkeep text := coalesce(current_setting('engrain.upkeep', true), '');
+  found smallint;
+begin
+  perform set_config('engrain.upkeep', 'on', true);
+  select max(shut) into found from scope
+  where tenant is not distinct from new.tenant and "user" = new."user" and shut > 0 and id <> new.id;
+  perform set_config('engrain.upkeep', upkeep, true);
+  perform is_open(coalesce(found, 0::smallint));
+  return new;
+end
+$$;
+
+create function refuse_task() returns trigger as $$
+begin
+  perform is_open(shut) from scope where id = new.scope;
+  return new;
+end
 $$;
 
 create function settled_change() returns bigint as $$

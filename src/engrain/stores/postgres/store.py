@@ -70,6 +70,8 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
         first = _answered(work, plan.request_id, plan.steps)
         if first:
             return first
+        if any(isinstance(step, Forget) for step in plan.steps):
+            self.erasing.check_held(db, plan.scope)
         page = self.journal.page(db, plan.record.lease) if plan.record else None
         if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
@@ -83,12 +85,20 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
             _happen(work, happening)
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
-        if work.changed:
-            ((seq,),) = db.rows(_SQL["end_write"], (work.owner,))
-        applied = Applied(outcomes, seq)
-        _keep_answer(work, plan.request_id, plan.steps, applied)
+        self._record(db, outcomes)
         write_uses(db, plan.scope, uses)
+        ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
+        if ended and plan.request_id is None:
+            return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
+        applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)
+        _keep_answer(work, plan.request_id, plan.steps, applied)
         return applied
+
+    def _record(self, db: Db, outcomes: tuple[Outcome, ...]) -> None:
+        gone = [one for one in outcomes if one.status == "forgotten"]
+        if gone:
+            items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
+            self.audit.write(db, "forget", {"items": items, "cut": cut})
 
     def _numbered(self, work: Work, number: int, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)):

@@ -8,6 +8,8 @@ from functools import cached_property
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import ConfigError, ServerAway, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.queries import Finding
+from engrain.core.scope import Scope
+from engrain.stores.redis import erasing
 from engrain.stores.redis.address import read_url
 from engrain.stores.redis.durability import findings, promised, proved
 from engrain.stores.redis.episodes import RedisEpisodes
@@ -60,6 +62,12 @@ class RedisStore:
     @cached_property
     def moving(self) -> RedisMoving:
         return RedisMoving(self._link)
+
+    def erase(self, scope: Scope) -> int:
+        return erasing.erase(self._link, scope)
+
+    def left(self, scope: Scope) -> int:
+        return erasing.left(self._link, scope)
 
     def check(self) -> list[Finding]:
         try:

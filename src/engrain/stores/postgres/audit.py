@@ -1,0 +1,55 @@
+"""The audit log on the server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.audit import Audited, Entry, Head, details_text, faults, linked, sealed
+from engrain.core.clock import from_micros, to_micros
+from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.sql import load
+
+if TYPE_CHECKING:
+    from engrain.stores.postgres.handle import Handle
+
+_SQL = load("erasing.sql")
+_ALL = 1 << 62
+
+
+class PostgresAudit:
+    def __init__(self, store: Handle) -> None:
+        self._store = store
+
+    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+        details_text(details)
+        return self._store._writing(None, lambda db: self.write(db, what, details, subject))
+
+    def write(self, db: Db, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+        """Inside a transaction: others who append wait for its end."""
+        db.run(_SQL["first_head"])
+        ((head,),) = db.rows(_SQL["lock_head"])
+        key = self._store._key
+        entry = linked(key, Head(*json.loads(head)), from_micros(self._store._micros(db)), what, subject, details)
+        row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
+        db.run(_SQL["add_entry"], row)
+        end = sealed(key, entry.n, entry.hash)
+        db.run(_SQL["set_head"], (json.dumps([end.n, end.hash, end.seal]),))
+        return entry
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        rows = self._store._reading(None, lambda db: db.rows(_SQL["entries"], (after, limit)))
+        return [_entry(row) for row in rows]
+
+    def verify(self) -> Audited:
+        def do(db: Db) -> tuple[list[Row], list[Row]]:
+            return db.rows(_SQL["entries"], (-_ALL, _ALL)), db.rows(_SQL["head"])
+
+        rows, head = self._store._reading(None, do)
+        return faults(self._store._key, map(_entry, rows), Head(*json.loads(head[0][0])) if head else Head())
+
+
+def _entry(row: Row) -> Entry:
+    n, at, what, subject, details, previous, hash_ = row
+    return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)

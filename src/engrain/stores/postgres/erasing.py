@@ -1,0 +1,318 @@
+"""Erase a subject's rows on the server, stage by stage, and keep them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.audit import Entry
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
+from engrain.core.errors import ConfigError, NotFound, OnHold
+from engrain.core.plans import Forget
+from engrain.core.scope import Scope
+from engrain.stores.postgres.forget import closure_of, forget
+from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.part import find, subjects, take_part
+from engrain.stores.postgres.sql import load
+from engrain.stores.postgres.work import Work
+
+if TYPE_CHECKING:
+    from engrain.stores.postgres.handle import Handle
+
+_SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget.sql")
+# Every table with rows of a scope; those that others point to come last.
+_TABLES = (
+    "word", "embedding", "embedded", "source", "cite", "entity", "item", "session", "progress", "request", "episode",
+    "trial", "step", "snapshot", "task", "event",
+)  # fmt: skip
+_UNCOUNTED = ("word", "embedded", "cite", "entity")
+ERASING, HIDDEN = 1, 2
+
+
+def aside(key: bytes, scope: Scope) -> str:
+    """The id under which nobody finds a scope."""
+    return keyed(key, "scope", scope.id)
+
+
+class PostgresErasing:
+    """A view of the store. It goes straight to the stage `rows`: nobody reads between the two."""
+
+    def __init__(self, store: Handle) -> None:
+        self._store = store
+
+    def mark(self, subject: Subject) -> str:
+        return keyed(self._store._key, *subject.parts())
+
+    # What is in reach
+
+    def reach(self, subject: Subject) -> Reach:
+        return self._store._reading(None, lambda db: self._reach(db, subject))
+
+    def _reach(self, db: Db, subject: Subject) -> Reach:
+        if subject.by == "user":
+            scopes = db.rows(_SQL["scopes_seen"], _names(subject))
+            return Reach({"scope": len(scopes), **_counts(db, scopes)}, tuple(Scope(*row[1:4]) for row in scopes))
+        if subject.by == "id":
+            gone = closure_of(self._work(db, subject.scope), Forget(subject.name))
+            return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
+        found = find(db, subject)
+        beside = 0
+        if subject.by == "session":
+            ((beside,),) = db.rows(
+                "select count(*) from episode where scope = %s and session = %s", (subject.scope.id, subject.name)
+            )
+        some = bool(found.gone or found.stripped or beside)
+        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": beside}
+        return Reach(counts, (subject.scope,) if some else (), found.gone, tuple(found.stripped))
+
+    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+        """None: the server's files cannot be looked into from here."""
+        return iter(())
+
+    def raw(self) -> Iterator[bytes]:
+        return iter(())
+
+    # The stages
+
+    def begin(self, id: str, subject: Subject) -> Erasure:
+        def do(db: Db) -> Erasure | str:
+            running = db.rows(_SQL["erasing"], {"id": id})
+            if running:
+                return _erasure(running[0])
+            user = subject if subject.by == "user" else owner(subject.scope)
+            held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
+            if held:
+                if subject.by == "user":
+                    self._hide(db, subject)
+                return str(held[0][2])
+            return self._begun(db, id, subject)
+
+        done = self._store._writing(None, do)
+        if isinstance(done, Erasure):
+            return done
+        raise OnHold(
+            f"a legal hold ({done}) keeps this data from being removed; it is shown to nobody meanwhile. "
+            "Erase again after the release: engrain hold --release."
+        )
+
+    def _begun(self, db: Db, id: str, subject: Subject) -> Erasure:
+        scope = subject.scope
+        scopes = db.rows(_SQL["scopes_of"], _names(subject)) if subject.by == "user" else []
+        names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
+        values = {"id": id, "mark": self.mark(subject), "by": subject.by, "at": self._store._micros(db), **names}
+        listed = [list(row[1:4]) for row in scopes] if scopes else [[scope.tenant, scope.agent, scope.user]]
+        db.run(_SQL["add_erasing"], {**values, "scopes": json.dumps(listed if subject.by != "user" or scopes else [])})
+        ids: Sequence[str] = ()
+        if subject.by == "user":
+            counts = {"scope": len(scopes), **self._take_scopes(db, scopes)}
+            db.run(_SQL["shut"], (ERASING, [row[0] for row in scopes]))
+        else:
+            counts, ids = self._take_part(db, subject)
+        db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(list(ids))})
+        db.run(_FORGET["sweep_later"])
+        return self._known(db, id)
+
+    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        values = {"id": id, "notes": json.dumps(notes), "prints": prints}
+        self._store._writing(None, lambda db: db.run(_SQL["keep"], values), "repeat")
+
+    def take(self, id: str) -> Erasure:
+        return self._store._reading(None, lambda db: self._known(db, id))
+
+    def unname(self, id: str) -> Erasure:
+        def do(db: Db) -> Erasure:
+            erasure = self._known(db, id)
+            if erasure.stage != "rows":
+                return erasure
+            if erasure.subject is not None and erasure.by == "user":
+                for scope in erasure.scopes:
+                    db.rows(_SQL["put_aside"], (aside(self._store._key, scope), scope.id))
+                db.run(_SQL["drop_scopes"], ([scope.id for scope in erasure.scopes],))
+            db.run(_SQL["unname"], (id,))
+            db.run(_FORGET["sweep_later"])
+            return self._known(db, id)
+
+        return self._store._writing(None, do, "repeat")
+
+    def left(self, erasure: Erasure) -> Mapping[str, int]:
+        at = to_micros(erasure.at)
+
+        def do(db: Db) -> Mapping[str, int]:
+            total: dict[str, int] = {}
+            for row in db.rows(_SQL["named"]):
+                scope = Scope(*row[1:4])
+                one = owner(scope)
+                if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
+                    if db.rows(_SQL["older"], {"scope": scope.id, "at": at}):
+                        _add(total, _counts(db, [row]))
+                elif erasure.by != "user":
+                    for subject in subjects(db, scope, erasure.by):
+                        if self.mark(subject) == erasure.mark:
+                            ids = list(self._reach(db, subject).ids)
+                            ((old,),) = db.rows(_SQL["old_items"], (scope.id, ids, at))
+                            _add(total, {"item": old})
+            return total
+
+        return self._store._reading(None, do)
+
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+        def do(db: Db) -> Entry:
+            erasure = self._known(db, id)
+            values = {"mark": erasure.mark, "by": erasure.by, "at": self._store._micros(db), "receipt": id}
+            db.run(_SQL["drop_erasing"], (id,))
+            db.run(_SQL["add_erased"], values)
+            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+
+        return self._store._writing(None, do)
+
+    def running(self) -> list[Erasure]:
+        rows = self._store._reading(None, lambda db: db.rows(_SQL["erasing"], {"id": None}))
+        return [_erasure(row) for row in rows]
+
+    # What keeps it out
+
+    def erased(self, subject: Subject) -> Erased | None:
+        return next(iter(self._erased(self.mark(subject))), None)
+
+    def all_erased(self) -> list[Erased]:
+        return self._erased(None)
+
+    def _erased(self, mark: str | None) -> list[Erased]:
+        rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
+        return [Erased(mark, by, from_micros(at), receipt) for mark, by, at, receipt in rows]
+
+    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+        ids = (scope.id, aside(self._store._key, scope))
+
+        def do(db: Db) -> list[bool]:
+            digests = [self._work(db, scope).digest("text", text) for text in texts]
+            return [any(db.rows(_QUERIES["tombstone"], (id_, one)) for id_ in ids) for one in digests]
+
+        return self._store._reading(None, do)
+
+    def tombstones(self) -> Iterator[tuple[str, str]]:
+        rows = self._store._reading(None, lambda db: db.rows(_SQL["all_tombstones"]))
+        return ((scope.replace("-", ""), hash_) for scope, hash_ in rows)
+
+    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+        raise ConfigError("a Postgres store is restored by the server's own tools; erase again what was erased since.")
+
+    # Holds
+
+    def hold(self, subject: Subject, reason: str) -> Hold:
+        mark = self.mark(subject)
+
+        def do(db: Db) -> Hold:
+            if not db.rows(_SQL["hold"], {"mark": mark}):
+                db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
+                self._store.audit.write(db, "hold", {"reason": reason}, mark)
+            return _hold(db.rows(_SQL["hold"], {"mark": mark})[0])
+
+        return self._store._writing(None, do)
+
+    def release(self, subject: Subject) -> bool:
+        mark = self.mark(subject)
+
+        def do(db: Db) -> bool:
+            if not db.rows(_SQL["release"], (mark,)):
+                return False
+            for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
+                if shut == HIDDEN:
+                    scope = Scope(tenant, agent, user)
+                    self._move(db, id_, scope.id, 0)
+                    db.rows(_QUERIES["begin_write"], (self._store._clock_micros(),))
+                    db.run(_SQL["renumber"], (scope.id,))
+            self._store.audit.write(db, "release", {}, mark)
+            return True
+
+        return self._store._writing(None, do)
+
+    def holds(self) -> list[Hold]:
+        return [_hold(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+
+    # Inside a transaction
+
+    def check_held(self, db: Db, scope: Scope) -> None:
+        user = owner(scope)
+        held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
+        if held:
+            raise OnHold(f"a legal hold ({held[0][2]}) keeps this data from being removed. Release it: engrain hold.")
+
+    def _hide(self, db: Db, subject: Subject) -> None:
+        for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
+            if shut == 0:
+                self._move(db, id_, aside(self._store._key, Scope(tenant, agent, user)), HIDDEN)
+        db.run(_SQL["hide"], (self.mark(subject),))
+
+    def _move(self, db: Db, old: str, new: str, shut: int) -> None:
+        """All rows of a scope to another id, where nobody looks for them, or back."""
+        for table in (*_TABLES, "gone", "tombstone"):
+            db.run(f"update {table} set scope = %s where scope = %s", (new, old))
+        db.run(_SQL["rename_scope"], {"new": new, "old": old, "shut": shut})
+
+    def _take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
+        total = _counts(db, scopes)
+        for id_, tenant, agent, user, _ in scopes:
+            work = self._work(db, Scope(tenant, agent, user))
+            hashes = [work.digest("text", text) for _, text in db.rows(_SQL["texts"], (id_,))]
+            db.run(_SQL["entomb"], (id_, hashes, work.micros))
+            db.rows(_QUERIES["begin_write"], (self._store._clock_micros(),))
+            db.run(_SQL["add_all_gone"], (id_,))
+            for table in _TABLES:
+                db.run(f"delete from {table} where scope = %s", (id_,))
+        return total
+
+    def _take_part(self, db: Db, subject: Subject) -> tuple[dict[str, int], list[str]]:
+        self._store._begin_write(db, subject.scope)
+        work = self._work(db, subject.scope)
+        if subject.by == "id":
+            outcome = forget(work, Forget(subject.name))
+            gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
+            counts, ids = {"item": len(gone), "cut": len(outcome.marked)}, [*gone, *outcome.marked]
+        else:
+            counts, ids = take_part(work, subject)
+        if work.changed:
+            db.rows(_QUERIES["end_write"], (work.owner,))
+        return counts, ids
+
+    def _work(self, db: Db, scope: Scope) -> Work:
+        micros = self._store._micros(db)
+        return Work(db, scope.id, from_micros(micros), micros, self._store._key, self._store._models)
+
+    def _known(self, db: Db, id: str) -> Erasure:
+        rows = db.rows(_SQL["erasing"], {"id": id})
+        if not rows:
+            raise NotFound(f"no erasure {id!r} is under way.")
+        return _erasure(rows[0])
+
+
+def _names(subject: Subject) -> dict[str, str | None]:
+    return {"user": subject.name, "tenant": subject.scope.tenant}
+
+
+def _counts(db: Db, scopes: Sequence[Row]) -> dict[str, int]:
+    ids = [row[0] for row in scopes]
+    counted = (table for table in _TABLES if table not in _UNCOUNTED)
+    sql = "select count(*) from {} where scope = any(%s::uuid[])"
+    return {"vector" if one == "embedding" else one: db.rows(sql.format(one), (ids,))[0][0] for one in counted}
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, count in more.items():
+        total[kind] = total.get(kind, 0) + count
+
+
+def _erasure(row: Row) -> Erasure:
+    id_, mark, by, stage, at, tenant, agent, user, name, scopes, counts, ids, notes, prints = row
+    subject = None if name is None else Subject(Scope(tenant, agent, user), by, name)
+    return Erasure(
+        id_, mark, by, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
+        json.loads(counts), tuple(json.loads(ids)), json.loads(notes), bytes(prints),
+    )  # fmt: skip
+
+
+def _hold(row: Row) -> Hold:
+    mark, at, reason, hidden = row
+    return Hold(mark, from_micros(at), reason, hidden)

@@ -1,0 +1,150 @@
+-- first_head --
+insert into meta (name, value) values ('audit', '[0, "00000000000000000000000000000000", ""]') on conflict do nothing;
+
+-- lock_head --
+select value from meta where name = 'audit' for update;
+
+-- head --
+select value from meta where name = 'audit';
+
+-- set_head --
+update meta set value = %s where name = 'audit';
+
+-- add_entry --
+insert into audit (n, at, what, subject, details, previous, hash) values (%s, %s, %s, %s, %s, %s, %s);
+
+-- entries --
+select n, at, what, subject, details, previous, hash from audit where n > %s order by n limit %s;
+
+-- scopes_of --
+-- Exactly this user in this tenant, whatever the agent.
+select id::text, tenant, agent, "user", shut from scope
+where "user" = %(user)s::text and tenant is not distinct from %(tenant)s::text order by id for update;
+
+-- scopes_seen --
+select id::text, tenant, agent, "user", shut from scope
+where "user" = %(user)s::text and tenant is not distinct from %(tenant)s::text order by id;
+
+-- named --
+select id::text, tenant, agent, "user", shut from scope order by id;
+
+-- shut --
+update scope set shut = %s where id = any(%s::uuid[]);
+
+-- rename_scope --
+update scope set id = %(new)s::uuid, shut = %(shut)s where id = %(old)s::uuid;
+
+-- drop_scopes --
+delete from scope where id = any(%s::uuid[]);
+
+-- put_aside --
+select adopt(%s, %s);
+
+-- texts --
+select id, text from item where scope = %s order by n;
+
+-- entomb --
+insert into tombstone (scope, hash, at) select %s, unnest(%s::bytea[]), %s on conflict do nothing;
+
+-- add_all_gone --
+insert into gone (seq, scope, id) select nextval('change'), scope, id from item where scope = %s;
+
+-- add_erasing --
+insert into erasing (id, mark, made_by, stage, at, tenant, agent, "user", name, scopes)
+values (%(id)s, %(mark)s, %(by)s, 'rows', %(at)s, %(tenant)s, %(agent)s, %(user)s, %(name)s, %(scopes)s)
+on conflict (id) do nothing;
+
+-- erasing --
+select id, mark, made_by, stage, at, tenant, agent, "user", name, scopes, counts, ids, notes, prints from erasing
+where %(id)s::text is null or id = %(id)s order by n;
+
+-- keep --
+update erasing set notes = %(notes)s, prints = %(prints)s where id = %(id)s;
+
+-- taken --
+update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
+
+-- unname --
+update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = '[]', scopes = '[]'
+where id = %s;
+
+-- drop_erasing --
+delete from erasing where id = %s;
+
+-- add_erased --
+insert into erased (mark, made_by, at, receipt) values (%(mark)s, %(by)s, %(at)s, %(receipt)s)
+on conflict (mark) do update set at = greatest(erased.at, excluded.at), receipt = excluded.receipt;
+
+-- erased --
+select mark, made_by, at, receipt from erased where %(mark)s::text is null or mark = %(mark)s order by at, mark;
+
+-- all_tombstones --
+select scope::text, encode(hash, 'hex') from tombstone;
+
+-- hold --
+select mark, at, reason, hidden from hold where %(mark)s::text is null or mark = %(mark)s order by at, mark;
+
+-- add_hold --
+insert into hold (mark, at, reason) values (%s, %s, %s) on conflict do nothing;
+
+-- hide --
+update hold set hidden = true where mark = %s;
+
+-- release --
+delete from hold where mark = %s returning mark;
+
+-- renumber --
+update item set changed = nextval('change') where scope = %s;
+
+-- older --
+-- Anything from before that moment.
+select 1 where exists (select 1 from item where scope = %(scope)s and recorded_at <= %(at)s)
+  or exists (select 1 from episode where scope = %(scope)s and happened_at <= %(at)s)
+  or exists (select 1 from task where scope = %(scope)s and started_at <= %(at)s);
+
+-- old_items --
+select count(*) from item where scope = %s and id = any(%s) and recorded_at <= %s;
+
+-- parts --
+select n, id, kind, session, place, slot, replaced_by, valid_to, retracted_at is not null, text from item
+where scope = %s order by id;
+
+-- origins --
+select item.id, source.number, source.kind, source.name from source join item on item.n = source.item
+where item.scope = %s order by source.item, source.number;
+
+-- cites --
+select item.id, cite.number, cited.id from cite join item on item.n = cite.item join item as cited on cited.n = cite.cited
+where item.scope = %s;
+
+-- strip --
+delete from source where item = %s and number = %s;
+
+-- strip_cites --
+delete from cite where item = %s and number = %s;
+
+-- trust --
+update item set trust = %s, changed = nextval('change') where n = %s;
+
+-- restore --
+-- Not if the same words stand open again by now.
+update item set retracted_at = null, valid_to = %(ends)s, replaced_by = %(by)s, changed = nextval('change')
+where n = %(n)s and not exists (
+  select 1 from item as same where same.scope = item.scope and same.hash = item.hash and same.n <> item.n
+  and item.slot is null and same.slot is null and same.session is null and same.occurred_at is null
+  and same.valid_to is null and same.retracted_at is null);
+
+-- back --
+update progress set upto = least(upto, %(place)s) where scope = %(scope)s and session = %(session)s;
+
+-- sessions --
+select session from session where scope = %s;
+
+-- names --
+select distinct name from source where scope = %s and name is not null;
+
+-- requests --
+select id, answer from request where scope = %s;
+
+-- drop_request --
+delete from request where scope = %s and id = %s;

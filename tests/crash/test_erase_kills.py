@@ -1,0 +1,71 @@
+"""SIGKILL at any call to the file system: the erasure still completes, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import erase_program
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "paths"))
+
+from erasing_kit import fill, found, opened
+
+if not hasattr(os, "fork"):
+    pytest.skip("kills need a system that forks", allow_module_level=True)
+
+PROGRAM = str(Path(erase_program.__file__))
+
+
+def _erase(folder: Path, fatal: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, PROGRAM, str(folder / "agent.db"), str(fatal)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    folder = tmp_path / "filled"
+    folder.mkdir()
+    with opened(folder / "agent.db") as memory, opened(folder / "agent.db", user="ben") as ben:
+        fill(memory)
+        ben.remember("Ben lives in Oslo.")
+    return folder
+
+
+@pytest.mark.parametrize("points", [5, pytest.param(None, marks=pytest.mark.slow)])
+def test_killed_at_any_point_it_still_completes(tmp_path: Path, filled: Path, points: int | None) -> None:
+    whole = shutil.copytree(filled, tmp_path / "whole")
+    dry = _erase(whole, 0)
+    assert dry.returncode == 0, dry.stderr
+    count = int(dry.stdout)
+    chosen = range(1, count + 1) if points is None else [1 + (count - 1) * n // points for n in range(1, points + 1)]
+    for number in chosen:
+        folder = shutil.copytree(filled, tmp_path / str(number))
+        killed = _erase(folder, number)
+        assert killed.returncode in (-signal.SIGKILL, 0), (number, killed.stderr)
+        _completes(folder, number)
+        shutil.rmtree(folder)
+
+
+def _completes(folder: Path, number: int) -> None:
+    with opened(folder / "agent.db", background=False) as memory:
+        begun = memory.resume_erasures()
+        if not begun and not memory.audit():
+            # It died before the first stage was on disk: nothing has changed, and it can be asked for again.
+            assert memory.list(), number
+            begun = [memory.erase(user="ana")]
+        assert all(one.receipt for one in begun), number
+        erased = [entry for entry in memory.audit() if entry.what == "erase"]
+        assert len(erased) == 1, number
+        assert erased[0].details["verified"]["prints"] > 0, number
+        assert memory.verify_audit(), number
+        assert memory.list() == []
+    assert found(folder) == {}, number
+    with opened(folder / "agent.db", user="ben", background=False) as ben:
+        assert [item.text for item in ben.list()] == ["Ben lives in Oslo."]
+        assert [one for one in ben.check() if one.state == "fail"] == []
