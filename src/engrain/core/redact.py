@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from engrain.core.errors import InvalidInput
+from engrain.core.secrecy import KEYS, luhn
 
 Private = Literal["keys", "cards", "mails", "phones", "iban"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
@@ -25,18 +26,6 @@ Redact = Callable[[str], str]
 # Every pattern begins where the character before is not one of its own and takes a bounded number of characters, so
 # that a text of any kind is read in linear time. Those that can begin with a character and look back after it: the
 # engine then leaps from one such character to the next.
-KEYS = re.compile(
-    r"""
-      (?<![\w-])(?:sk|pk|rk)[-_](?:[a-z]{2,10}[-_]){0,3}[A-Za-z0-9_-]{16,256}            # OpenAI, Anthropic, Stripe
-    | (?<!\w)gh[pousr]_[A-Za-z0-9]{20,255} | (?<!\w)github_pat_\w{20,255} | (?<!\w)glpat-[\w-]{16,64}
-    | (?<!\w)(?:AKIA|ASIA)[A-Z0-9]{12,28}(?!\w) | (?<!\w)AIza[\w-]{20,64} | (?<!\w)xox[abeoprs]-[\w-]{10,255}
-    | (?<!\w)npm_[A-Za-z0-9]{30,64} | (?<!\w)pypi-[\w-]{50,255} | (?<!\w)hf_[A-Za-z0-9]{30,64}
-    | (?<!\w)SG\.[\w-]{16,64}\.[\w-]{16,64} | (?<!\w)do[opr]_v1_[a-f0-9]{40,64} | (?<!\w)shp(?:at|ca|pa|ss)_[a-f0-9]{32}
-    | (?<!\w)ya29\.[\w-]{20,255}
-    | (?<![\w.-])eyJ[\w-]{10,4096}\.[\w-]{10,4096}(?:\.[\w-]{0,4096})?                    # a JSON web token
-    """,
-    re.VERBOSE,
-)
 _PREFIXES = (
     "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "AKIA",
     "ASIA", "AIza", "xox", "npm_", "pypi-", "hf_", "SG.", "_v1_", "shp", "ya29.", "eyJ",
@@ -164,13 +153,6 @@ def finds(text: str, kinds: Sequence[Private] = PRIVATE) -> list[Found]:
         else:
             joined.append(one)
     return joined
-
-
-def luhn(number: str) -> bool:
-    """The checksum of card numbers: one long number in ten has it by chance."""
-    digits = [int(digit) for digit in number if digit.isdecimal()]
-    doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def _keys(text: str) -> Iterator[Found]:
