@@ -86,12 +86,11 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
-        write_uses(db, plan.scope, uses)
-        ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
-        if ended and plan.request_id is None:
-            return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
-        applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)
+        if work.changed:
+            ((seq,),) = db.rows(_SQL["end_write"], (work.owner,))
+        applied = Applied(outcomes, seq)
         _keep_answer(work, plan.request_id, plan.steps, applied)
+        write_uses(db, plan.scope, uses)
         return applied
 
     def _record(self, db: Db, outcomes: tuple[Outcome, ...]) -> None:
