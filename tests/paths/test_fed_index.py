@@ -142,6 +142,34 @@ def test_an_index_behind_says_how_far(index: FedIndex, store: SqliteStore) -> No
     assert [one.state for one in index.check()] == ["pass"]
 
 
+def test_a_server_that_is_too_slow_for_a_batch_is_fed_in_smaller_ones(
+    index: FedIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fed, "REST", 0.0)
+    put, sizes = server.put, []
+
+    def slow(model: str, points: Any) -> None:
+        sizes.append(len(points))
+        if len(points) > 8:
+            raise StoreUnavailable("it did not answer in time")
+        put(model, points)
+
+    monkeypatch.setattr(server, "put", slow)
+    add(store, *(fact(f"Number {n}.") for n in range(60)))
+    for _ in range(40):
+        try:
+            if not index.feed(64):
+                break
+        except StoreUnavailable:
+            pass
+    assert server.count(MODEL) == 60
+    assert sizes[:4] == [60, 32, 16, 8]
+    monkeypatch.setattr(server, "put", put)
+    add(store, *(fact(f"Later {n}.") for n in range(60)))
+    feed_all(index)
+    assert server.count(MODEL) == 120
+
+
 # Search
 
 

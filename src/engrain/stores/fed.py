@@ -83,6 +83,7 @@ class FedIndex:
         self._others: list[str] | None = None  # models that have a collection too
         self._error: str | None = None
         self._again = 0.0
+        self._most = ALL  # changes at a time, fewer for a server that is slow
         self._closed = False
 
     # Search
@@ -184,6 +185,7 @@ class FedIndex:
         """Every collection that there is: one of an older model must lose what is forgotten too."""
         if time.monotonic() < self._again:
             raise StoreUnavailable(self._error or self._server.where)
+        limit = min(limit, self._most)
         try:
             with _turns.setdefault(self._server, threading.Lock()):
                 fed = self._fed(limit)
@@ -194,9 +196,11 @@ class FedIndex:
         except StoreClosed:
             raise
         except (StoreError, ConfigError) as exc:
+            # What it could not take within the time-out, it may take in smaller parts.
+            self._most = max(1, limit // 2)
             self._note(exc)
             raise
-        self._error, self._again = None, 0.0
+        self._error, self._again, self._most = None, 0.0, min(ALL, 2 * self._most)
         return fed
 
     def _fed(self, limit: int) -> int:
