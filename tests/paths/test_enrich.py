@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from wire_server import Says, WireServer, fails
 
 from engrain import Cite, Memory, Source
+from engrain.core.chat import Ask, Reply
+from engrain.lifecycle import enrich, metered
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 
@@ -155,6 +158,116 @@ def test_a_model_that_never_answers_holds_nobody_up(open_memory, server) -> None
     memory.end_session()
     memory.close()
     assert time.monotonic() - began < 3
+
+
+def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone(
+    open_memory, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    """An object of somebody else's, which does not know what a time-out is."""
+    monkeypatch.setattr(enrich, "TIMEOUT", 0.2)
+    monkeypatch.setattr(enrich, "PAUSE", 0.05)
+    monkeypatch.setattr(metered, "GRACE", 0.1)
+    never, asked = threading.Event(), []
+
+    class Stuck:
+        name = "stuck"
+
+        def reply(self, ask: object) -> object:
+            asked.append(ask)
+            never.wait()
+            return None
+
+    memory = open_memory(model=Stuck())
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon.")
+    memory.end_session()
+    seen = wait_for(memory, lambda status: status.background["enrichment"]["reading"] and status.model["pending"])
+    assert seen.background["enrichment"]["reading"] == "a"
+    wait_for(memory, lambda status: "did not answer within 0.2 s" in (status.model["last_error"] or ""))
+    status = wait_for(memory, lambda status: status.model["failures"] >= 2)
+    assert status.model["pending"] > 0.2
+    assert "stuck" in status.background["enrichment"]["error"]
+    assert len(asked) == 1
+    assert "Lisbon" in str(memory.recall("Where is the wedding?"))
+    began = time.monotonic()
+    memory.close()
+    assert time.monotonic() - began < 3
+    never.set()
+
+
+def wait_for(memory: Memory, met: Callable[[Any], Any]) -> Any:
+    for _ in range(200):
+        status = memory.status()
+        if met(status):
+            return status
+        time.sleep(0.02)
+    raise AssertionError(f"not in {memory.status()}")
+
+
+def test_a_session_that_was_left_is_read_and_summed_up_better_by_the_next_process(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    first = open_memory(background=False)
+    first.start_session("left")
+    for text in LEFT:
+        first.add_message("user", text)
+    first.close()
+    server.script = [facts({"message": 1, "quote": "the doctor took me off lactose"}), Says(BETTER)]
+    memory = open_memory(model=model)
+    opening = memory.start_session("next")
+    assert "Lisbon" in str(opening)
+    settled(memory)
+    assert "the doctor took me off lactose" in kept(memory)
+    item = memory._open.kit.items.slot(memory._open.scope, "session:left", None)
+    assert item.text == BETTER
+    assert BETTER in str(memory.start_session("after that"))
+    settled(memory)
+    assert memory.status().model["calls"] == 2, "what is read and summed up is not asked for again"
+    (lisbon,) = [one.id for one in memory.messages(9, session="left") if "Lisbon" in one.text]
+    assert item.id in memory.forget(lisbon).ids
+    assert not [one for one in memory.list({"kind": "summary"}, history=True) if "Lisbon" in one.text]
+
+
+LEFT = (
+    "After the surgery the doctor took me off lactose.",
+    "The wedding is in Lisbon.",
+    "We decided on 40 guests.",
+    "The band costs 900 euros.",
+)
+BETTER = "Ana plans a wedding in Lisbon with 40 guests; the band costs 900 euros."
+
+
+def test_maintain_has_sessions_read_that_were_left_long_ago(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    first = open_memory(background=False)
+    for session in ("old", "b", "c", "d", "e"):
+        first.start_session(session)
+        first.add_message("user" if session == "old" else "assistant", "The doctor took me off lactose.")
+    first.close()
+    server.script = [facts({"message": 1, "quote": "The doctor took me off lactose"})]
+    memory = open_memory(model=model)
+    memory.maintain(dry_run=True)
+    assert memory.status().model["calls"] == 0
+    memory.maintain()
+    settled(memory)
+    assert "The doctor took me off lactose" in kept(memory)
+    assert memory.status().model["calls"] == 1
+
+
+def test_a_better_summary_that_comes_after_something_was_forgotten_is_not_kept(open_memory) -> None:  # type: ignore[no-untyped-def]
+    class Slow:
+        name = "slow"
+
+        def reply(self, ask: Ask) -> Reply:
+            if "JSON array" in ask.system:
+                return Reply("[]", (), "end", self.name)
+            memory.forget(next(one.id for one in memory.messages(9, session="a") if "Lisbon" in one.text))
+            return Reply(BETTER, (), "end", self.name)
+
+    memory = open_memory(model=Slow())
+    memory.start_session("a")
+    for text in LEFT:
+        memory.add_message("user", text)
+    memory.end_session()
+    settled(memory)
+    assert not [one for one in memory.list(history=True) if "Lisbon" in one.text]
 
 
 def test_without_a_model_nothing_runs_in_the_background(open_memory) -> None:  # type: ignore[no-untyped-def]

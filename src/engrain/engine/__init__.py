@@ -27,6 +27,7 @@ from engrain.lifecycle.maintain import Maintained, maintain
 from engrain.ports import Finding, Kit, ListQuery
 
 HISTORY = "Conversation so far"
+METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
 
 
 class Engine(Happenings, Knowledge, Erasures, Portable):
@@ -56,7 +57,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         meter = self.model
         if meter is None:
             return {}
-        counts = {name: getattr(meter, name) for name in ("calls", "failures", "tokens_in", "tokens_out", "last_error")}
+        counts = {name: getattr(meter, name) for name in METERED}
         return {"name": meter.name, **counts}
 
     def prompt(self, task: str, budget: int | None, history: bool) -> str:
@@ -84,6 +85,8 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         care = replace(self.kit, embedder=self.upkeep.target)
         done = maintain(care, self.scope, dry_run=dry_run, reembed=reembed, tell=progress)
         self.upkeep.change_over()
+        if not dry_run:
+            self.enricher.catch_up()
         return done
 
     def consolidate(self, dry_run: bool) -> Consolidated:

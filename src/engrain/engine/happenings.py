@@ -26,6 +26,8 @@ class Happenings(Parts):
         if self.session is not None and self.session != name:
             self.end_session()
         opening = self.sessions.open(name)
+        for left in self.sessions.before(name) if self.model else ():
+            self.enricher.wake(left, all_of_it=True)
         self.session = name
         if self.snapshots is not None:
             self.snapshots.restore(name, self.working)

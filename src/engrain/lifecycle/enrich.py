@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from engrain.core.errors import EngrainError, InvalidInput, ModelFailed, NotFoun
 from engrain.core.items import Item
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
-from engrain.lifecycle.summaries import improve_summary
+from engrain.lifecycle.summaries import improve_recap, improve_summary
 from engrain.ports import Kit
 
 WORK = "extract"  # the name under which the log keeps how far a session was read
@@ -48,6 +49,14 @@ class Enricher:
         self._thread: threading.Thread | None = None
         self._done: Counter[str] = Counter()
         self._error: str | None = None
+        self._reading: tuple[str, float] | None = None  # a session, and since when
+
+    def catch_up(self) -> None:
+        """Wake for the sessions of this scope that were never read to their end, as after their process died."""
+        if self._enabled:
+            for one in reversed(self._kit.log.behind(WORK, QUEUE)):
+                if one.scope == self._scope:
+                    self.wake(one.session, all_of_it=True)
 
     def wake(self, session: str, all_of_it: bool = False) -> None:
         """There is something new in this session."""
@@ -75,7 +84,10 @@ class Enricher:
     def state(self) -> dict[str, Any]:
         with self._guard:
             parked = sorted(session for session, times in self._failed.items() if times >= ATTEMPTS)
-            return {"waiting": len(self._waiting), "error": self._error, "parked": parked, **self._done}
+            session, since = self._reading or (None, 0.0)
+            seconds = round(time.monotonic() - since, 1) if session is not None else None
+            reading = {"reading": session, "seconds": seconds}
+            return {"waiting": len(self._waiting), **reading, "error": self._error, "parked": parked, **self._done}
 
     def _work(self) -> None:
         pause = PAUSE
@@ -86,6 +98,7 @@ class Enricher:
                     return
                 session = next(iter(self._waiting))
                 to_the_end = self._waiting.pop(session)
+                self._reading = session, time.monotonic()
             try:
                 self._look_over(session, to_the_end)
             except ModelFailed as exc:
@@ -100,11 +113,18 @@ class Enricher:
             else:
                 self._failed.pop(session, None)
                 self._error, pause = None, PAUSE
+            finally:
+                self._reading = None
 
     def _look_over(self, session: str, to_the_end: bool) -> None:
-        log = self._kit.log
         self._refine()
         self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
+        self._read(session, to_the_end)
+        if to_the_end:
+            self._done["summaries"] += improve_recap(self._kit, self._scope, session, TIMEOUT)
+
+    def _read(self, session: str, to_the_end: bool) -> None:
+        log = self._kit.log
         while not self._stop.is_set():
             start = log.progress(self._scope, session, WORK)
             messages = log.read(self._scope, session, start, BATCH)

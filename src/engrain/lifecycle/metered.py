@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from engrain.core.chat import Ask, Reply
@@ -12,10 +13,15 @@ if TYPE_CHECKING:
     from engrain.ports import Model
 
 
+GRACE = 1.0  # seconds after its time-out that a model may take to say itself that it failed
+
+
 class MeteredModel:
     """Whatever the model inside raises or returns, outside it is a Reply or ModelFailed; a bad ask stays InvalidInput.
 
     `calls` counts every ask, `failures` those without a usable answer, and `last_error` is what the last of them said.
+    A model that does not keep to the time-out of an ask is left alone with it, and asked nothing else until it answers;
+    `pending` is the age of the oldest ask that is not answered.
     """
 
     def __init__(self, model: Model) -> None:
@@ -23,6 +29,15 @@ class MeteredModel:
         self._lock = threading.Lock()
         self.calls = self.failures = self.tokens_in = self.tokens_out = 0
         self.last_error: str | None = None
+        self._asked_at: dict[int, float] = {}  # asks that wait for their answer
+        self._hanging: set[int] = set()  # those that nobody waits for any more
+
+    @property
+    def pending(self) -> float | None:
+        """In seconds; None if nothing is asked."""
+        with self._lock:
+            oldest = min(self._asked_at.values(), default=None)
+        return None if oldest is None else round(time.monotonic() - oldest, 1)
 
     @property
     def name(self) -> str:
@@ -44,8 +59,10 @@ class MeteredModel:
         return reply
 
     def _asked(self, ask: Ask) -> Reply:
+        if self._hanging:
+            raise ModelFailed(f"The model {self.name} has not answered for {self.pending or 0:.0f} s.")
         try:
-            reply: object = self._model.reply(ask)
+            reply = self._waited_for(ask)
         except EngrainError:
             raise
         except Exception as exc:  # a model of somebody else may raise anything
@@ -53,3 +70,31 @@ class MeteredModel:
         if not isinstance(reply, Reply):
             raise ModelFailed(f"The model {self.name} returned a {type(reply).__name__}, not a Reply.")
         return reply
+
+    def _waited_for(self, ask: Ask) -> object:
+        """In a thread of its own: a call that never returns would hold its caller for ever."""
+        answer: list[object] = []
+        trouble: list[Exception] = []
+
+        def call() -> None:
+            try:
+                answer.append(self._model.reply(ask))
+            except Exception as exc:  # noqa: BLE001  # raised below, where somebody waits for it
+                trouble.append(exc)
+            finally:
+                with self._lock:
+                    self._asked_at.pop(id(answer), None)
+                    self._hanging.discard(id(answer))
+
+        thread = threading.Thread(target=call, name="engrain-model", daemon=True)
+        with self._lock:
+            self._asked_at[id(answer)] = time.monotonic()
+        thread.start()
+        thread.join(None if ask.timeout is None else ask.timeout + GRACE)
+        with self._lock:
+            if id(answer) in self._asked_at:
+                self._hanging.add(id(answer))
+                raise ModelFailed(f"The model {self.name} did not answer within {ask.timeout:g} s.")
+        if trouble:
+            raise trouble[0]
+        return answer[0]

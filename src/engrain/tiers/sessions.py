@@ -38,12 +38,16 @@ class Sessions:
     def open(self, session: str) -> Opening:
         """A session that was never ended, because its process died, gets its summary now, and so does one whose summary
         went with something that was forgotten."""
-        before = [name for name in self._kit.log.sessions(self._scope, LEFT_OPEN + 1) if name != session]
-        ended = [self._left_open(name) for name in before[:LEFT_OPEN]]
+        ended = [self._left_open(name) for name in self.before(session)]
         # The last session's, however late it was made; of a session without a log only the summary is left.
         told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
         summary = told[0] if told else None
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)))
+
+    def before(self, session: str) -> list[str]:
+        """The few sessions before this one, newest first."""
+        names = self._kit.log.sessions(self._scope, LEFT_OPEN + 1)
+        return [name for name in names if name != session][:LEFT_OPEN]
 
     def close(self, session: str) -> Closing:
         summary = self._summed_up(session)
