@@ -24,12 +24,13 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Where an item came from, how far it is trusted, and what has become of it."""
+    """Where an item came from, how far it is trusted, and what has become of it and of its importance."""
 
     item: Item
     cites: tuple[Item, ...] = ()
     cited_by: tuple[Item, ...] = ()
     versions: tuple[Item, ...] = ()
+    left: float | None = None  # of the importance, where it fades
 
     def __str__(self) -> str:
         item = self.item
@@ -40,7 +41,9 @@ class Why:
         lines += [f'  gave rise to {child.id}: "{_short(child.text)}"' for child in self.cited_by]
         lines += [f'  {_span(one)}: "{_short(one.text)}"' for one in self.versions if one.id != item.id]
         lines += [f"  important for: {reasons}"] if (reasons := _reasons(item)) else []
-        lines.append(f"  importance {item.importance:.2f}, used {item.access_count} times{', pinned' * item.pinned}")
+        faded = "" if self.left is None else f", {self.left:.2f} left of it"
+        used = f"used {item.access_count} times{', pinned' * item.pinned}"
+        lines.append(f"  importance {item.importance:.2f}{faded}, {used}")
         return "\n".join(lines)
 
 

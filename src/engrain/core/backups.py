@@ -75,10 +75,18 @@ def read(raw: bytes, name: str) -> Manifest:
         values: dict[str, Any] = json.loads(raw)
         found = values.pop("engrain_backup")
         if not isinstance(found, int) or found <= FORMAT:
-            return Manifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])})
+            return _typed(Manifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])}))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise StoreCorrupt(f"{name} is not the manifest of an engrain backup, or is damaged.") from exc
     raise NewerStore(f"{name} was written by a newer engrain. Upgrade: pip install -U engrain.")
+
+
+def _typed(made: Manifest) -> Manifest:
+    numbers = (made.schema, made.items, made.bytes)
+    fits = all(type(one) is int for one in numbers) and isinstance(made.rows, dict)
+    if not fits or not all(isinstance(one, str) for one in (made.sha256, made.engrain)):
+        raise TypeError("a value is of another type")
+    return made
 
 
 def backup_name(stem: str, at: datetime) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
 
 from engrain.core.errors import ConfigError, UnknownKey
+from engrain.core.items import Item
 
 DAY = 86_400.0
 
@@ -52,6 +54,12 @@ def faded(importance: float, unused_seconds: float, uses: int, half_life_days: f
         return importance
     life = half_life_days * DAY * (1 + uses / 2)
     return float(importance * 0.5 ** (max(0.0, unused_seconds) / life))
+
+
+def left_of(item: Item, now: datetime, half_life_days: float) -> float:
+    """Of its importance, after the time since it was last used or told; of one that is pinned, all."""
+    unused = (now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
+    return item.importance if item.pinned else faded(item.importance, unused, item.access_count, half_life_days)
 
 
 def _check(name: str, value: object, wanted: type, where: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,8 @@ from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, su
 from engrain.core.errors import ConfigError, StoreError
 from engrain.ports import Kit
 from engrain.ports.backups import Backed
+
+ABANDONED = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,16 @@ def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, li
     times = [at for name in names if (at := taken_at(stem, name))]
     new = backup_name(stem, now) if due(max(times, default=None), now, rotation.every) else None
     return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep)
+
+
+def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
+    """Remove what a process that was killed left half written: nobody else would."""
+    stem = _stem(kit)
+    for one in rotation.folder.glob(f"{stem}-*.db.part"):
+        begun = taken_at(stem, one.name.removesuffix(".part"))
+        if begun is not None and now - begun > ABANDONED:
+            with contextlib.suppress(OSError):
+                one.unlink(missing_ok=True)
 
 
 def drop(rotation: Rotation, name: str) -> None:

@@ -12,7 +12,7 @@ from engrain.core.filters import parse_filter
 from engrain.core.items import Item
 from engrain.core.maintained import Doing
 from engrain.core.plans import Forget, Plan
-from engrain.core.policies import faded
+from engrain.core.policies import left_of
 from engrain.core.scope import Scope
 from engrain.lifecycle.rounds import REMOVED, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
@@ -95,7 +95,7 @@ def _let_go(care: Round, ids: Sequence[str]) -> None:
 
 def _may_go(item: Item, care: Round) -> bool:
     rules = care.policies
-    rare = item.access_count < rules.consolidate_used and left(item, care) < rules.consolidate_below
+    rare = item.access_count < rules.consolidate_used and _left(item, care) < rules.consolidate_below
     return rare and item.open and not item.pinned and item.slot is None
 
 
@@ -131,15 +131,13 @@ def _pages(care: Round) -> Iterator[list[Item]]:
         after = page[-1].id
 
 
-def left(item: Item, care: Round) -> float:
-    """Of its importance, after the time since it was last used or told."""
-    unused = (care.now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
-    return faded(item.importance, unused, item.access_count, care.policies.half_life_days)
+def _left(item: Item, care: Round) -> float:
+    return left_of(item, care.now, care.policies.half_life_days)
 
 
 def _reason(item: Item, care: Round) -> str:
     used = f"used {item.access_count} time{'s' * (item.access_count != 1)}"
-    now = f" ({left(item, care):.2f} left)" if care.policies.half_life_days else ""
+    now = f" ({_left(item, care):.2f} left)" if care.policies.half_life_days else ""
     return f"importance {item.importance:g}{now}, {used}, {(care.now - item.recorded_at).days} days old"
 
 

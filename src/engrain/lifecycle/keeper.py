@@ -53,7 +53,7 @@ class Keeper:
 
     def state(self) -> dict[str, Any]:
         """Who did it last, in whatever process, and when."""
-        if not self._enabled:
+        if not self._every:
             return {"every_minutes": 0}
         minutes = self._every / timedelta(minutes=1)
         return {"every_minutes": minutes, "rounds": self._rounds, "last": self._last(), "error": self._error}

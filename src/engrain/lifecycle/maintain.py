@@ -112,6 +112,7 @@ def _backups(care: Round, rotation: Rotation) -> list[Pass]:
     def take(tell: Tell) -> None:
         if new:
             rotation.folder.mkdir(parents=True, exist_ok=True)
+            backups.clear(care.kit, rotation, care.now)
             backups.back_up(care.kit, rotation.folder / new)
         tell(1)
 

@@ -18,6 +18,7 @@ from engrain.core.filters import parse_filter
 from engrain.core.items import Item, Place, Relation, Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
+from engrain.core.policies import left_of
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
 from engrain.ports import Kit, ListQuery
@@ -123,7 +124,12 @@ class SemanticMemory:
         items = self._kit.items
         versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
         fetch = self._kit.items.get_many
-        return Why(item, tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children)), tuple(versions))
+        cited, citing = tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children))
+        return Why(item, cited, citing, tuple(versions), self._left(item))
+
+    def _left(self, item: Item) -> float | None:
+        half_life = self._kit.policies.half_life_days
+        return left_of(item, self._kit.clock(), half_life) if half_life else None
 
     def _purged(self) -> bool:
         try:

@@ -70,6 +70,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
     rows += _vector_server(answer.background.get("vectors") or {})
+    rows += _care(answer.background.get("care") or {})
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
@@ -88,6 +89,13 @@ def _vector_server(state: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     behind = state["error"] or ("every change" if state["behind"] == 0 else f"{state['behind']:,} changes to come")
     return [("vectors in", f"{state['server']}: {behind}")]
+
+
+def _care(state: dict[str, Any]) -> list[tuple[str, str]]:
+    if not state.get("every_minutes"):
+        return []
+    last = f"last {state['last']:%Y-%m-%d %H:%M} UTC" if state["last"] else "not yet"
+    return [("care", f"every {state['every_minutes']:g} minutes, {last}")]
 
 
 def _scopes(store: dict[str, Any]) -> str:

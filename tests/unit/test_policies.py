@@ -1,0 +1,139 @@
+"""The settings of upkeep: checked when read, plain values, and pure rules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
+from engrain.config import settings
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.backups import BackedUp, Manifest, backup_name, due, read, surplus, taken_at, written
+from engrain.core.policies import DAY, Policies, faded, policies
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "engrain.toml"
+    path.write_text(f'[stores]\ndefault = "{folder / "agent.db"}"\n{text}')
+    return path
+
+
+def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
+    assert settings(toml(tmp_path, "")).lifecycle == Policies()
+    found = settings(toml(tmp_path, "[lifecycle]\nconsolidate_below = 0\ntask_days = 2\nbackup_keep = 3\n")).lifecycle
+    assert found == Policies(consolidate_below=0, task_days=2, backup_keep=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("consolidate = 1", "unknown key 'consolidate'"),
+        ("task_days = '7'", "task_days must be float"),
+        ("task_days = true", "task_days must be float"),
+        ("task_days = -1", "must be from 0"),
+        ("task_days = nan", "must be from 0"),
+        ("backup_keep = 1.5", "backup_keep must be int"),
+        ("backup_keep = 0", "at least 1"),
+        ("consolidate_below = 2", "from 0 to 1"),
+        ("drop_old_vectors = 1", "drop_old_vectors must be bool"),
+        ("mirror = 1", "mirror must be str"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, message: str) -> None:
+    with pytest.raises((ConfigError, InvalidInput), match=message):
+        settings(toml(tmp_path, f"[lifecycle]\n{given}\n"))
+
+
+def test_a_program_gives_the_same_values(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="lifecycle: unknown key 'x'"):
+        Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle={"x": 1})
+    assert policies({"every_minutes": 5}).every_minutes == 5
+
+
+def test_what_is_not_used_fades_and_never_grows() -> None:
+    assert faded(0.8, 100 * DAY, 0, 0) == 0.8
+    assert faded(0.8, 30 * DAY, 0, 30) == pytest.approx(0.4)
+    assert faded(0.8, 30 * DAY, 2, 30) > 0.4
+
+
+@given(st.floats(0, 1), st.floats(-DAY, 1e9), st.integers(0, 99), st.floats(0.01, 1e4))
+def test_importance_stays_within_its_bounds(importance: float, unused: float, uses: int, half_life: float) -> None:
+    left = faded(importance, unused, uses, half_life)
+    assert 0 <= left <= importance
+    assert faded(importance, unused + DAY, uses, half_life) <= left
+    assert faded(importance, unused, uses + 1, half_life) >= left
+
+
+def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
+    clock = SetClock()
+    rules = {"half_life_days": 10}
+    with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), lifecycle=rules, background=False) as memory:
+        fading, pinned = memory.remember("Ana wore a hat.", importance=0.4), memory.remember("Ana is a pilot.")
+        memory.pin(pinned)
+        clock.advance(10 * DAY)
+        assert "importance 0.40, 0.20 left of it, used 0 times" in str(memory.why(fading))
+        assert "importance 0.50, 0.50 left of it, used 0 times, pinned" in str(memory.why(pinned))
+        assert [one.id for one in memory.maintain(dry_run=True).each] == [fading]
+    with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), background=False) as memory:
+        assert "left of it" not in str(memory.why(fading))
+        assert memory.maintain(dry_run=True).each == ()
+
+
+# Backups
+
+
+def test_a_backups_name_tells_its_moment() -> None:
+    name = backup_name("agent", NOW)
+    assert taken_at("agent", name) == NOW
+    for other in ("agent.db", "agent-notes.db", f"{name}.json", f"x{name}", "agent-20269999T000000000000Z.db"):
+        assert taken_at("agent", other) is None
+    assert taken_at("age", name) is None
+
+
+def test_the_newest_backups_stay_and_nothing_else_goes() -> None:
+    ours = [backup_name("agent", NOW + timedelta(days=n)) for n in range(5)]
+    others = ["agent-old.db", "other-20260501T120000000000Z.db", "notes.txt"]
+    assert surplus("agent", [*reversed(ours), *others], 2) == ours[:3]
+    assert surplus("agent", [*ours, *others], 9) == []
+
+
+def test_a_backup_is_due_after_its_time() -> None:
+    hour = timedelta(hours=1)
+    assert due(None, NOW, hour)
+    assert due(NOW - hour, NOW, hour)
+    assert not due(NOW - hour + timedelta(microseconds=1), NOW, hour)
+    assert not due(NOW + 99 * hour, NOW, hour), "after a clock was set back"
+
+
+MANIFEST = Manifest(NOW, 4, 7, 100, "ab" * 32, True, "1.0", {"item": 7})
+
+
+def test_a_manifest_comes_back_as_it_was() -> None:
+    assert read(written(MANIFEST), "m") == MANIFEST
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_anything_else_is_no_manifest(raw: bytes) -> None:
+    with pytest.raises((StoreCorrupt, NewerStore)):
+        read(raw, "m")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda some: st.lists(some), max_leaves=4))
+def test_a_manifest_with_odd_values_is_refused_or_read(value: Any) -> None:
+    import json
+
+    for name in json.loads(written(MANIFEST)):
+        try:
+            found = read(json.dumps({**json.loads(written(MANIFEST)), name: value}).encode(), "m")
+        except (StoreCorrupt, NewerStore):
+            continue
+        assert isinstance(found.schema, int), "it can be compared with the schemas that are known"
+        assert str(BackedUp("b.db", found))
