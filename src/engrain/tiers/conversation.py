@@ -174,7 +174,8 @@ class ConversationMemory:
 
     def load(self, data: Mapping[str, Any] | str) -> Loaded:
         """Bring in what `export` gave, as a dict, JSON or YAML, under the same numbers and with its times. To repeat it
-        changes nothing; what was forgotten here stays so. Conflict if another message stands in the place of one."""
+        changes nothing; what was forgotten here stays so. No facts or episodes are made of it: for these, add the
+        messages anew. Conflict if another message stands in the place of one."""
         given = transcripts.parsed(data)
         self._check_places(given.messages)
         counts: dict[str, int] = {}
