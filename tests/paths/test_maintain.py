@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -16,10 +17,13 @@ from engrain import Memory
 from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.episodes import Episode
+from engrain.core.errors import EmbedderFailed
 from engrain.core.items import Cite, Item, Relation, Source
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.notes import Note
 from engrain.core.plans import Change, Forget, Plan
+from engrain.core.policies import policies
 from engrain.core.scope import Scope
 from engrain.lifecycle import lapsing
 from engrain.lifecycle.consolidate import consolidate
@@ -277,3 +281,74 @@ def test_the_command_says_beforehand_what_it_then_does(tmp_path: Path) -> None:
     assert planned["counts"] == done["counts"] == NOTHING | {"expired": 1}
     assert (planned["dry_run"], done["dry_run"]) == (True, False)
     assert json.loads(run("--json"))["counts"] == NOTHING
+
+
+def test_the_files_are_brought_in_step(tmp_path: Path, clock: SetClock) -> None:
+    folder = tmp_path / "notes"
+    rules = {"mirror": str(folder)}
+    with Memory(
+        tmp_path / "a.db", user="ana", clock=clock, embedder=HashEmbedder(), background=False, lifecycle=rules
+    ) as memory:
+        memory.remember("Ana prefers Python.", importance=0.8)
+        memory.remember("Ana wore a hat.", importance=0.1)
+        assert memory.maintain(dry_run=True).counts["mirrored"] == 1
+        assert not folder.exists()
+        assert memory.maintain().counts["mirrored"] == 1
+        assert "Ana wore a hat." in (folder / "MEMORY.md").read_text()
+        assert memory.maintain().counts["mirrored"] == 0
+        clock.advance(8 * DAY)
+        planned = memory.maintain(dry_run=True)
+        assert (planned.counts["consolidated"], planned.counts["mirrored"]) == (1, 1), "it is seen beforehand"
+        assert memory.maintain().each == planned.each
+        page = (folder / "MEMORY.md").read_text()
+        assert ("Ana prefers Python." in page, "Ana wore a hat." in page) == (True, False)
+        assert memory.maintain().each == ()
+
+
+def test_important_episodes_that_came_another_way_last(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+    book = kit.episodes
+    assert book is not None
+    ends = clock() + timedelta(hours=1)
+    for number, importance in enumerate((0.69, 0.7)):
+        book.add(ANA, Episode(f"e{number}", "s", "note", f"Note {number}.", importance, clock(), ends))
+    clock.advance(2 * HOUR)
+    assert both(kit).counts == NOTHING | {"promoted": 1, "expired": 1}
+    assert [(one.text, one.expires_at) for one in episodic.recent()] == [("Note 1.", None)]
+    (kept,) = [item for item in standing(kit) if item.kind == "episode"]
+    assert (kept.text, kept.importance) == ("Note 1.", 0.7)
+    assert both(kit).counts == NOTHING
+
+
+def test_a_chain_of_small_things_goes_at_once(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    base = semantic.remember(Note("Ana wore a hat.", 0.1))
+    middle = semantic.remember(Note("So it was cold.", 0.1, source=Source(cites=(Cite(base),))))
+    top = semantic.remember(Note("So it was winter.", 0.1, source=Source(cites=(Cite(middle),))))
+    clock.advance(8 * DAY)
+    assert sorted(consolidated(kit)) == sorted([base, middle, top])
+
+
+def test_one_pass_that_fails_keeps_no_other_from_being_done(
+    kit: Kit, episodic: EpisodicMemory, clock: SetClock
+) -> None:
+    class Broken(HashEmbedder):
+        def embed(self, texts: object, kind: object) -> NoReturn:
+            raise EmbedderFailed("no answer")
+
+    episodic.record("Hello.", session="s")
+    clock.advance(DAY)
+    done = maintain(replace(kit, embedder=Broken("another")), ANA, reembed=True)
+    assert done.expired == 1
+    assert done.counts["embedded"] == 0
+    assert done.trouble == ("embedded: no answer",)
+
+
+def test_the_rules_are_settings(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    semantic.remember(Note("Ana wore a hat.", 0.5))
+    clock.advance(2 * DAY)
+    for rules, count in [
+        ({}, 0),
+        ({"consolidate_below": 0.6}, 0),
+        ({"consolidate_below": 0.6, "consolidate_days": 1}, 1),
+    ]:
+        care = replace(kit, policies=policies(rules))
+        assert maintain(care, ANA, dry_run=True).counts["consolidated"] == count

@@ -23,11 +23,9 @@ def passes(care: Round, going: Collection[str]) -> list[Pass]:
 def _others_first(care: Round) -> bool:
     """Whether another model has made most of the vectors. Then this one may be there by mistake, as in a command that
     does not know the program's embedder, and everything is not embedded anew unless somebody asks for it."""
-    if not isinstance(care.kit.items, VectorModels):
-        return False
-    counts = dict(care.kit.items.models())
-    present = counts.pop(care.kit.embedder.model.key, 0)
-    return max(counts.values(), default=0) > present
+    missing = care.kit.items.status(care.kit.embedder.model.key)
+    without_any = care.kit.items.status().unembedded
+    return missing.unembedded - without_any > missing.items - missing.unembedded
 
 
 def _embed(care: Round, missing: list[Unembedded]) -> Pass:
