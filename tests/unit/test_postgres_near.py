@@ -90,12 +90,20 @@ def test_a_scope_of_any_share_finds_its_nearest(indexed: PostgresStore, scope: S
     assert said == {exact}
 
 
-@pytest.mark.parametrize(("most", "least"), [(2_400, 0.95), (240, 0.95), (20, 1.0)])
-def test_a_filter_comes_before_the_limit(indexed: PostgresStore, most: int, least: float) -> None:
-    """However little passes: at last all are compared."""
+@pytest.mark.parametrize("few", [0, 300])
+@pytest.mark.parametrize("most", [2_400, 240, 20, 0])
+def test_a_filter_comes_before_the_limit(
+    indexed: PostgresStore, most: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However little passes: if the index names too few of them, those that pass are compared, or all."""
+    monkeypatch.setattr(indexed, "few", few)
     where = parse_filter({"metadata.n": {"<": most}})
-    share, _ = share_found(indexed, WHOLE, where=where)
-    assert share >= least
+    if not most:
+        assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, WHOLE, where)).ids == []
+        return
+    share, exact = share_found(indexed, WHOLE, where=where)
+    assert share >= 0.95
+    assert exact == {most == 20}
 
 
 def test_a_write_is_found_at_once_in_an_indexed_scope(indexed: PostgresStore) -> None:

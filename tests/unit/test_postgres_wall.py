@@ -114,7 +114,7 @@ def test_a_table_without_a_wall_is_found(schema: str) -> None:
 
 PLANS = {
     "words": ("word_term", lambda store: store.best(word_query("hello derived"))),
-    "items by id": ("item_id", lambda store: store.get_many(ANA, ["x"])),
+    "items by id": ("item_id|item_anywhere", lambda store: store.get_many(ANA, ["x"])),
     "a slot": ("item_slot|item_open_slot", lambda store: store.slot(ANA, "city", None)),
     "vectors": ("embedding_pkey", lambda store: store.nearest(vector_query("hello"))),
     "a session": ("item_session|item_place", lambda store: store.last(ANA, "monday", 3)),

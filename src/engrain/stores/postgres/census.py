@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psycopg
 
 from engrain.core.clock import to_micros
 from engrain.core.filters import Filter
@@ -17,14 +18,17 @@ from engrain.core.scope import Scope
 from engrain.stores.postgres.arrays import Longs
 from engrain.stores.postgres.filters import where_sql
 from engrain.stores.postgres.handle import Handle
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.sql import load
 
 _SQL = load("census.sql")
 _KEPT = 1_000
 _MOST_HIDDEN = 1_000_000
+_MOST_NAMES = 200_000
+_MOST_NAMED = 5_000
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Asked = psycopg.Cursor[Row]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +60,16 @@ class Counted(Handle):
     def __init__(self, *args: Any, **values: Any) -> None:
         self._counting = threading.Lock()
         self._censuses: OrderedDict[str, Census] = OrderedDict()
+        self._known_ids: dict[int, str] = {}
+        self._known_numbers: dict[tuple[str, str], int] = {}
         super().__init__(*args, **values)
 
-    def _census(self, db: Db, scope: Scope, at: Any) -> Census:
-        ((now, seq),) = db.rows(_SQL["newest"], {"clock": self._clock_micros(), "scope": scope.id})
+    def _ask_newest(self, db: Db, scope: Scope) -> Asked:
+        """For `_census`, asked early so that other questions go along."""
+        return db.ask(_SQL["newest"], {"clock": self._clock_micros(), "scope": scope.id})
+
+    def _census(self, db: Db, scope: Scope, at: Any, newest: Asked | None = None) -> Census:
+        ((now, seq),) = (newest or self._ask_newest(db, scope)).fetchall()
         moment, seq = now if at is None else to_micros(at), seq or 0
         with self._counting:
             kept = self._censuses.get(scope.id)
@@ -76,24 +86,44 @@ class Counted(Handle):
                     self._censuses.popitem(last=False)
         return found
 
+    # Names and numbers of items, which never change
+
+    def _ids_of(self, db: Db, scope: Scope, items: Ints) -> dict[int, str]:
+        asked = items.tolist()
+        found = {n: self._known_ids[n] for n in asked if n in self._known_ids}
+        missing = [n for n in asked if n not in found]
+        if missing:
+            self._name(scope, rows := db.rows(_SQL["ids"], (scope.id, missing)))
+            found |= dict(rows)
+        return found
+
+    def _numbers_of(self, db: Db, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
+        """One that was forgotten may still have one."""
+        found = {id_: self._known_numbers[scope.id, id_] for id_ in ids if (scope.id, id_) in self._known_numbers}
+        missing = [id_ for id_ in ids if id_ not in found]
+        if missing:
+            rows = db.rows(_SQL["numbers"], (scope.id, missing))
+            self._name(scope, [(n, id_) for id_, n in rows])
+            found |= dict(rows)
+        return found
+
+    def _name(self, scope: Scope, rows: Sequence[tuple[Any, ...]]) -> None:
+        with self._counting:
+            if len(self._known_ids) > _MOST_NAMES:
+                self._known_ids, self._known_numbers = {}, {}
+            self._known_ids |= rows
+            self._known_numbers |= {(scope.id, id_): n for n, id_ in rows}
+
 
 def fitting(db: Db, scope: Scope, items: Ints, where: Filter | None) -> Flags:
     if where is None or not where.conditions or not len(items):
         return np.ones(len(items), dtype=np.bool_)
     test, values = where_sql(where)
-    asked = {**values, "scope": scope.id, "items": Longs(np.unique(items))}
-    ((found,),) = db.rows(_SQL["fitting"].replace("{where}", test), asked)
+    # So many are not named one by one: then it is asked which of the whole scope match.
+    named = Longs(np.unique(items)) if len(items) <= _MOST_NAMED else None
+    statement = _SQL["fitting" if named else "fitting_all"].replace("{where}", test)
+    ((found,),) = db.rows(statement, {**values, "scope": scope.id, "items": named})
     return np.isin(items, _ints(found))
-
-
-def ids_of(db: Db, scope: Scope, items: Ints) -> dict[int, str]:
-    found = db.rows(_SQL["ids"], (scope.id, Longs(items))) if len(items) else []
-    return {n: id_ for n, id_ in found}  # noqa: C416
-
-
-def numbers_of(db: Db, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
-    found = db.rows(_SQL["numbers"], (scope.id, list(ids))) if ids else []
-    return {id_: n for id_, n in found}  # noqa: C416
 
 
 def _ints(found: Ints | None) -> Ints:

@@ -22,6 +22,9 @@ from item where scope = %(scope)s;
 -- Of these items, those that match.
 select array_agg(n) from item where scope = %(scope)s and n = any(%(items)s) and {where};
 
+-- fitting_all --
+select array_agg(n) from item where scope = %(scope)s and {where};
+
 -- ids --
 select n, id from item where scope = %s and n = any(%s);
 

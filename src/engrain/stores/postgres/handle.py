@@ -76,8 +76,15 @@ class Handle:
 
     def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
         """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""
-        seq = self._lock_scope(db, scope)
-        ((micros, _),) = db.rows(_SQL["begin_write"], (self._clock_micros(),))
+        locked = db.ask(_SQL["lock_scope"], (scope.id,))
+        began = db.ask(_SQL["begin_write"], (self._clock_micros(),))
+        found = locked.fetchall()
+        if not found:
+            seq = self._lock_scope(db, scope)
+            began = db.ask(_SQL["begin_write"], (self._clock_micros(),))
+        else:
+            seq = int(found[0][0])
+        ((micros, _),) = began.fetchall()
         return seq, micros
 
     def _lock_scope(self, db: Db, scope: Scope) -> int:

@@ -12,7 +12,9 @@ from engrain.core.errors import EngrainError
 from engrain.stores.postgres.link import Link, Timed
 
 # From so many vectors on an index is faster than comparing all: measured, decision 10.
-LARGE = 20_000
+LARGE = 10_000
+# So many that pass a filter are compared by themselves.
+FEW = 5_000
 # What pgvector indexes of a halfvec.
 WIDEST = 4_000
 _MEMORY = "256MB"

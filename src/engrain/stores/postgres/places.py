@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engrain.core.scope import Scope
 from engrain.stores.postgres.arrays import Integers, Longs
-from engrain.stores.postgres.census import Ints
+from engrain.stores.postgres.census import Asked, Ints
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
 
@@ -98,6 +98,15 @@ class Kept:
         return sum(one.nbytes for one in self.places.values())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Search:
+    """The terms of a question, and those that are being asked for."""
+
+    terms: Sequence[int]
+    missing: Sequence[int]
+    asked: Asked | None
+
+
 class Shelf:
     """Reading the places of a word that is in each of 100,000 items takes a quarter of a second, and most questions
     have such a word: so they stay here, and after a change those of the changed items are read."""
@@ -107,15 +116,24 @@ class Shelf:
         self._guard = threading.Lock()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
 
-    def find(self, db: Db, scope: Scope, seq: int, terms: Terms) -> list[Places]:
+    def ask(self, db: Db, scope: Scope, terms: Terms) -> Search:
+        """For `find`, before it is known how far the scope is, so that both questions go to the server in one go."""
+        with self._guard:
+            kept = self._kept.get(scope.id)
+        known = kept.places if kept else {}
+        missing = [term for term in terms.tolist() if term not in known]
+        return Search(terms.tolist(), missing, _ask(db, "hits", {"scope": scope.id}, missing))
+
+    def find(self, db: Db, scope: Scope, seq: int, search: Search) -> list[Places]:
         """Of each term, at the scope's number in this transaction."""
         kept = self._caught_up(db, scope, seq)
-        missing = np.array([term for term in terms.tolist() if term not in kept.places], dtype=np.int32)
-        read = _read(db, "hits", {"scope": scope.id, "terms": Integers(missing)}, missing) if len(missing) else {}
+        read = _read(search.missing, search.asked)
+        lost = [term for term in search.terms if term not in read and term not in kept.places]
+        read |= _read(lost, _ask(db, "hits", {"scope": scope.id}, lost))
         common = {term: one for term, one in read.items() if len(one) > self.common}
         if common or kept.places:
             self._keep(scope.id, Kept(seq, {**kept.places, **common}))
-        return [kept.places[term] if term in kept.places else read[term] for term in terms.tolist()]
+        return [read[term] if term in read else kept.places[term] for term in search.terms]
 
     def _caught_up(self, db: Db, scope: Scope, seq: int) -> Kept:
         with self._guard:
@@ -128,9 +146,9 @@ class Shelf:
         # Rows that went, or an index that was made anew, leave no trace by which to find what to drop.
         if gone or changed is None or len(changed) > _MOST_CHANGED:
             return Kept(seq, {})
-        terms = np.array(list(kept.places), dtype=np.int32)
         changed.sort()
-        fresh = _read(db, "hits_of", {"items": Longs(changed), "terms": Integers(terms), "scope": scope.id}, terms)
+        terms = list(kept.places)
+        fresh = _read(terms, _ask(db, "hits_of", {"scope": scope.id, "items": Longs(changed)}, terms))
         return Kept(seq, {term: one.without(changed).joined(fresh[term]) for term, one in kept.places.items()})
 
     def _keep(self, owner: str, kept: Kept) -> None:
@@ -145,10 +163,16 @@ class Shelf:
                 held -= self._kept.popitem(last=False)[1].nbytes
 
 
-def _read(db: Db, name: str, values: Mapping[str, object], terms: Sequence[int] | Terms) -> dict[int, Places]:
-    ((items, found, packed),) = db.rows(_SQL[name], values)
+def _ask(db: Db, name: str, values: Mapping[str, object], terms: Sequence[int]) -> Asked | None:
+    return db.ask(_SQL[name], {**values, "terms": Integers(np.array(terms, dtype=np.int32))}) if terms else None
+
+
+def _read(terms: Sequence[int], asked: Asked | None) -> dict[int, Places]:
+    if asked is None:
+        return {}
+    ((items, found, packed),) = asked.fetchall()
     if items is None:
         items, found, packed = np.empty((3, 0), dtype=np.int64)
     keys, lengths, counts = key_of(items) | (packed >> 40), (packed >> 16) & 0xFFFFFF, packed & 0xFFFF
-    rows = {int(term): found == term for term in terms}
+    rows = {term: found == term for term in terms}
     return {term: sorted_places(keys[mine], lengths[mine], counts[mine]) for term, mine in rows.items()}

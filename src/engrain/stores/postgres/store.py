@@ -32,7 +32,7 @@ from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.episodes import keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Late
 from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.reads import Reads
 from engrain.stores.postgres.rows import (
@@ -64,7 +64,7 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
         self._youth.wrote(len(plan.steps))
         return applied
 
-    def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied:
+    def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied | Late[Applied]:
         seq, micros = self._begin_write(db, plan.scope)
         work = Work(db, plan.scope.id, from_micros(micros), micros, self._key, self._models)
         first = _answered(work, plan.request_id, plan.steps)
@@ -86,11 +86,12 @@ class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
-        if work.changed:
-            ((seq,),) = db.rows(_SQL["end_write"], (work.owner,))
-        applied = Applied(outcomes, seq)
-        _keep_answer(work, plan.request_id, plan.steps, applied)
         write_uses(db, plan.scope, uses)
+        ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
+        if ended and plan.request_id is None:
+            return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
+        applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)
+        _keep_answer(work, plan.request_id, plan.steps, applied)
         return applied
 
     def _record(self, db: Db, outcomes: tuple[Outcome, ...]) -> None:

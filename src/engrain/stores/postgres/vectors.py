@@ -16,10 +16,10 @@ from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
 from engrain.ports import Nearest, VectorQuery
 from engrain.stores.postgres.arrays import Longs, Reals, sent_vector
-from engrain.stores.postgres.census import Counted, Ints, fitting, ids_of, numbers_of
+from engrain.stores.postgres.census import Asked, Counted, Ints, fitting
 from engrain.stores.postgres.filters import where_sql
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.near import LARGE, NearIndexes
+from engrain.stores.postgres.near import FEW, LARGE, NearIndexes
 from engrain.stores.postgres.sql import load
 
 _SQL = load("vectors.sql")
@@ -27,6 +27,8 @@ Vector = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 # How many candidates the index follows at a time; pgvector allows no more than 1,000.
 _LEAST_WIDTH, _MOST_WIDTH = 200, 1_000
+# So many times as many are named where a filter will take some away.
+_FOR_A_FILTER = 8
 _MEANS = 100
 # A mean is taken anew when so much of the scope has changed: it needs to be right to .02.
 _GROWN = 1.05
@@ -46,6 +48,7 @@ class Looking:
 
 class VectorSearch(Counted):
     large = LARGE
+    few = FEW
 
     def __init__(self, *args: Any, **values: Any) -> None:
         self._guard = threading.Lock()
@@ -55,46 +58,62 @@ class VectorSearch(Counted):
 
     def nearest(self, query: VectorQuery) -> Nearest:
         def do(db: Db) -> Nearest:
+            newest = self._ask_newest(db, query.scope)
             looking = self._looking(db, query)
             if looking is None or not looking.count:
                 return Nearest([], [])
             found = None
             if looking.count >= self.large:
                 if looking.indexed:
-                    found = self._named(db, query, looking)
+                    found = self._named(db, query, looking) or self._few(db, query, looking)
                 elif not self._read_only:
                     self._near.ask(query.scope.id, looking.model, looking.dimension)
-            return found or self._exact(db, query, looking)
+            return found or self._exact(db, query, looking, newest)
 
         return self._reading(query.scope, do)
 
     def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
         def do(db: Db) -> dict[str, float]:
+            newest = self._ask_newest(db, query.scope)
             looking = self._looking(db, query)
             if looking is None or not ids:
                 return {}
-            numbers = numbers_of(db, query.scope, ids)
+            numbers = self._numbers_of(db, query.scope, ids)
             asked = np.array(list(numbers.values()), dtype=np.int64)
             items, distances = _columns(db, "cosines", {**looking.values, "items": Longs(asked)})
-            shown = self._census(db, query.scope, query.at).visible(items)
+            shown = self._census(db, query.scope, query.at, newest).visible(items)
             best = dict(zip(*(column.tolist() for column in _best(items[shown], distances[shown])), strict=True))
             return {id_: _cosine(-best[n]) for id_, n in numbers.items() if n in best}
 
         found = self._reading(query.scope, do)
         return [found.get(one, nan) for one in ids]
 
-    def _exact(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest:
+    def _exact(self, db: Db, query: VectorQuery, looking: Looking, newest: Asked) -> Nearest:
         items, distances = _columns(db, "exact", looking.values)
-        shown = self._census(db, query.scope, query.at).visible(items)
+        shown = self._census(db, query.scope, query.at, newest).visible(items)
         shown[shown] = fitting(db, query.scope, items[shown], query.where)
-        items, distances = items[shown], distances[shown]
+        return self._ranked(db, query, items[shown], distances[shown])
+
+    def _few(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest | None:
+        """All that pass a filter compared, if they are few. None if there is no filter or they are many."""
+        if query.where is None or not query.where.conditions:
+            return None
+        where, values = where_sql(query.where)
+        asked = {**looking.values, **values, "most": self.few + 1}
+        ((passing,),) = db.rows(_SQL["passing"].replace("{where}", where), asked)
+        if passing is not None and len(passing) > self.few:
+            return None
+        items = np.empty(0, dtype=np.int64) if passing is None else passing
+        return self._ranked(db, query, *_columns(db, "cosines", {**looking.values, "items": Longs(items)}))
+
+    def _ranked(self, db: Db, query: VectorQuery, items: Ints, distances: Floats) -> Nearest:
         if not len(items):
             return Nearest([], [])
         background = _cosine(-float(distances.mean()))
         items, distances = _best(items, distances)
         # Of equals the newer comes first, which has the higher number.
         order = np.lexsort((-items, distances))[: max(query.limit, 0)]
-        ids = ids_of(db, query.scope, items[order])
+        ids = self._ids_of(db, query.scope, items[order])
         named = zip(distances[order].tolist(), items[order].tolist(), strict=True)
         found = sorted(((_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
         return Nearest([id_ for _, id_ in found], [cosine for cosine, _ in found], background=background)
@@ -113,24 +132,28 @@ class VectorSearch(Counted):
         return Looking(model, dimension, count, indexed, vector, values)
 
     def _named(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest | None:
-        """None if too few of those that the index names pass the filter: then all are compared."""
+        """None if too few of those that the index names pass the filter."""
         where, values = where_sql(query.where)
         statement = _SQL["near"].replace("{where}", where).replace("{dimension}", str(looking.dimension))
         # Of an item with several vectors more than one may come up.
         windows = 2 * max(query.limit, 1) + 16
+        if query.where is not None and query.where.conditions:
+            windows *= _FOR_A_FILTER
         while windows <= looking.count:
             db.run(_SQL["widen"], (str(min(max(2 * windows, _LEAST_WIDTH), _MOST_WIDTH)),))
             rows = db.rows(statement, {**looking.values, **values, "limit": windows})
             best: dict[str, float] = {}
-            for id_, cosine in rows:
-                best[id_] = max(_cosine(cosine), best.get(id_, -1.0))
-            if len(rows) < windows:
-                return None
+            for id_, cosine, passes in rows:
+                if passes:
+                    best[id_] = max(_cosine(cosine), best.get(id_, -1.0))
             if len(best) >= query.limit:
                 ranked = sorted(best.items(), key=lambda one: (one[1], one[0]), reverse=True)[: query.limit]
                 background = self._background(db, query, looking)
                 return Nearest([id_ for id_, _ in ranked], [one for _, one in ranked], False, background)
-            windows *= 4
+            # Farther than it can follow candidates at a time, the index leads to near ones and passes nearer by.
+            if len(rows) < windows or windows >= _MOST_WIDTH:
+                return None
+            windows = min(4 * windows, max(_MOST_WIDTH, windows + 1))
         return None
 
     def _background(self, db: Db, query: VectorQuery, looking: Looking) -> float | None:

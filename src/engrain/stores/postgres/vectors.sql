@@ -12,18 +12,23 @@ select array_agg(item), array_agg(vector <#> %(vector)s::real[]::vector)
 from embedding where scope = %(scope)s and model = %(model)s;
 
 -- widen --
--- Search goes on until enough have passed the filter; and the order of the index is not given up for a sort.
+-- Search goes on until enough hold; and the order of the index is not given up for a sort.
 select set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', %s, true),
   set_config('enable_sort', 'off', true);
 
 -- near --
--- Those that the index names, each with its cosine by the full vector.
-select item.id, -distance from (
+-- Those that the index names, each with its cosine by the full vector, and whether it passes the filter: inside the walk
+-- through the index, a filter that little passes would lead far from the nearest.
+select item.id, -distance, {where} from (
   select embedding.item, embedding.vector <#> %(vector)s::real[]::vector as distance
   from embedding join item on item.n = embedding.item
-  where embedding.scope = %(scope)s and embedding.model = %(model)s and {visible} and {where}
+  where embedding.scope = %(scope)s and embedding.model = %(model)s and {visible}
   order by embedding.vector::halfvec({dimension}) <#> %(vector)s::real[]::halfvec({dimension}) limit %(limit)s
 ) as named join item on item.n = named.item;
+
+-- passing --
+-- The items that hold then and match, up to one more than are few.
+select array_agg(n) from (select n from item where scope = %(scope)s and {visible} and {where} limit %(most)s) as passing;
 
 -- mean --
 select vector_send(avg(vector)) from embedding where scope = %(scope)s and model = %(model)s;

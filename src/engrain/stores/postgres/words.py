@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from engrain.core.bm25 import Floats, bm25, rarity
-from engrain.core.scope import Scope
 from engrain.ports import Matches, WordHit, WordQuery
-from engrain.stores.postgres.census import Census, Counted, Ints, fitting, ids_of, numbers_of
+from engrain.stores.postgres.census import Census, Counted, Ints, fitting
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.places import Places, Shelf, item_of, passage_of
 
@@ -33,34 +32,36 @@ class WordSearch(Counted):
             wanted = limit
             while True:
                 rows, all_of_them = found.ranked(wanted)
-                fits = rows[fitting(db, query.scope, item_of(found.keys[rows]), query.where)]
+                fits = rows[fitting(db, query.scope, found.items(rows), query.where)]
                 if len(fits) >= limit or all_of_them:
-                    return found.matches(db, query.scope, fits[:limit])
+                    return self._matches(db, query, found, fits[:limit])
                 wanted *= 8
 
         return self._reading(query.scope, do)
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
         def do(db: Db) -> Matches:
-            numbers = numbers_of(db, query.scope, ids)
+            numbers = self._numbers_of(db, query.scope, ids)
             found = self._found(db, query, np.unique(np.array(list(numbers.values()), dtype=np.int64)))
             rows, _ = found.ranked(len(found.keys))
-            best = dict(zip(item_of(found.keys[rows]).tolist(), rows.tolist(), strict=True))
+            best = dict(zip(found.items(rows).tolist(), rows.tolist(), strict=True))
             asked = [best[numbers[id_]] for id_ in ids if numbers.get(id_) in best]
-            return found.matches(db, query.scope, np.array(asked, dtype=np.int64))
+            return self._matches(db, query, found, np.array(asked, dtype=np.int64))
 
         return self._reading(query.scope, do)
 
     def _found(self, db: Db, query: WordQuery, only: Ints | None = None) -> Found:
         """The visible places with a term, in these items or in all."""
-        census = self._census(db, query.scope, query.at)
-        terms = np.array(query.terms, dtype=np.uint32).view(np.int32)
-        if not len(terms):
-            return _scored(census, (), [])
+        newest = self._ask_newest(db, query.scope)
+        search = self._shelf.ask(db, query.scope, np.array(query.terms, dtype=np.uint32).view(np.int32))
+        census = self._census(db, query.scope, query.at, newest)
         hidden = np.sort(census.hidden)
-        places = [one.without(hidden) for one in self._shelf.find(db, query.scope, census.seq, terms)]
+        places = [one.without(hidden) for one in self._shelf.find(db, query.scope, census.seq, search)]
         frequency = tuple(len(one) for one in places)
         return _scored(census, frequency, places if only is None else [one.only(only) for one in places])
+
+    def _matches(self, db: Db, query: WordQuery, found: Found, rows: Ints) -> Matches:
+        return found.matches(rows, self._ids_of(db, query.scope, found.items(rows)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,9 +90,12 @@ class Found:
         # Of equals the newer comes first, which has the higher number.
         return best[np.lexsort((-item_of(self.keys[best]), -self.scores[best]))], len(rows) == len(self.keys)
 
-    def matches(self, db: Db, scope: Scope, rows: Ints) -> Matches:
+    def items(self, rows: Ints) -> Ints:
+        return item_of(self.keys[rows])
+
+    def matches(self, rows: Ints, ids: Mapping[int, str]) -> Matches:
+        """`ids` are those of the items in these rows."""
         keys = self.keys[rows]
-        ids = ids_of(db, scope, item_of(keys))
         counts = np.zeros((len(keys), len(self.places)), dtype=np.int64)
         for column, one in enumerate(self.places):
             if len(one):
