@@ -170,13 +170,17 @@ class FedIndex:
             shown = self._items.sketches(SketchQuery(query.scope, some, 0, query.where, query.at))
             wanted = {one.id for one in shown}.intersection(some)
             found = self._items.vectors(query.scope, sorted(wanted), query.model)
+            windows = [row for vectors in found.values() for row in vectors.rows]
+            if any(len(row) != 4 * asked.size for row in windows):
+                raise InvalidInput(f"the vector has {asked.size} dimensions; those of its model have others.")
+            rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), asked.size)
+            # Row by row in the same steps, so that equal vectors tie.
+            every = (rows.astype(np.float64) * asked).sum(axis=1).clip(-1.0, 1.0)
+            first = 0
             for id, vectors in found.items():
-                rows = np.frombuffer(b"".join(vectors.rows), dtype="<f4").reshape(len(vectors.rows), -1)
-                if rows.shape[1] != asked.size:
-                    raise InvalidInput(f"the vector has {asked.size} dimensions; those of its model {rows.shape[1]}.")
-                # Row by row in the same steps, so that equal vectors tie.
-                every = (rows.astype(np.float64) * asked).sum(axis=1).clip(-1.0, 1.0)
-                scored.append(Scored(float(every.max()), id, every))
+                own = every[first : first + len(vectors.rows)]
+                first += len(own)
+                scored.append(Scored(float(own.max()), id, own))
         return scored
 
     # Feeding
