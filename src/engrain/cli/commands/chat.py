@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -86,6 +85,7 @@ class Talk:
     memory: Memory
     agent: AgentWithMemory = field(init=False)
     failed: bool = False
+    waiting: bool = False
 
     def go_on(self) -> None:
         commands: dict[str, Callable[[str], None]] = {
@@ -99,11 +99,18 @@ class Talk:
                 if word.startswith("/"):
                     commands.get(word, self._unknown)(rest.strip())
                 else:
-                    self._answer(self.agent.run(said))
+                    self._answer(self._asked(said))
             except EngrainError as error:
                 self._fail(error)
             except KeyboardInterrupt:
                 self.note("Stopped. What you said is kept; /quit ends the session.")
+
+    def _asked(self, said: str) -> Answer:
+        self.waiting = True
+        try:
+            return self.agent.run(said)
+        finally:
+            self.waiting = False
 
     def called(self, one: Called) -> None:
         given = ", ".join(f"{name}={value!r}" for name, value in one.arguments.items())
@@ -117,11 +124,11 @@ class Talk:
 
     @contextmanager
     def telling_of_retries(self) -> Iterator[None]:
-        """Beside the answers, in place of the lines of a log; what goes on in the background is nobody's business."""
+        """Beside the answers, in place of the lines of a log; only while somebody waits for one."""
         from stamina import instrumentation
 
         def told(details: instrumentation.RetryDetails) -> None:
-            if threading.current_thread() is threading.main_thread():
+            if self.waiting:
                 self.note(f"  {details.caused_by} Trying again in {details.wait_for:.1f} s.")
 
         instrumentation.set_on_retry_hooks([told])
@@ -138,7 +145,7 @@ class Talk:
         if self.cli.json:
             click.echo(line({"session": closing.session, "summary": kept, "kept": closing.kept}))
             return
-        where = f"Its summary: engrain get {kept.id}" if kept else "Nothing was said."
+        where = f"Its summary: engrain get {kept.id}" if kept else "There was nothing to sum up."
         self.note(f"Session {closing.session} has ended. {where}")
 
     def _answer(self, answer: Answer) -> None:
