@@ -104,6 +104,14 @@ def test_a_fact_is_the_users_words_and_cites_them(kit: Kit, say: Say) -> None:
     assert fact.trust == 1.0
 
 
+def test_a_secret_becomes_nothing_that_lasts_and_stands_in_the_log_alone(kit: Kit, say: Say) -> None:
+    said = say("Remember that my password is hunter2. I live in Lima.")
+    assert said.facts
+    assert texts(kit) == ["I live in Lima"]
+    assert texts(kit, "episode") == []
+    assert log(kit) == ["Remember that my password is hunter2. I live in Lima."]
+
+
 def test_nobody_but_the_user_is_taken_at_his_word(kit: Kit, say: Say) -> None:
     say("I live in Lima.")
     for role in ("assistant", "system", "tool"):
