@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import postgres
 
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.items import Draft
 from engrain.core.plans import Add, Embed, Plan
 from engrain.core.queries import VectorQuery
 from engrain.core.scope import Scope
+from engrain.stores.postgres import PostgresStore
 from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 
@@ -20,11 +22,21 @@ ANA, BEN = Scope(user="ana"), Scope(user="ben")
 ONE, TWO = HashEmbedder("one"), HashEmbedder("two")
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", "reference", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "postgres":
+        yield from in_postgres()
+        return
     made: Any = SqliteStore(tmp_path / "agent.db") if request.param == "sqlite" else ReferenceStore()
     yield made
     made.close()
+
+
+def in_postgres() -> Iterator[Any]:
+    made = PostgresStore(f"{postgres().url()}?schema=vector_models&pool=2")
+    yield made
+    made.close()
+    postgres().run("drop schema if exists vector_models cascade")
 
 
 def fill(store: Any, scope: Scope, count: int) -> None:

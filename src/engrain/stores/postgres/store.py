@@ -33,6 +33,7 @@ from engrain.stores.postgres.episodes import keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
 from engrain.stores.postgres.link import Db, Late
+from engrain.stores.postgres.models import Models
 from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.reads import Reads
 from engrain.stores.postgres.rows import (
@@ -54,7 +55,7 @@ from engrain.stores.postgres.work import Work
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving):
+class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving, Models):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:
