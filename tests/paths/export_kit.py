@@ -1,0 +1,59 @@
+"""A memory with a little of everything, and its export as bytes."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from datetime import timedelta
+
+from engrain import Memory, Note
+from engrain.conformance.clock import SetClock
+from engrain.core.items import Cite, Source
+from engrain.core.queries import Summary
+
+
+def filled(memory: Memory, clock: SetClock) -> Memory:
+    memory.remember("Ana likes tea.", importance=0.8, metadata={"k": [1, None, 0.5, "ü"], "n": 2**62})
+    for city in ("Lima", "Quito", "Lima"):
+        memory.remember(city, slot="user.city")
+        clock.advance(60)
+    memory.pin(memory.correct(memory.remember("Ana is tall."), "Ana is small."))
+    memory.relate("Ana", "knows", "Ben")
+    memory.remember("It happened.", occurred_at="2020-02-02", source="diary")
+    memory.start_session("monday")
+    said = memory.add_message("user", "I prefer short answers. The secret word is xyzzy.", speaker="Ana")
+    memory.add_message("assistant", "日本語 \u2028 fine.")
+    memory.record_tool_call("grep", {"x": 1}, "result " * 2_000)
+    memory.record_error("It broke.")
+    memory.record_decision("Use SQLite.")
+    memory.remember_many([Note("xyzzy", source=Source(None, "user", (Cite(said, 43, 48),)))])
+    memory.end_session()
+    memory.start_session("tuesday")
+    memory.add_message("user", "My city is Cusco.")
+    memory.learn("The sea is near.", 0.6)
+    memory.procedural.learn("deploy", ["test", "push"], when="on Friday")
+    with memory.task("order", goal="ship", procedure="deploy", max_age=timedelta(days=9)) as run:
+        run.step("plan", lambda: {"x": "y" * 9_000})
+        run.remember_step("note", "Order 42 was planned.")
+        run.outcome = "shipped"
+    with suppress(KeyError), memory.task("half") as run:
+        run.step("one", lambda: 1)
+        raise KeyError
+    memory.signal("later", "paid", {"yes": 1})
+    log = memory._open.kit.log
+    log.summarize(memory.scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
+    log.advance(memory.scope, "tuesday", "extract", 1)
+    memory.forget(memory.remember("Nobody must know."))
+    memory.recall("What does Ana drink?")
+    return memory
+
+
+def exported(memory: Memory, *, vectors: bool = False) -> bytes:
+    out = io.BytesIO()
+    memory._open.export(out, "jsonl", vectors, lambda _: None)
+    return out.getvalue()
+
+
+def body(raw: bytes) -> bytes:
+    """The lines without the manifest, which names the scope."""
+    return raw.partition(b"\n")[2]

@@ -1,0 +1,409 @@
+"""A memory goes out whole and comes back equal, into any store, and nothing is half loaded."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Open
+from export_kit import body, exported, filled
+
+from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, NotFound
+from engrain.conformance.clock import SetClock
+from engrain.core.manifests import Sums
+
+Lines = list[dict[str, Any]]
+
+
+@pytest.fixture
+def full(open_memory: Open, clock: SetClock) -> Memory:
+    return filled(open_memory(background=False), clock)
+
+
+@pytest.fixture(params=["sqlite", "reference"])
+def fresh(request: pytest.FixtureRequest, open_memory: Open, tmp_path: Path) -> Callable[..., Memory]:
+    count = iter(range(99))
+
+    def made(**options: Any) -> Memory:
+        store = f"{tmp_path}/fresh{next(count)}.db" if request.param == "sqlite" else "reference://"
+        return open_memory(store=store, **{"background": False, **options})
+
+    return made
+
+
+def read(raw: bytes) -> Lines:
+    return [json.loads(line) for line in raw.splitlines()]
+
+
+def sealed(lines: Lines) -> bytes:
+    """As if it had been exported so: with the counts and hashes of these lines."""
+    sums = Sums()
+    rows = [json.dumps(line).encode() + b"\n" for line in lines[1:]]
+    for line, row in zip(lines[1:], rows, strict=True):
+        sums.add(line.get("row", "item"), row)
+    known = {"rows": sums.rows, "hashes": sums.hashes, "hash": sums.hash}
+    return json.dumps({**lines[0], **known}).encode() + b"\n" + b"".join(rows)
+
+
+def changed(raw: bytes, row: str, change: Callable[[dict[str, Any]], object], number: int = 0) -> bytes:
+    lines = read(raw)
+    change([line for line in lines if line["row"] == row][number])
+    return sealed(lines)
+
+
+def loaded(memory: Memory, raw: bytes, **terms: Any) -> Any:
+    return memory.load(io.BytesIO(raw), **terms)
+
+
+def test_export_load_export_is_the_same_to_the_byte(full: Memory, fresh: Callable[..., Memory]) -> None:
+    raw = exported(full)
+    there = fresh()
+    answer = loaded(there, raw)
+    assert exported(there) == raw
+    assert (answer.added, answer.read, answer.repeated, answer.kept_out) == (len(read(raw)) - 1, answer.added, 0, 0)
+
+
+def test_another_scope_holds_the_same_under_another_name(full: Memory, fresh: Callable[..., Memory]) -> None:
+    raw = exported(full)
+    there = fresh(user="ben", tenant="acme")
+    with pytest.raises(Conflict, match="other_scope"):
+        loaded(there, raw)
+    assert loaded(there, raw, other_scope=True).added
+    assert body(exported(there)) == body(raw)
+    assert read(exported(there))[0]["scope"] == {"tenant": "acme", "user": "ben"}
+
+
+def test_vectors_travel_along_if_asked(full: Memory, fresh: Callable[..., Memory]) -> None:
+    raw = exported(full, vectors=True)
+    there = fresh()
+    loaded(there, raw)
+    assert exported(there, vectors=True) == raw
+    assert exported(there) == exported(full)
+
+
+def test_what_was_loaded_works(full: Memory, fresh: Callable[..., Memory], clock: SetClock) -> None:
+    there = fresh()
+    loaded(there, exported(full))
+    assert there.recall("What does Ana drink?").hits[0].item.text == "Ana likes tea."
+    assert [one.id for one in there.list(history=True, limit=999)] == [
+        one.id for one in full.list(history=True, limit=999)
+    ]
+    assert [one.text for one in there.messages(9, session="monday")] == [
+        one.text for one in full.messages(9, session="monday")
+    ]
+    assert there.sessions() == full.sessions()
+    assert str(there.procedural.get("deploy")) == str(full.procedural.get("deploy"))
+    assert there.slot("user.city") == full.slot("user.city")
+    clock.advance(60)
+    there.remember("Tacna", slot="user.city")
+    assert there.slot("user.city").text == "Tacna"  # type: ignore[union-attr]
+    assert there.remember("Ana likes tea.") == full.remember("Ana likes tea.")
+    fact = there.list({"text": "xyzzy"})[0]
+    assert there.forget(fact.id).marked
+    assert "xyzzy" not in there.messages(9, session="monday")[0].text
+
+
+def test_a_task_that_had_not_ended_is_parked(full: Memory, fresh: Callable[..., Memory]) -> None:
+    there = fresh()
+    loaded(there, exported(full))
+    assert {one.task: one.status for one in there.tasks()} == {"order": "done", "half": "parked"}
+    with there.task("half") as run:
+        assert run.step("one", lambda: 2) == 1
+
+
+def test_loading_again_adds_nothing(full: Memory, fresh: Callable[..., Memory]) -> None:
+    raw = exported(full)
+    there = fresh()
+    first = loaded(there, raw)
+    again = loaded(there, raw)
+    assert (again.added, again.repeated) == (0, first.added)
+    assert loaded(full, raw).added == 0
+    assert exported(there) == exported(full) == raw
+
+
+def test_a_dry_run_says_what_a_run_then_does(full: Memory, fresh: Callable[..., Memory]) -> None:
+    raw = exported(full)
+    there = fresh()
+    there.remember("Ana likes tea.")
+    before = exported(there)
+    dry = loaded(there, raw, dry_run=True)
+    assert exported(there) == before
+    assert not dry.written
+    done = loaded(there, raw)
+    assert done.written
+    assert (dry.added, dry.repeated, dry.rows) == (done.added, done.repeated, done.rows)
+
+
+def test_a_dry_run_of_notes_says_what_a_run_then_does(fresh: Callable[..., Memory]) -> None:
+    notes = [
+        {"text": "Ana likes tea."}, {"text": "Ana likes tea."}, {"text": "Lima", "slot": "c"},
+        {"text": "Quito", "slot": "c"}, {"text": "Quito", "slot": "c"}, {"text": "Ica", "slot": "c", "occurred_at": "2020-01-01"},
+        {"text": "Gone."}, {"text": "Known."}, {"text": "Hi.", "place": {"session": "s"}},
+        {"text": "a b c", "relation": {"subject": "a", "relation": "b", "object": "c"}},
+    ]  # fmt: skip
+    raw = b"".join(json.dumps(one).encode() + b"\n" for one in notes)
+    there = fresh()
+    there.remember("Known.")
+    there.forget(there.remember("Gone."))
+    dry, done = loaded(there, raw, dry_run=True), loaded(there, raw)
+    names = ("added", "repeated", "replaced", "behind", "kept_out")
+    assert [getattr(dry, name) for name in names] == [getattr(done, name) for name in names]
+    again = loaded(there, raw, dry_run=True)
+    assert (again.added, again.replaced) == (0, 0)
+
+
+def test_what_was_forgotten_here_stays_forgotten_with_what_rests_on_it(full: Memory) -> None:
+    raw = exported(full)
+    full.forget({"text": "xyzzy"})
+    full.forget({"text": "Ana likes tea."})
+    before = exported(full)
+    answer = loaded(full, raw)
+    assert answer.kept_out >= 2
+    assert exported(full) == before
+    assert b"xyzzy" not in before
+
+
+def test_what_changed_here_since_is_left_as_it_is(full: Memory, clock: SetClock) -> None:
+    raw = exported(full)
+    clock.advance(60)
+    full.remember("Tacna", slot="user.city")
+    full.update_importance(full.list({"text": "Ana likes tea."})[0].id, 0.1)
+    full.add_message("user", "And more.", session="monday")
+    before = exported(full)
+    assert loaded(full, raw).added == 0
+    assert exported(full) == before
+
+
+def test_a_later_export_brings_an_older_copy_up_to_date(
+    full: Memory, fresh: Callable[..., Memory], clock: SetClock
+) -> None:
+    there = fresh()
+    loaded(there, exported(full))
+    clock.advance(60)
+    full.remember("Tacna", slot="user.city")
+    full.correct(full.list({"text": "The sea is near."})[0].id, "The sea is far.")
+    full.add_message("user", "One more.", session="monday")
+    raw = exported(full)
+    loaded(there, raw)
+    assert there.slot("user.city").text == "Tacna"  # type: ignore[union-attr]
+    assert body(exported(there)).count(b"\n") == body(raw).count(b"\n")
+    assert [one.text for one in there.messages(1, session="monday")] == ["One more."]
+    assert not there.list({"text": "The sea is near."})
+
+
+@pytest.mark.parametrize(
+    ("row", "change", "number"),
+    [
+        ("item", lambda line: line.update(text="Ana hates tea."), 0),
+        ("item", lambda line: line.update(recorded_at="2001-01-01T00:00:00+00:00"), 0),
+    ],
+)
+def test_another_content_under_an_id_is_a_conflict_and_nothing_is_loaded(
+    full: Memory, row: str, change: Callable[[dict[str, Any]], object], number: int
+) -> None:
+    lines = read(changed(exported(full), row, change, number))
+    lines.insert(2, {**lines[1], "id": lines[1]["id"] + "z", "text": "Something new."})
+    before = exported(full)
+    with pytest.raises(BadFile) as caught:
+        loaded(full, sealed(lines))
+    assert [(one.line, one.type) for one in caught.value.lines] == [(2, "Conflict")]
+    assert exported(full) == before
+
+
+def test_a_place_or_slot_that_is_held_by_another_is_a_conflict(full: Memory, fresh: Callable[..., Memory]) -> None:
+    there = fresh()
+    there.remember("Arica", slot="user.city")
+    there.add_message("user", "Something else.", session="monday")
+    before = exported(there)
+    with pytest.raises(BadFile) as caught:
+        loaded(there, exported(full))
+    assert {one.type for one in caught.value.lines} == {"Conflict"}
+    assert len(caught.value.lines) == 2
+    assert exported(there) == before
+
+
+def test_ids_of_another_memory_in_the_same_store_are_not_taken_over(full: Memory, open_memory: Open) -> None:
+    ben = open_memory(user="ben", background=False)
+    before = exported(full)
+    with pytest.raises(Conflict, match="store of its own"):
+        loaded(ben, before, other_scope=True)
+    assert exported(full) == before
+    assert body(exported(ben)) == b""
+
+
+def drop(line: dict[str, Any], name: str) -> None:
+    del line[name]
+
+
+BROKEN: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda raw: raw.partition(b"\n")[0][:50],
+    "cut off in a line": lambda raw: raw[:-20],
+    "cut off after a line": lambda raw: raw[: raw.rstrip().rindex(b"\n") + 1],
+    "a line twice": lambda raw: raw + raw.splitlines(keepends=True)[-1],
+    "a line too few": lambda raw: b"".join([*raw.splitlines(keepends=True)[:3], *raw.splitlines(keepends=True)[4:]]),
+    "two lines turned round": lambda raw: b"".join(
+        [(lines := raw.splitlines(keepends=True))[0], lines[2], lines[1], *lines[3:]]
+    ),
+    "an empty line": lambda raw: raw + b"\n",
+    "another text": lambda raw: raw.replace(b"Ana likes tea.", b"Ana likes ale."),
+    "not UTF-8": lambda raw: raw.replace("ü".encode(), b"\xfc"),
+    "a lone surrogate": lambda raw: raw.replace("ü".encode(), b"\\ud800"),
+    "NaN": lambda raw: raw.replace(b'"importance":0.8', b'"importance":NaN'),
+    "a newer version": lambda raw: raw.replace(b'"version":1}', b'"version":2}', 1),
+}
+HOSTILE: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
+    "an unknown kind": ("item", lambda line: line.update(row="weapon")),
+    "an unknown field": ("item", lambda line: line.update(color="red")),
+    "a scope smuggled in": ("item", lambda line: line.update(scope=[None, None, "ben"])),
+    "a hash smuggled in": ("item", lambda line: line.update(hash="00")),
+    "no id": ("item", lambda line: drop(line, "id")),
+    "an id that is a number": ("item", lambda line: line.update(id=7)),
+    "an id of a plan's own": ("item", lambda line: line.update(id="#0")),
+    "a text that is none": ("item", lambda line: line.update(text=["x"])),
+    "an empty text": ("item", lambda line: line.update(text=" ")),
+    "a NUL": ("item", lambda line: line.update(text="a\x00b")),
+    "too much trust": ("item", lambda line: line.update(sources=[{"kind": "web"}], trust=1.0)),
+    "an importance out of range": ("item", lambda line: line.update(importance=7)),
+    "a time that is none": ("item", lambda line: line.update(recorded_at="yesterday")),
+    "a time as a number": ("item", lambda line: line.update(recorded_at=5)),
+    "a time in the future": ("item", lambda line: line.update(recorded_at="9999-01-01T00:00:00+00:00")),
+    "a place without a session": ("item", lambda line: line.update(place=3)),
+    "metadata that is no object": ("item", lambda line: line.update(metadata=[1])),
+    "metadata of ours that is no object": ("item", lambda line: line.update(metadata={"engrain": 7})),
+    "a place beyond its session": ("session", lambda line: line.update(length=1)),
+    "a cite of an unknown item": ("cites", lambda line: line["cites"][0].update(item="nobody")),
+    "a cite beyond the text": ("cites", lambda line: line["cites"][0].update(start=0, end=10**6)),
+    "a cite of itself": ("cites", lambda line: line["cites"][0].update(item=line["item"])),
+    "a cite of no source": ("cites", lambda line: line["cites"][0].update(source=9)),
+    "a cite by an unknown item": ("cites", lambda line: line.update(item="zzzzzzzzzzzzzzzzzzzzzzzzzz")),
+    "a summary beyond its session": ("summary", lambda line: line.update(upto=999)),
+    "work beyond its session": ("progress", lambda line: line.update(upto=999)),
+    "an episode over an unknown item": ("episode", lambda line: line.update(item="nobody")),
+    "a trial of an unknown procedure": ("trial", lambda line: line.update(procedure="nobody")),
+    "a task that runs": ("task", lambda line: line.update(status="running")),
+    "a task with a worker": ("task", lambda line: line.update(worker="me")),
+    "a step of no task": ("step", lambda line: line.update(task="a")),
+    "a step out of turn": ("step", lambda line: line.update(number=7)),
+    "a payload that is no text": ("event", lambda line: line.update(payload={})),
+    "a success that is no flag": ("trial", lambda line: line.update(success="yes")),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_file_is_refused_and_loses_nothing(full: Memory, fresh: Callable[..., Memory], how: str) -> None:
+    there = fresh()
+    there.remember("I am here.")
+    before = exported(there)
+    raw = BROKEN[how](exported(full))
+    assert raw != exported(full)
+    with pytest.raises((BadFile, InvalidInput)):
+        loaded(there, raw)
+    assert exported(there) == before
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_line_is_named_and_nothing_is_loaded(full: Memory, fresh: Callable[..., Memory], how: str) -> None:
+    there = fresh()
+    row, change = HOSTILE[how]
+    raw = exported(full)
+    with pytest.raises(BadFile) as caught:
+        loaded(there, changed(raw, row, change))
+    assert all(one.line >= 1 and one.message for one in caught.value.lines)
+    assert body(exported(there)) == b""
+
+
+def test_a_circle_of_corrections_is_refused(full: Memory, fresh: Callable[..., Memory]) -> None:
+    lines = read(exported(full))
+    first, second = (line for line in lines if line.get("text") in ("Ana is tall.", "Ana is small."))
+    second["replaced_by"] = first["id"]
+    with pytest.raises(BadFile, match="leads back to itself"):
+        loaded(fresh(), sealed(lines))
+
+
+def test_a_huge_line_is_refused_without_being_read_whole(
+    full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = exported(full)
+    monkeypatch.setattr("engrain.lifecycle.loading.MAX_LINE", 2_000)
+    with pytest.raises(BadFile) as caught:
+        loaded(fresh(), raw)
+    assert {one.type for one in caught.value.lines} == {"TooLarge"}
+
+
+def test_a_large_load_that_was_cut_off_is_finished_by_the_next(
+    full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.lifecycle.restoring.PART", 5)
+    raw = exported(full)
+    there = fresh()
+    store = there._open.kit.items
+    restore, calls = store.restore, iter(range(99))  # type: ignore[attr-defined]
+
+    def dying(rows: Any) -> None:
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        restore(rows)
+
+    monkeypatch.setattr(store, "restore", dying, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        loaded(there, raw)
+    assert exported(there) != raw
+    loaded(there, raw)
+    assert exported(there) == raw
+
+
+def test_the_file_is_private_whole_and_never_overwritten_unasked(full: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    answer = full.export(path)
+    assert path.read_bytes() == exported(full)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert answer.hash == read(path.read_bytes())[0]["hash"]
+    with pytest.raises(Conflict):
+        full.export(path)
+    full.export(path, overwrite=True)
+    for wrong in (tmp_path, tmp_path / "no" / "folder.jsonl", "", "a\x00b"):
+        with pytest.raises(EngrainError):
+            full.export(wrong)
+    assert sorted(one.name for one in tmp_path.iterdir() if "part" in one.name) == []
+    assert full.load(path).added == 0
+    with pytest.raises(NotFound):
+        full.load(tmp_path / "nothing.jsonl")
+    with pytest.raises(InvalidInput):
+        full.load(tmp_path)
+
+
+def test_the_export_names_no_place_of_this_machine(full: Memory, tmp_path: Path) -> None:
+    raw = exported(full)
+    assert str(tmp_path).encode() not in raw
+    assert b"worker" not in raw
+
+
+def test_people_can_read_all_of_it(full: Memory, tmp_path: Path) -> None:
+    full.remember("# Not a heading\n<script>x</script> ![p](http://t.example/x)")
+    path = tmp_path / "out.md"
+    full.export(path, form="markdown")
+    page = path.read_text()
+    for text in ("Ana likes tea.", "Lima", "Ana is tall.", "Ana is small.", "My city is Cusco.", "It broke.", "1. test",
+                 "deploy", "order", "shipped", "half", "parked", "diary", "2020-02-02"):  # fmt: skip
+        assert text in page, text
+    assert "\n# Not" not in page
+    assert "<script" not in page.replace("\\<script", "")
+    assert "Nobody must know" not in page
+
+
+def test_private_words_do_not_come_in_by_a_file(full: Memory, fresh: Callable[..., Memory]) -> None:
+    full.add_message("user", "I prefer mails to ana@example.org, always.", session="monday")
+    full.remember("Mine is ben@example.org.")
+    full.remember("Mine is eva@example.org.")
+    there = fresh(redact=["mails"])
+    loaded(there, exported(full))
+    raw = exported(there)
+    assert b"@example.org" not in raw
+    assert raw.count("Mine is «mail».".encode()) == 1
+    assert loaded(there, exported(full)).added == 0
+    assert exported(there) == raw
