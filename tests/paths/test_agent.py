@@ -618,6 +618,19 @@ def test_what_a_model_remembers_cites_its_call_and_goes_with_it(memory: Memory) 
     assert memory.get(ferry.id) is None
 
 
+def test_what_a_model_remembers_is_found_in_its_call_where_something_private_was_taken_out(open_memory: Open) -> None:
+    memory = open_memory(embedder=HashEmbedder(), redact=["mails"])
+    text = "Ana is ana.maria.silva@example.com at work."
+    model = Scripted(says("Mail of bob@example.com noted.", ("remember", {"text": text})), "Done.")
+    AgentWithMemory(memory, model, memory_tools=True).run("Keep it.")
+    (fact,) = [item for item in memory.list({"kind": "fact"}) if "at work" in item.text]
+    assert "@" not in fact.text
+    (cite,) = fact.sources[0].cites
+    row = memory.get(cite.item)
+    assert row is not None
+    assert json.loads(row.text[cite.start : cite.end]) == {"text": fact.text}
+
+
 def test_a_model_does_not_bring_back_what_was_forgotten(memory: Memory) -> None:
     ferry, _ = remembering(memory, "The ferry leaves at ten.")
     memory.forget(ferry.id)

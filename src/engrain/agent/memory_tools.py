@@ -22,11 +22,9 @@ HITS = 8
 IMPORTANCE = 0.6
 
 
-def learnt(call: ToolCall, cite: Cite) -> Note | None:
+def learnt(call: ToolCall, cite: Cite) -> Note:
     """What a call of `remember` that did not fail asks to have kept. It is written when the call stands in the log, so
     that it can cite its words there and go with them; what was forgotten no model brings back."""
-    if call.name != REMEMBER:
-        return None
     source = Source("conversation", "agent", (cite,))
     return Note(str(call.arguments["text"]), IMPORTANCE, source=source, derived=True)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.agent.answers import Answer, Called, Stopped
 from engrain.agent.calls import NOT_KEPT, Result, made, result_of
 from engrain.agent.journal import NoJournal, Part
-from engrain.agent.memory_tools import learnt
+from engrain.agent.memory_tools import REMEMBER, learnt
 from engrain.agent.prompt import Background, system_text
 from engrain.agent.replies import Heard, heard_of, storable_reply
 from engrain.agent.tools import Tool
@@ -195,7 +195,7 @@ class Turn:
         said = [Message("assistant", reply.text, calls=reply.calls), *map(self._result, reply.calls, called)]
         ids = yield from self._keep(said, self._steps)
         self._whole.update(zip(ids[1:], (one.result for one in called), strict=False))
-        yield from self._learn(said[0], called, ids)
+        yield from self._learn(reply.calls, called, ids)
         yield from self._note(reply.text, called)
 
     def _called(self, call: ToolCall, key: str) -> Flow[Called]:
@@ -221,17 +221,19 @@ class Turn:
         text = called.result if used is None or used.kept or called.failed else NOT_KEPT
         return Message("tool", text, answers=call.id, tool=call.name, failed=called.failed)
 
-    def _learn(self, said: Message, called: Sequence[Called], ids: list[str]) -> Flow[None]:
+    def _learn(self, calls: Sequence[ToolCall], called: Sequence[Called], ids: list[str]) -> Flow[None]:
         """What the model asked to have remembered, citing the words of its call in the log."""
+        aside = self._manner.aside
+        wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
+        row = (yield Ask(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
+        spans = spans_of_calls(row) if row else []
         request = self._journal.request(self._id, self._steps)
-        for at, (call, one, span) in enumerate(zip(said.calls, called, spans_of_calls(said), strict=True)):
-            own = bool(ids) and not one.failed and call.name in self._manner.aside
-            note = learnt(call, Cite(ids[0], *span)) if own else None
-            if note is None:
+        for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
+            if not mine:
                 continue
-            keep = partial(self._memory._open.semantic.remember, note, request and f"{request}:{at}")
+            keep = self._memory._open.semantic.remember
             try:
-                yield Ask(keep)
+                yield Ask(partial(keep, learnt(call, Cite(ids[0], *span)), request and f"{request}:{at}"))
             except (NotFound, InvalidInput) as exc:
                 _log.info("what the model wanted remembered was not kept: %s", exc)
 

@@ -126,9 +126,11 @@ def arguments_text(call: ToolCall) -> str:
     return call.malformed or json_text(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
 
 
-def spans_of_calls(message: Message) -> list[tuple[int, int]]:
-    """Where the arguments of each call stand in the text of the message's log row."""
-    return [(start, end) for _, _, start, end, _ in _written(message)[1].get("calls", ())]
+def spans_of_calls(row: Item) -> list[tuple[int, int]]:
+    """Where the arguments of each call stand in the text of a log row; none of one that was cut since."""
+    kept = row.metadata.get(RESERVED, {})
+    whole = kept.get("size") == len(row.text)
+    return [(start, end) for _, _, start, end, _ in kept.get("calls", ())] if whole else []
 
 
 def _checked_call(call: object) -> ToolCall:
