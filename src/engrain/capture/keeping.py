@@ -102,7 +102,7 @@ def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: 
     found = replace(found, slot=_filled(found, said, held))
     old = _replaced(found, said, scope, kit)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, kit))
+    made = draft(note_for(replace(found, slot=slot), said, kit), kit.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from engrain.capture import episodes, gate, write
 from engrain.capture.insight import insight
 from engrain.capture.keeping import Said, another, steps_for
+from engrain.capture.redacting import clean_message
 from engrain.core.echo import own_words
 from engrain.core.episodes import Happening
 from engrain.core.errors import Conflict, EmbedderFailed, StoreError
@@ -66,11 +67,12 @@ def record(
     The texts are embedded before anything is locked; then all of it is written together or not at all. With `expect`
     the session must have that length, else Conflict. A request id that is known changes nothing.
     """
+    happened = [clean_message(message, kit.redact) for message in happened]
     turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.draft(note_of(turn.message, session)), request))
+        steps.append(Add(write.draft(note_of(turn.message, session), kit.redact), request))
     # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
     follows: list[Step] = []
     now = sum(turn.message.role == "user" for turn in turns) == 1
@@ -79,7 +81,7 @@ def record(
         if turn.found and turn.message.speaker:
             said = replace(said, speaker=another(turn.message.speaker, scope, kit))
         after = steps_for(turn.found, said, follows, scope, kit)
-        follows = after if after != follows else [*follows, *_lasting(turn, k)]
+        follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
     steps += follows
     expected = None if expect is None else (session, expect)
     happenings = tuple(_happenings(turns, session, kit))
@@ -121,7 +123,7 @@ def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth |
     return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
-def _lasting(turn: Turn, k: int) -> list[Step]:
+def _lasting(turn: Turn, k: int, kit: Kit) -> list[Step]:
     """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
     if turn.event is None or not turn.event.text or not score(turn.event).promotes:
         return []
@@ -129,7 +131,7 @@ def _lasting(turn: Turn, k: int) -> list[Step]:
     assert isinstance(source, Source)
     # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
     note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k)),)))
-    return [Add(replace(write.draft(note), kind="episode"))]
+    return [Add(replace(write.draft(note, kit.redact), kind="episode"))]
 
 
 def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening]:
