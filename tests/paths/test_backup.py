@@ -256,6 +256,15 @@ def test_another_memory_is_not_replaced(backup: Path, tmp_path: Path) -> None:
     assert texts(other) == ["Of another memory."]
 
 
+def test_a_damaged_store_is_replaced_if_it_is_not_to_be_asked(store: Path, backup: Path) -> None:
+    store.write_bytes(b"\0" * 8192)
+    with pytest.raises(NotADatabase):
+        restore_backup(backup, store, over=True)
+    assert store.read_bytes() == b"\0" * 8192
+    assert restore_backup(backup, store, over=True, alone=True).kept_out is None
+    assert "Ana likes tea." in texts(store)
+
+
 def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:
     with opened(store) as memory:
         memory.remember("While open.")
@@ -424,6 +433,11 @@ def test_the_commands_take_a_backup_and_bring_it_back(
     assert (code, "--against" in said) == (1, True), said
     code, said = run("--store", str(store), "restore", "b.db", "new.db")
     assert (code, "kept out: nothing" in said) == (0, True), said
+    tmp_path.joinpath("engrain.toml").write_text('[stores]\ndefault = "other.db"\n')
+    code, said = run("restore", "b.db", "engrain.toml")
+    assert (code, "--against" in said) == (1, True), said
+    code, said = run("restore", "b.db", "engrain.toml", "--against", str(store))
+    assert (code, (tmp_path / "other.db").exists()) == (0, True), said
     code, said = run("restore", "b.db", "alone.db", "--alone", "--json")
     assert (code, json.loads(said)["kept_out"]) == (0, None), said
     code, said = run("restore", "b.db", str(store), "--replace")

@@ -26,20 +26,21 @@ def restore_backup(
     against: PathOrUrl | None = None,
     key: str | None = None,
     over: bool = False,
+    alone: bool = False,
 ) -> Restored:
     """To a new path, or with `over` in place of the store that is there. If anything is wrong, that stays as it is.
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
-    with neither nobody does. `key` is the backup's, if it is not that of the store.
+    with neither, or `alone`, nobody does. `key` is the backup's, if it is not that of the store.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
     from engrain.stores.sqlite.placing import clear, put_in_place
 
-    chosen, goal = _goal(to)
+    chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
         raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
-    present = against if against is not None else to if goal.exists() else None
+    present = None if alone else against if against is not None else to if goal.exists() else None
     site, manifest = checked(Path(backup).expanduser().absolute(), chosen.engine, key or chosen.key)
     # Made ready beside its place, so that nobody opens it before the last word is out.
     ready = goal.with_name(f"{goal.name}.restoring")
@@ -57,7 +58,8 @@ def restore_backup(
     return Restored(str(goal), manifest, kept_out)
 
 
-def _goal(to: PathOrUrl) -> tuple[Settings, Path]:
+def goal_of(to: PathOrUrl) -> Path:
+    """The file that a path, a URL or a TOML file names as the store."""
     chosen = settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
@@ -65,7 +67,7 @@ def _goal(to: PathOrUrl) -> tuple[Settings, Path]:
     path = Path(rest if found else chosen.store).expanduser().absolute()
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
-    return chosen, path
+    return path
 
 
 def _opened(path: Path, chosen: Settings) -> SqliteStore:

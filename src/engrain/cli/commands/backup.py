@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from engrain.cli.progress import progress
 from engrain.cli.session import DEFAULT_STORE, Session
 from engrain.cli.verbs import verb
 from engrain.core.errors import InvalidInput
@@ -29,7 +30,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     What was forgotten before leaves no bytes in it. A backup of an encrypted store has the key of the store.
     """
     key = _backup_key() if encrypt else None
-    with cli.memory() as memory:
+    with cli.memory() as memory, progress("Backing up", None, cli.json):
         done = memory.backup(path, key=key)
     cli.answer(done, lambda: [f"Backed up to {done}."])
 
@@ -46,20 +47,24 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @click.argument("target", metavar="TO")
 @click.option("--replace", is_flag=True, help="TO is there, and the backup takes its place.")
 @click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten since.")
-@click.option("--alone", is_flag=True, help="There is no present store: what was forgotten since comes back.")
+@click.option(
+    "--alone", is_flag=True, help="No present store is left, or it is damaged: what was forgotten since comes back."
+)
 def restore(cli: Session, source: str, target: str, replace: bool, against: str | None, alone: bool) -> None:
     """Bring a backup back, without what was forgotten or erased since it was taken.
 
     The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
     The present store is TO itself if it is replaced, else the one of --against, else that of --store.
     """
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.restoring import goal_of, restore_backup
 
     if alone and against:
         raise click.UsageError("--alone says that there is no present store: leave out --against.")
-    if not alone and against is None and not Path(target).exists():
+    if not alone and against is None and not goal_of(target).exists():
         against = _present(cli)
-    done = restore_backup(source, target, against=against, key=os.environ.get(KEY_VARIABLE) or None, over=replace)
+    key = os.environ.get(KEY_VARIABLE) or None
+    with progress("Restoring", None, cli.json):
+        done = restore_backup(source, target, against=against, key=key, over=replace, alone=alone)
     cli.answer(done, lambda: [f"Restored {done}."])
 
 

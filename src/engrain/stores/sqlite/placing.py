@@ -21,7 +21,10 @@ def put_in_place(ready: Path, goal: Path) -> None:
         for log in (_beside(goal, "-wal"), _beside(goal, "-journal")):
             # Frames of the old file that would be taken for those of the new one.
             if log.exists() and log.stat().st_size:
-                raise StoreBusy(f"{goal} is in use: close the programs that have it open, then try again.")
+                raise StoreBusy(
+                    f"{goal} is in use: close the programs that have it open, then try again. "
+                    f"If there are none, and it is to be lost, remove {log.name}."
+                )
         ready.replace(goal)
         for end in ("-wal", "-shm", "-journal"):
             _beside(goal, end).unlink(missing_ok=True)
