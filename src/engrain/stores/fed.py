@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from engrain.core.errors import (
     StoreError,
     StoreUnavailable,
 )
+from engrain.core.items import Vectors
 from engrain.core.points import Point, PointQuery, points_of, second
 from engrain.core.scope import Scope
 from engrain.ports import (
@@ -169,18 +170,7 @@ class FedIndex:
             some = ids[start : start + CHUNK]
             shown = self._items.sketches(SketchQuery(query.scope, some, 0, query.where, query.at))
             wanted = {one.id for one in shown}.intersection(some)
-            found = self._items.vectors(query.scope, sorted(wanted), query.model)
-            windows = [row for vectors in found.values() for row in vectors.rows]
-            if any(len(row) != 4 * asked.size for row in windows):
-                raise InvalidInput(f"the vector has {asked.size} dimensions; those of its model have others.")
-            rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), asked.size)
-            # Row by row in the same steps, so that equal vectors tie.
-            every = (rows.astype(np.float64) * asked).sum(axis=1).clip(-1.0, 1.0)
-            first = 0
-            for id, vectors in found.items():
-                own = every[first : first + len(vectors.rows)]
-                first += len(own)
-                scored.append(Scored(float(own.max()), id, own))
+            scored += _compared(asked, self._items.vectors(query.scope, sorted(wanted), query.model))
         return scored
 
     # Feeding
@@ -297,6 +287,22 @@ class FedIndex:
         if self._error is None:
             _log.warning("vectors are searched without their server: %s", exc)
         self._error, self._again = str(exc), time.monotonic() + REST
+
+
+def _compared(asked: Row, found: Mapping[str, Vectors]) -> list[Scored]:
+    windows = [row for vectors in found.values() for row in vectors.rows]
+    if not windows:
+        return []
+    if any(len(row) != 4 * asked.size for row in windows):
+        raise InvalidInput(f"the vector has {asked.size} dimensions; those of its model have others.")
+    rows = np.frombuffer(b"".join(windows), dtype="<f4").reshape(len(windows), asked.size)
+    # Row by row in the same steps, so that equal vectors tie.
+    every = (rows.astype(np.float64) * asked).sum(axis=1).clip(-1.0, 1.0)
+    ends = np.cumsum([len(vectors.rows) for vectors in found.values()]).tolist()
+    starts = [0, *ends[:-1]]
+    best = np.maximum.reduceat(every, starts).tolist()
+    parts = (every[start:end] for start, end in zip(starts, ends, strict=True))
+    return list(map(Scored, best, found, parts))
 
 
 def _rank(one: Scored) -> tuple[float, str]:
