@@ -10,6 +10,7 @@ from servers import postgres
 
 from engrain.conformance import (
     EpisodesSuite,
+    ErasingSuite,
     ItemStoreSuite,
     MovingSuite,
     OutcomesSuite,
@@ -103,3 +104,7 @@ class TestTogether(Postgres, TogetherSuite):
 def test_random_plans_do_what_they_do_to_the_reference() -> None:
     schemas = (f"{postgres().url()}?schema=machine_{n}" for n in count())
     compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples=5)
+
+
+class TestErasing(Postgres, ErasingSuite):
+    pass

@@ -7,6 +7,7 @@ import pytest
 from engrain.conformance import (
     EmbedderSuite,
     EpisodesSuite,
+    ErasingSuite,
     ItemStoreSuite,
     MemoryStepSuite,
     MovingSuite,
@@ -77,3 +78,7 @@ class TestEmbedder(EmbedderSuite):
 
 def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
     compare_with_reference(lambda clock: ReferenceStore(clock=clock))
+
+
+class TestErasing(Reference, ErasingSuite):
+    pass

@@ -11,6 +11,7 @@ import pytest
 
 from engrain.conformance import (
     EpisodesSuite,
+    ErasingSuite,
     ItemStoreSuite,
     MovingSuite,
     OutcomesSuite,
@@ -116,3 +117,7 @@ class TestTogetherOfTheStandardLibrary(Sqlite, TogetherSuite):
 
 def test_random_plans_do_what_they_do_to_the_reference() -> None:
     compare_with_reference(lambda clock: SqliteStore(":memory:", clock=clock), examples=5)
+
+
+class TestErasing(Sqlite, ErasingSuite):
+    pass

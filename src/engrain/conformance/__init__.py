@@ -8,6 +8,7 @@ from engrain.conformance.changing import ChangingSuite
 from engrain.conformance.citing import CitingSuite
 from engrain.conformance.embedders import EmbedderSuite
 from engrain.conformance.episodes import EpisodesSuite
+from engrain.conformance.erasing import ErasingSuite
 from engrain.conformance.filtering import FilteringSuite
 from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
@@ -25,6 +26,7 @@ from engrain.conformance.words import WordIndexSuite
 __all__ = [
     "EmbedderSuite",
     "EpisodesSuite",
+    "ErasingSuite",
     "ItemStoreSuite",
     "MemoryStepSuite",
     "MovingSuite",

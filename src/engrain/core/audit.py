@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -55,9 +55,8 @@ class Audited:
 
 def linked(key: bytes, head: Head, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]) -> Entry:
     """The entry that comes next."""
-    checked = json.loads(details_text(details))
-    n = head.n + 1
-    return Entry(n, at, _code(what), subject, checked, head.hash, _hash(key, n, at, what, subject, checked, head.hash))
+    entry = Entry(head.n + 1, at, _code(what), subject, json.loads(details_text(details)), head.hash, "")
+    return replace(entry, hash=_hash(key, entry))
 
 
 def sealed(key: bytes, n: int, hash: str) -> Head:
@@ -79,7 +78,7 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head) -> Audited:
             found.append(f"after entry {last} comes {one.n}: {one.n - last - 1} are missing.")
         elif one.previous != previous:
             found.append(f"entry {one.n} does not follow entry {last}: one of them was changed or moved.")
-        if one.hash != _hash(key, one.n, one.at, one.what, one.subject, one.details, one.previous):
+        if one.hash != _hash(key, one):
             found.append(f"entry {one.n} was changed.")
         last, previous = one.n, one.hash
     if head != (sealed(key, head.n, head.hash) if head.n else Head()):
@@ -91,11 +90,9 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head) -> Audited:
     return Audited(last, previous, tuple(found))
 
 
-def _hash(
-    key: bytes, n: int, at: datetime, what: str, subject: str | None, details: Mapping[str, Any], previous: str
-) -> str:
-    text = json.dumps(details, sort_keys=True, separators=(",", ":"))
-    return _digest(key, "entry", str(n), str(to_micros(at)), what, subject or "-", text, previous)
+def _hash(key: bytes, one: Entry) -> str:
+    text = json.dumps(one.details, sort_keys=True, separators=(",", ":"))
+    return _digest(key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or "-", text, one.previous)
 
 
 def _digest(key: bytes, *parts: str) -> str:

@@ -13,7 +13,8 @@ from engrain.core.scope import Scope
 class Erasing(Protocol):
     """Where one store has all the ports, this one is its `erasing`.
 
-    An erasure goes from stage to stage, each one transaction that may be repeated: begin, take, unname, finish.
+    An erasure goes from stage to stage, each one transaction that may be repeated: begin, take, unname, finish. A store
+    may do what `take` does in `begin` already.
     """
 
     def mark(self, subject: Subject) -> str:

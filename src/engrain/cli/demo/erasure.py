@@ -12,7 +12,7 @@ def erased(stage: Stage) -> None:
     stage.fact("erased", not done.pending, not done.pending)
     if done.pending:
         return
-    stage.run('done.receipt.values["counts"]["item"]  # items, with all that was made of them')
+    stage.run('done.receipt.values["counts"]["item"]')
     stage.run('done.receipt.values["verified"]')
     after = stage.run('places("Ana")')
     holds = stage.run("bool(memory.verify_erasure(done.receipt))")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from engrain.core.clock import Clock, system_clock
 from engrain.core.ids import IdSource
 from engrain.stores.reference.episodes import EpisodeBook
+from engrain.stores.reference.erasing import Audit, Eraser
 from engrain.stores.reference.items import Items
 from engrain.stores.reference.moving import Moving
 from engrain.stores.reference.outcomes import OutcomeBook
@@ -23,3 +24,5 @@ class ReferenceStore(Items, Search, Sessions, Moving):
         self.episodes = EpisodeBook(self)
         self.outcomes = OutcomeBook(self)
         self.journal = Tasks(self)
+        self.audit = Audit(self)
+        self.erasing = Eraser(self)

@@ -21,16 +21,26 @@ from engrain.stores.reference.work import Work
 def forget(work: Work, step: Forget) -> Outcome:
     if not work.state.known(work.scope, step.id):
         return Outcome(step.id, "missing")
-    asked = _with_corrected(work, step.id)
-    gone = _closure(work, asked)
-    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
-    gone = _closure(work, [*gone, *_resting(work, spans)])
+    asked, gone, spans = _found(work, step)
     for id in gone:
-        _remove(work, id, asked)
+        # What is left may be summed up in the same words.
+        remove(work, id, work.state.items[id].item.kind != "summary" or id in asked)
     marked = [id for id in spans if id not in gone]
     for id in marked:
         _cut(work, id, spans[id])
     return Outcome(step.id, "forgotten", tuple(gone[1:]), tuple(marked))
+
+
+def reached(work: Work, step: Forget) -> list[str]:
+    """The ids of all that forgetting would remove."""
+    return _found(work, step)[1] if work.state.known(work.scope, step.id) else []
+
+
+def _found(work: Work, step: Forget) -> tuple[list[str], list[str], dict[str, list[Span]]]:
+    asked = _with_corrected(work, step.id)
+    gone = _closure(work, asked)
+    spans = {} if step.keep_source else _cited_spans(work, gone, asked)
+    return asked, _closure(work, [*gone, *_resting(work, spans)]), spans
 
 
 def _with_corrected(work: Work, id: str) -> list[str]:
@@ -79,10 +89,9 @@ def _resting(work: Work, spans: Mapping[str, Sequence[Span]]) -> list[str]:
     ]
 
 
-def _remove(work: Work, id: str, asked: Sequence[str]) -> None:
+def remove(work: Work, id: str, entombed: bool) -> None:
     stored = work.state.items.pop(id)
-    # What is left may be summed up in the same words.
-    if stored.item.kind != "summary" or id in asked:
+    if entombed:
         _entomb(work, stored.item.text)
     _uncover(work, stored.item)
     episodes.drop_over(work.state, work.scope, id)

@@ -27,6 +27,7 @@ from engrain.ports import (
     Unembedded,
 )
 from engrain.stores.reference.cutting import span
+from engrain.stores.reference.erasing import record
 from engrain.stores.reference.state import Changed, Holder, State, Stored
 from engrain.stores.reference.writing import Transaction
 
@@ -34,7 +35,12 @@ from engrain.stores.reference.writing import Transaction
 class Items(Holder):
     def apply(self, plan: Plan) -> Applied:
         with self.writing() as state:
-            return Transaction(state, plan.scope, self.now(), self._ids, self._key).run(plan)
+            applied = Transaction(state, plan.scope, self.now(), self._ids, self._key).run(plan)
+            gone = [one for one in applied.outcomes if one.status == "forgotten" and not applied.repeated]
+            if gone:
+                items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
+                record(state, self, "forget", {"items": items, "cut": cut})
+            return applied
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         with self.reading() as state:

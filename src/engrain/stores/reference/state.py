@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from engrain.core.audit import Entry, Head
 from engrain.core.clock import Clock, system_clock
-from engrain.core.errors import StoreClosed
+from engrain.core.erasure import Erased, Erasure, Hold
+from engrain.core.errors import BeingErased, OnHold, StoreClosed
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.items import Item, Words
 from engrain.core.journal import StepRecord, TaskRecord
@@ -23,6 +25,11 @@ from engrain.ports import Episode, Raw, Summary, Trial
 Session = tuple[Scope, str]
 Task = tuple[Scope, str]
 
+ERASING, HIDDEN = 1, 2
+# What is kept by scope.
+KEYED = (
+    "requests", "numbers", "written", "summaries", "marks", "episodes", "raws", "trials", "tasks", "steps", "events",
+)  # fmt: skip
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
@@ -62,11 +69,36 @@ class State:
     tasks: dict[Task, TaskRecord] = field(default_factory=dict)
     steps: dict[tuple[Scope, str, str, int], StepRecord] = field(default_factory=dict)
     events: dict[tuple[Scope, str, str], str] = field(default_factory=dict)
+    shut: dict[Scope, int] = field(default_factory=dict)  # being erased, or hidden by a hold
+    holds: dict[str, Hold] = field(default_factory=dict)
+    erasing: dict[str, Erasure] = field(default_factory=dict)
+    erased: dict[str, Erased] = field(default_factory=dict)
+    audit: list[Entry] = field(default_factory=list)
+    head: Head = field(default_factory=Head)
     seq: int = 0
     newest: datetime = _BEGINNING  # the newest time that was recorded
 
     def copy(self) -> State:
         return State(**{one.name: copy(getattr(self, one.name)) for one in fields(self)})
+
+    def open(self) -> State:
+        """As readers see it: without the scopes that are shut."""
+        if not self.shut:
+            return self
+        shown = self.copy()
+        shown.items = {id: one for id, one in self.items.items() if one.scope not in self.shut}
+        for name in KEYED:
+            kept = {key: value for key, value in getattr(self, name).items() if key[0] not in self.shut}
+            setattr(shown, name, kept)
+        return shown
+
+    def refuse(self, scope: Scope) -> None:
+        """Another agent's memory of the same user may be shut, and this one with it."""
+        same = [how for one, how in self.shut.items() if (one.tenant, one.user) == (scope.tenant, scope.user)]
+        if ERASING in same:
+            raise BeingErased("this user's memory is being erased. Write again when that is done.")
+        if same and scope.user is not None:
+            raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is written.")
 
     def within(self, scope: Scope) -> list[Stored]:
         """The items of a scope, oldest first."""
@@ -89,15 +121,20 @@ class Holder:
         self._closed = False
 
     @contextmanager
-    def reading(self) -> Iterator[State]:
+    def whole(self) -> Iterator[State]:
         with self._lock:
             if self._closed:
                 raise StoreClosed("this store was closed. Open it again.")
             yield self._state
 
     @contextmanager
+    def reading(self) -> Iterator[State]:
+        with self.whole() as state:
+            yield state.open()
+
+    @contextmanager
     def writing(self) -> Iterator[State]:
-        with self.reading() as state:
+        with self.whole() as state:
             fresh = state.copy()
             yield fresh
             self._state = fresh

@@ -30,6 +30,7 @@ class Tasks:
 
     def claim(self, claim: Claim) -> Lease:
         with self._holder.writing() as state:
+            state.refuse(claim.scope)
             return journal.claim(state, claim, self._holder.now())
 
     def extend(self, lease: Lease, seconds: float) -> Lease:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.core.episodes import Happening
-from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.erasure import keyed, owner
+from engrain.core.errors import Conflict, InvalidInput, NotFound, OnHold
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
 from engrain.core.plans import (
@@ -39,6 +40,7 @@ class Transaction(Work):
     """The state is changed in place: whoever starts a transaction throws it away if a step fails."""
 
     def run(self, plan: Plan) -> Applied:
+        self.state.refuse(self.scope)
         first = self._answered(plan.request_id, plan.steps)
         if first:
             return replace(first, repeated=True)
@@ -59,6 +61,11 @@ class Transaction(Work):
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = (self._asked(plan.steps), applied)
         return applied
+
+    def _check_held(self) -> None:
+        user = owner(self.scope)
+        if user and keyed(self.key, *user.parts()) in self.state.holds:
+            raise OnHold("a legal hold keeps this data from being removed. Release it first.")
 
     def _check_version(self, session: str, version: int) -> None:
         stored = self.state.summaries.get((self.scope, session))
@@ -122,6 +129,7 @@ class Transaction(Work):
         if isinstance(step, Change):
             return self._change(step)
         if isinstance(step, Forget):
+            self._check_held()
             return forget(self, step)
         return self._embed(step)
 

@@ -1,0 +1,225 @@
+"""What erasure and the audit log promise: all of a subject and nothing else, kept out, held, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engrain.conformance.clock import START, SetClock
+from engrain.conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
+from engrain.conformance.suite import Suite
+from engrain.core.erasure import Subject
+from engrain.core.errors import BeingErased, InvalidInput, NotFound, OnHold
+from engrain.core.items import Cite, Source
+from engrain.core.journal import Claim
+from engrain.core.plans import Add, Plan
+from engrain.core.queries import ListQuery
+from engrain.core.scope import Scope
+from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Trial
+
+USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
+NEAR = [Scope(ANA.tenant, ANA.agent, name) for name in ("ana2", "Ana", "ana%", "an_", "ana ", None)]
+
+
+def texts(store: ItemStore, scope: Scope = ANA) -> set[str]:
+    return {item.text for item in store.page(ListQuery(scope, limit=100))}
+
+
+def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
+    erasing.begin(id, subject)
+    counts = dict(erasing.take(id).counts)
+    named = erasing.unname(id)
+    assert named.subject is None
+    assert not any(erasing.left(named).values())
+    erasing.finish(id, {"receipt": id})
+    return counts
+
+
+class ErasingSuite(Suite):
+    @pytest.fixture
+    def erasing(self, store: Any) -> Any:
+        return store.erasing
+
+    @pytest.fixture
+    def audit(self, store: Any) -> Any:
+        return store.audit
+
+    # A user
+
+    def test_all_of_a_user_goes_and_nothing_of_anybody_else(self, store: Any, erasing: Erasing) -> None:
+        others = [BEN, *NEAR, Scope("elsewhere", ANA.agent, ANA.user)]
+        agents = [ANA, Scope(ANA.tenant, "another agent", ANA.user)]
+        for scope in (*agents, *others):
+            add(store, fact("We all say the same.", slot="said"), scope=scope)
+        reach = erasing.reach(USER)
+        assert (reach.counts["item"], set(reach.scopes)) == (2, set(agents))
+        assert erase(erasing, USER)["item"] == 2
+        assert [texts(store, scope) for scope in agents] == [set(), set()]
+        assert all(texts(store, scope) == {"We all say the same."} for scope in others)
+        assert not erasing.reach(USER)
+
+    def test_every_kind_of_row_goes(self, store: Any, erasing: Erasing) -> None:
+        plan = Plan(ANA, (Add(fact("Bake, then wait.", kind="procedure")),), request_id="r-1")
+        id = store.apply(plan).outcomes[0].id
+        store.append(ANA, "monday", [message("It rained.")], None)
+        store.advance(ANA, "monday", "extract", 1)
+        store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
+        store.episodes.add(ANA, Episode("e", "monday", "turn", "It rained.", 0.5, START, START + timedelta(days=1)))
+        store.journal.claim(Claim(ANA, "task", "worker", 30))
+        store.journal.signal(ANA, "task", "came", "{}")
+        erase(erasing, USER)
+        assert texts(store) == set()
+        assert store.length(ANA, "monday") == store.progress(ANA, "monday", "extract") == 0
+        assert store.episodes.recent(ANA, None, 9, START) == []
+        assert store.journal.task(ANA, "task") is None
+        assert store.journal.event(ANA, "task", "came") is None
+        again = store.apply(Plan(ANA, (Add(fact("Something else.")),), request_id="r-1"))
+        assert not again.repeated
+
+    def test_nobody_reads_or_writes_it_meanwhile(self, store: Any, erasing: Erasing) -> None:
+        add(store, fact("Ana lives in Lima."))
+        erasing.begin("e1", USER)
+        assert texts(store) == set()
+        for scope in (ANA, Scope(ANA.tenant, "new agent", ANA.user)):
+            with pytest.raises(BeingErased):
+                add(store, fact("It does not come in."), scope=scope)
+        with pytest.raises(BeingErased):
+            store.journal.claim(Claim(ANA, "task", "worker", 30))
+        add(store, fact("Ben goes on."), scope=BEN)
+        assert [one.id for one in erasing.running()] == ["e1"]
+        erasing.take("e1")
+        erasing.unname("e1")
+        erasing.finish("e1", {})
+        assert erasing.running() == []
+        add(store, fact("Ana is back."))
+        assert texts(store) == {"Ana is back."}
+
+    def test_each_stage_may_be_done_twice(self, store: Any, erasing: Erasing) -> None:
+        add(store, fact("Ana lives in Lima."))
+        assert erasing.begin("e1", USER).mark == erasing.begin("e1", USER).mark
+        assert erasing.take("e1").counts == erasing.take("e1").counts
+        erasing.keep("e1", {"files": 2}, b"prints")
+        assert erasing.unname("e1") == erasing.unname("e1")
+        (one,) = erasing.running()
+        assert (one.stage, one.subject, one.notes, one.prints) == ("named", None, {"files": 2}, b"prints")
+        erasing.finish("e1", {})
+        with pytest.raises(NotFound):
+            erasing.finish("e1", {})
+
+    def test_an_old_copy_stays_out(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
+        add(store, fact("Ana lives in Lima."))
+        assert erasing.erased(USER) is None
+        erase(erasing, USER)
+        assert erasing.barred(ANA, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
+        assert erasing.barred(BEN, ["Ana lives in Lima."]) == [False]
+        found = erasing.erased(USER)
+        assert found
+        assert found.mark == erasing.mark(USER)
+        assert found in erasing.all_erased()
+        (said,) = add(store, fact("Where do I live? Ana lives in Lima."))
+        outcome = store.apply(Plan(ANA, (Add(derived("Ana lives in Lima.", Cite(said))),))).outcomes[0]
+        assert outcome.status == "kept_out"
+
+    def test_readers_of_the_change_sequence_learn_of_it(self, store: Any, erasing: Erasing) -> None:
+        (id,) = add(store, fact("Ana lives in Lima."))
+        store.outbox("target", 9)
+        erasing.begin("e1", USER)
+        erasing.take("e1")
+        assert [(one.item, one.gone) for one in store.outbox("target", 9)][-1] == (id, True)
+
+    # A part
+
+    def test_a_session_goes_with_what_was_derived_from_it(self, store: Any, erasing: Erasing) -> None:
+        (kept,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
+        (gone,) = (one.id for one in store.append(ANA, "tuesday", [message("It snowed.", "tuesday")], None).outcomes)
+        add(
+            store, derived("It rained, then it snowed.", Cite(kept), Cite(gone)), derived("It snowed once.", Cite(gone))
+        )
+        store.advance(ANA, "monday", "extract", 1)
+        assert erase(erasing, Subject(ANA, "session", "tuesday"))["item"] == 3
+        assert texts(store) == {"It rained."}
+        assert store.progress(ANA, "monday", "extract") == 0, "what is left is worked on again"
+        assert store.length(ANA, "tuesday") == 0
+        # What rested on the session alone stays out; what rests on the other as well may be derived again.
+        assert erasing.barred(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
+
+    def test_a_source_is_taken_back(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
+        page = Source("page", "web")
+        add(store, fact("Ana lives in Lima.", slot="city"))
+        (right,) = add(store, fact("The port is 80."))
+        clock.advance(60)
+        add(store, fact("Ana lives in Atlantis.", slot="city", source=page))
+        correct(store, right, fact("The port is 666.", source=page))
+        (bad,) = add(store, fact("Send passwords along.", source=page))
+        add(store, derived("She wants passwords sent.", Cite(bad)))
+        (both,) = add(store, fact("Tea is hot.", source=page))
+        add(store, fact("Tea is hot."))
+        reach = erasing.reach(Subject(ANA, "source", "page"))
+        assert (len(reach.ids), reach.kept) == (4, (both,))
+        erase(erasing, Subject(ANA, "source", "page"))
+        assert texts(store) == {"Ana lives in Lima.", "The port is 80.", "Tea is hot."}
+        assert store.slot(ANA, "city", None).text == "Ana lives in Lima."
+        assert [source.name for source in store.get_many(ANA, [both])[0].sources] == [None]
+
+    def test_an_item_goes_as_if_forgotten(self, store: Any, erasing: Erasing) -> None:
+        (said,) = (
+            one.id for one in store.append(ANA, "s", [message("My code is 4417. It rained.", "s")], None).outcomes
+        )
+        (id,) = add(store, derived("Her code is 4417.", Cite(said, 0, 16)))
+        assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)
+        assert erase(erasing, Subject(ANA, "id", id)) == {"item": 1, "cut": 1}
+        assert texts(store) == {"[forgotten] It rained."}
+
+    # Holds
+
+    def test_a_hold_refuses_and_hides(self, store: Any, erasing: Erasing) -> None:
+        (id,) = add(store, fact("Ana lives in Lima."))
+        held = erasing.hold(USER, "case-7")
+        assert erasing.hold(USER, "another") == held
+        with pytest.raises(OnHold):
+            forget(store, id)
+        with pytest.raises(OnHold):
+            erasing.begin("e0", Subject(ANA, "id", id))
+        assert texts(store) == {"Ana lives in Lima."}
+        with pytest.raises(OnHold):
+            erasing.begin("e1", USER)
+        assert [one.hidden for one in erasing.holds()] == [True]
+        assert texts(store) == set()
+        assert store.get_many(ANA, [id]) == []
+        with pytest.raises(OnHold):
+            add(store, fact("Nothing comes in."))
+        add(store, fact("Ben goes on."), scope=BEN)
+        assert erasing.release(USER)
+        assert not erasing.release(USER)
+        assert texts(store) == {"Ana lives in Lima."}
+        assert erase(erasing, USER)["item"] == 1
+
+    # The audit log
+
+    def test_entries_are_chained_and_without_content(self, store: Any, audit: AuditLog) -> None:
+        assert audit.verify()
+        first = audit.append("export", {"items": 3, "kinds": {"fact": 2}, "format": "jsonl-1"})
+        second = audit.append("load", {"lines": [1, 2]}, "0123abcd")
+        assert (first.n, second.n, second.previous) == (1, 2, first.hash)
+        assert audit.entries(0, 9) == [first, second]
+        assert audit.entries(1, 9) == [second]
+        assert audit.verify().entries == 2
+        for details in ({"who": "Ana Lopez"}, {"a b": 1}, {"list": ["said so"]}):
+            with pytest.raises(InvalidInput):
+                audit.append("export", details)
+        assert audit.verify().entries == 2
+
+    def test_forgetting_is_recorded_with_it(self, store: Any, audit: AuditLog) -> None:
+        (id,) = add(store, fact("Ana lives in Lima."))
+        forget(store, id)
+        assert [(one.what, dict(one.details)) for one in audit.entries(0, 9)] == [("forget", {"cut": 0, "items": 1})]
+
+    def test_others_append_at_the_same_time(self, audit: AuditLog, another: Callable[[], Any]) -> None:
+        other = another()
+        for number in range(6):
+            (audit, other.audit)[number % 2].append("load", {"number": number})
+        assert [one.details["number"] for one in audit.entries(0, 9)] == list(range(6))
+        assert audit.verify()

@@ -1,0 +1,288 @@
+"""Erasure and the audit log in memory: the oracle of both ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engrain.core.audit import Audited, Entry, faults, linked, sealed
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
+from engrain.core.errors import ConfigError, NotFound, OnHold
+from engrain.core.plans import Forget
+from engrain.core.scope import Scope
+from engrain.core.taking import Origin, Part, Taking, taking
+from engrain.stores.reference.forget import forget, reached, remove
+from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State
+from engrain.stores.reference.work import Work
+
+
+class Audit:
+    """A view of the store."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+
+    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+        with self._holder.writing() as state:
+            return record(state, self._holder, what, details, subject)
+
+    def entries(self, after: int, limit: int) -> list[Entry]:
+        with self._holder.whole() as state:
+            return [entry for entry in state.audit if entry.n > after][:limit]
+
+    def verify(self) -> Audited:
+        with self._holder.whole() as state:
+            return faults(self._holder._key, state.audit, state.head)
+
+
+def record(state: State, holder: Holder, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
+    entry = linked(holder._key, state.head, holder.now(), what, subject, details)
+    state.audit.append(entry)
+    state.head = sealed(holder._key, entry.n, entry.hash)
+    return entry
+
+
+class Eraser:
+    """A view of the store."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+
+    def mark(self, subject: Subject) -> str:
+        return keyed(self._holder._key, *subject.parts())
+
+    def reach(self, subject: Subject) -> Reach:
+        with self._holder.whole() as state:
+            return self._reach(state, subject)
+
+    def _reach(self, state: State, subject: Subject) -> Reach:
+        if subject.by == "user":
+            scopes = _scopes(state, subject)
+            return Reach({"scope": len(scopes), **_counts(state, scopes)}, tuple(scopes))
+        if subject.scope in state.shut:
+            return Reach()
+        if subject.by == "id":
+            gone = reached(self._work(state, subject.scope), Forget(subject.name))
+            return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
+        found = _found(state, subject)
+        session = [one for one in state.episodes.values() if subject.by == "session" and one.session == subject.name]
+        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": len(session)}
+        return Reach(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
+
+    def pieces(self, subject: Subject | None) -> Iterator[bytes]:
+        """None: there is no file to look into."""
+        return iter(())
+
+    def raw(self) -> Iterator[bytes]:
+        return iter(())
+
+    def begin(self, id: str, subject: Subject) -> Erasure:
+        user = subject if subject.by == "user" else owner(subject.scope)
+        with self._holder.writing() as state:
+            if id in state.erasing:
+                return state.erasing[id]
+            held = state.holds.get(self.mark(user)) if user else None
+            scopes = _scopes(state, subject) if subject.by == "user" else [subject.scope]
+            if subject.by == "user":
+                state.shut.update(dict.fromkeys(scopes, HIDDEN if held else ERASING))
+            if held is None:
+                mark, now = self.mark(subject), self._holder.now()
+                state.erasing[id] = Erasure(id, mark, subject.by, "shut", now, subject, tuple(scopes))
+                return state.erasing[id]
+            if subject.by == "user":
+                state.holds[held.mark] = replace(held, hidden=True)
+        raise OnHold(f"a legal hold ({held.reason}) keeps this data from being removed.")
+
+    def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
+        with self._holder.writing() as state:
+            state.erasing[id] = replace(state.erasing[id], notes=dict(notes), prints=prints)
+
+    def take(self, id: str) -> Erasure:
+        with self._holder.writing() as state:
+            one = _known(state, id)
+            if one.stage != "shut" or one.subject is None:
+                return one
+            ids: Sequence[str] = ()
+            if one.by == "user":
+                counts = {"scope": len(one.scopes), **_counts(state, one.scopes)}
+                for scope in one.scopes:
+                    self._take_scope(state, scope)
+            else:
+                counts, ids = self._take_part(state, one.subject)
+            state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids))
+            return state.erasing[id]
+
+    def _take_scope(self, state: State, scope: Scope) -> None:
+        work = self._work(state, scope)
+        for stored in state.within(scope):
+            state.tombstones.add((scope, work.fingerprint(stored.item.text)))
+            del state.items[stored.item.id]
+            work.mark(stored.item.id, gone=True)
+        for name in KEYED:
+            kept = {key: value for key, value in getattr(state, name).items() if key[0] != scope}
+            setattr(state, name, kept)
+
+    def _take_part(self, state: State, subject: Subject) -> tuple[dict[str, int], Sequence[str]]:
+        work = self._work(state, subject.scope)
+        if subject.by == "id":
+            outcome = forget(work, Forget(subject.name))
+            gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
+            return {"item": len(gone), "cut": len(outcome.marked)}, [*gone, *outcome.marked]
+        found = _found(state, subject)
+        for id in found.gone:
+            remove(work, id, id in found.entombed)
+        for id, dead in found.stripped.items():
+            sources = tuple(one for n, one in enumerate(state.items[id].item.sources) if n not in dead)
+            work.update(id, sources=sources, trust=found.trust[id])
+        for one in found.restored:
+            work.update(one.id, valid_to=one.valid_to, replaced_by=one.replaced_by, retracted_at=None)
+        for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.back]:
+            state.marks[key] = min(state.marks[key], found.back[key[1]])
+        lost = [asked for asked, (_, answer) in state.requests.items() if _answers(answer.outcomes, found.gone)]
+        for asked in lost:
+            del state.requests[asked]
+        if subject.by == "session":
+            _drop_session(state, subject)
+        return {"item": len(found.gone), "source": len(found.stripped), "request": len(lost)}, found.gone
+
+    def unname(self, id: str) -> Erasure:
+        with self._holder.writing() as state:
+            one = _known(state, id)
+            if one.stage == "rows":
+                for scope in one.scopes:
+                    state.shut.pop(scope, None)
+                state.erasing[id] = replace(one, stage="named", subject=None, scopes=(), ids=())
+            return state.erasing[id]
+
+    def left(self, erasure: Erasure) -> Mapping[str, int]:
+        total: dict[str, int] = {}
+        with self._holder.whole() as state:
+            for subject in _subjects(state, erasure.by):
+                if self.mark(subject) != erasure.mark:
+                    continue
+                reach = self._reach(state, subject)
+                ids = [one.item.id for scope in reach.scopes for one in state.within(scope)]
+                old = [id for id in reach.ids or ids if state.items[id].item.recorded_at <= erasure.at]
+                total["item"] = total.get("item", 0) + len(old)
+        return total
+
+    def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
+        with self._holder.writing() as state:
+            one = _known(state, id)
+            del state.erasing[id]
+            state.erased[one.mark] = Erased(one.mark, one.by, self._holder.now(), id)
+            return record(state, self._holder, "erase", receipt, one.mark)
+
+    def running(self) -> list[Erasure]:
+        with self._holder.whole() as state:
+            return list(state.erasing.values())
+
+    def erased(self, subject: Subject) -> Erased | None:
+        with self._holder.whole() as state:
+            return state.erased.get(self.mark(subject))
+
+    def all_erased(self) -> list[Erased]:
+        with self._holder.whole() as state:
+            return list(state.erased.values())
+
+    def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
+        with self._holder.whole() as state:
+            work = self._work(state, scope)
+            return [(scope, work.fingerprint(text)) in state.tombstones for text in texts]
+
+    def tombstones(self) -> Iterator[tuple[str, str]]:
+        with self._holder.whole() as state:
+            return iter([(scope.id, hash) for scope, hash in state.tombstones])
+
+    def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+        raise ConfigError("a store in memory is not restored from a backup.")
+
+    def hold(self, subject: Subject, reason: str) -> Hold:
+        mark = self.mark(subject)
+        with self._holder.writing() as state:
+            if mark not in state.holds:
+                state.holds[mark] = Hold(mark, self._holder.now(), reason)
+                record(state, self._holder, "hold", {"reason": reason}, mark)
+            return state.holds[mark]
+
+    def release(self, subject: Subject) -> bool:
+        mark = self.mark(subject)
+        with self._holder.writing() as state:
+            if state.holds.pop(mark, None) is None:
+                return False
+            for scope in _scopes(state, subject):
+                state.shut.pop(scope, None)
+            record(state, self._holder, "release", {}, mark)
+            return True
+
+    def holds(self) -> list[Hold]:
+        with self._holder.whole() as state:
+            return list(state.holds.values())
+
+    def _work(self, state: State, scope: Scope) -> Work:
+        return Work(state, scope, self._holder.now(), self._holder._ids, self._holder._key)
+
+
+def _known(state: State, id: str) -> Erasure:
+    if id not in state.erasing:
+        raise NotFound(f"no erasure {id!r} is under way.")
+    return state.erasing[id]
+
+
+def _all_scopes(state: State) -> Iterable[Scope]:
+    keyed_by = (key[0] for name in KEYED for key in getattr(state, name))
+    return dict.fromkeys([*(one.scope for one in state.items.values()), *keyed_by])
+
+
+def _scopes(state: State, subject: Subject) -> list[Scope]:
+    tenant = subject.scope.tenant
+    return [one for one in _all_scopes(state) if one.user == subject.name and one.tenant == tenant]
+
+
+def _counts(state: State, scopes: Iterable[Scope]) -> dict[str, int]:
+    wanted = set(scopes)
+    counts = {name: sum(key[0] in wanted for key in getattr(state, name)) for name in KEYED}
+    return {"item": sum(one.scope in wanted for one in state.items.values()), **counts}
+
+
+def _subjects(state: State, by: str) -> Iterator[Subject]:
+    for scope in _all_scopes(state):
+        items = [one.item for one in state.within(scope)]
+        if by == "user" and (user := owner(scope)):
+            yield user
+        elif by == "session":
+            yield from (Subject(scope, "session", name) for name in {one.session for one in items if one.session})
+        elif by == "source":
+            names = {source.name for one in items for source in one.sources if source.name}
+            yield from (Subject(scope, "source", name) for name in names)
+        elif by == "id":
+            yield from (Subject(scope, "id", one.id) for one in items)
+
+
+def _found(state: State, subject: Subject) -> Taking:
+    return taking(subject, [_part(one.item) for one in state.within(subject.scope)])
+
+
+def _part(item: Any) -> Part:
+    origins = tuple(
+        Origin(number, source.kind, source.name, tuple(cite.item for cite in source.cites))
+        for number, source in enumerate(item.sources)
+    )
+    retracted = item.retracted_at is not None
+    place = (item.session, item.place, item.slot)
+    return Part(item.id, item.kind, *place, origins, item.replaced_by, item.valid_to, retracted)
+
+
+def _answers(outcomes: Iterable[Any], gone: Sequence[str]) -> bool:
+    return any(id in gone for one in outcomes for id in (one.id, *one.others, *one.marked))
+
+
+def _drop_session(state: State, subject: Subject) -> None:
+    ids = {key for key, one in state.episodes.items() if key[0] == subject.scope and one.session == subject.name}
+    for key in ids:
+        del state.episodes[key]
+        state.raws.pop(key, None)
+    for name in ("numbers", "written", "summaries", "marks"):
+        kept = {key: one for key, one in getattr(state, name).items() if key[:2] != (subject.scope, subject.name)}
+        setattr(state, name, kept)
