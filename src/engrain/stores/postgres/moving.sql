@@ -101,7 +101,7 @@ update meta set value = %s where name = 'key';
 
 -- lock_scopes --
 -- In their order, so that two who lock several do not wait for each other.
-select id from scope where id = any(%s::uuid[]) order by id for no key update;
+select id from scope where id = any(%s::uuid[]) and is_open(shut) order by id for no key update;
 
 -- numbers --
 select replace(scope::text, '-', ''), id, n from item where id = any(%s);
