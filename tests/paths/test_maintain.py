@@ -352,3 +352,20 @@ def test_the_rules_are_settings(kit: Kit, semantic: SemanticMemory, clock: SetCl
     ]:
         care = replace(kit, policies=policies(rules))
         assert maintain(care, ANA, dry_run=True).counts["consolidated"] == count
+
+
+def test_tasks_are_kept_as_long_as_the_settings_say(tmp_path: Path, clock: SetClock) -> None:
+    rules = {"task_days": 30}
+    store = tmp_path / "a.db"
+    options = {"user": "ana", "clock": clock, "embedder": HashEmbedder(), "background": False, "lifecycle": rules}
+    with Memory(store, **options) as memory:  # type: ignore[arg-type]
+        with memory.task("first") as run:
+            run.step("one", lambda: 1)
+        clock.advance(29 * DAY)
+    with Memory(store, **options) as memory:  # type: ignore[arg-type]
+        with memory.task("second") as run:
+            run.step("one", lambda: 1)
+        assert memory.maintain().pruned == 0
+        assert len(memory.tasks()) == 2
+        clock.advance(2 * DAY)
+        assert memory.maintain().pruned == 1

@@ -25,7 +25,6 @@ from engrain.tasks.ledger import WAITS
 from engrain.tasks.worker import is_dead, worker_name
 
 Settled = Literal["done", "failed", "skipped"]
-RETENTION = timedelta(days=7)
 MAX_TASKS = 100_000
 # So many claims with no step to show for them, and a task is parked: it kills whoever runs it.
 MAX_CLAIMS = 5
@@ -62,7 +61,7 @@ class Tasks:
             raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
         if not self._tidied:
             self._tidied = True
-            self.prune(RETENTION)
+            self.prune(timedelta(days=self._kit.policies.task_days))
         return Course(self._kit, self._scope, terms, desk)
 
     # Looking
