@@ -11,7 +11,7 @@ from engrain.core.items import Place, Relation, Source
 from engrain.core.notes import Note, checked
 
 Origin = Literal["mem0", "chatgpt", "claude"]
-ROLES: Mapping[object, str] = {
+ROLES: Mapping[str, str] = {
     "user": "user", "human": "user", "assistant": "assistant", "system": "system", "tool": "tool",
 }  # fmt: skip
 MAX_TITLE = 500
@@ -70,7 +70,7 @@ def _chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
         message = node.get("message")
         if not isinstance(message, dict):
             continue
-        role = ROLES.get(_object(message.get("author") or {}, "author").get("role"))
+        role = _role(_object(message.get("author") or {}, "author").get("role"))
         hidden = _object(message.get("metadata") or {}, "metadata").get("is_visually_hidden_from_conversation")
         text = _said(message.get("content"))
         if role is None or hidden or not text.strip():
@@ -122,7 +122,7 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
         raise InvalidInput("chat_messages must be a list.")
     for given in messages:
         message = _object(given, "a message")
-        role = ROLES.get(message.get("sender")) if isinstance(message.get("sender"), str) else None
+        role = _role(message.get("sender"))
         text = _blocks(message)
         if role is None or not text.strip():
             continue
@@ -160,6 +160,10 @@ def _text(value: object, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{what} must be a text, not {value!r:.80}.")
     return value
+
+
+def _role(value: object) -> str | None:
+    return ROLES.get(value) if isinstance(value, str) else None
 
 
 def _title(value: object) -> dict[str, str]:

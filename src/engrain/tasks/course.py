@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from engrain.capture.redacting import clean
 from engrain.core.clock import checked_span, checked_time
 from engrain.core.errors import (
     ConfigError,
@@ -169,7 +170,7 @@ class Course:
             self._kept.done(self.outcome)
         except EngrainError as exc:
             _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
-        tenure.end(TaskEnd("done", self.outcome.text))
+        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
 
     def _unfinished(self, ledger: Ledger) -> TaskError | None:
         names = ledger.under_way()

@@ -1,0 +1,138 @@
+"""With `redact`, nothing private is embedded or stored, whichever way it comes in."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Open
+
+from engrain import ConfigError, EmptyText, Memory, Message
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.redact import PRIVATE
+
+CARD, MAIL, KEY = "4111 1111 1111 1111", "ana@example.org", "sk-ant-api03-abcdefghijklmnop1234"
+SECRETS = (CARD, MAIL, KEY)
+
+
+class Listening(HashEmbedder):
+    """Remembers what it was given to embed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    def embed(self, texts: Any, kind: Any) -> Any:
+        self.heard += texts
+        return super().embed(texts, kind)
+
+
+def everything(memory: Memory, folder: Path) -> None:
+    text = f"I prefer to pay with {CARD} and to get mail at {MAIL}. My city is Lima."
+    memory.remember(text, metadata={"a": [{"b": MAIL}]})
+    memory.remember(MAIL, slot="user.mail")
+    memory.remember_many([f"Known: {KEY}", {"text": f"Also {CARD}"}])
+    memory.correct(memory.remember("Wrong."), f"Right is {MAIL}")
+    memory.relate("Ana", "has the mail", MAIL)
+    memory.start_session("monday")
+    memory.add_message("user", text, metadata={"from": MAIL})
+    memory.add_message("user", f"Remember that my mail is {MAIL}.")
+    memory.add_messages([Message("assistant", f"I see {KEY}."), Message("user", f"No, {CARD}.")])
+    memory.record_tool_call("pay", {"card": CARD, "deep": [MAIL]}, f"{'x ' * 3_000}{CARD} {MAIL}")
+    memory.record_tool_call("fail", {}, f"cannot reach {MAIL}", failed=True)
+    memory.record_error(f"broke with {KEY}")
+    memory.record_decision(f"write to {MAIL}")
+    memory.episodic.record_error(f"long {'y ' * 3_000} {CARD}", session="s")
+    memory.procedural.learn("pay", [f"use {CARD}"], when=f"asked by {MAIL}")
+    memory.start_task("pay", procedure="pay")
+    memory.record_step(f"thought {MAIL}", "act", f"result {CARD}")
+    memory.end_task(True, f"done with {CARD}")
+    memory.learn(f"learnt {MAIL}")
+    with memory.task("order", goal="ship") as run:
+        run.remember_step("note", f"noted {MAIL}")
+        run.outcome = f"shipped to {MAIL}"
+    with suppress(KeyError), memory.task("half"):
+        memory.working.add_thought(f"pondered {CARD}")
+        raise KeyError
+    (folder / "MEMORY.md").write_text(f"# Memory\n\n- write to {MAIL}\n")
+    memory.mirror(folder).sync()
+    memory.load(io.BytesIO(json.dumps({"text": f"loaded {MAIL}"}).encode()))
+    memory.end_session()
+
+
+def test_nothing_private_is_embedded_or_on_disk(open_memory: Open, tmp_path: Path) -> None:
+    ear = Listening()
+    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    (tmp_path / "files").mkdir()
+    everything(memory, tmp_path / "files")
+    assert any("«mail»" in text for text in ear.heard)
+    assert [text for text in ear.heard for secret in SECRETS if secret in text] == []
+    memory.close()
+    for file in tmp_path.rglob("*"):
+        raw = file.read_bytes() if file.is_file() else b""
+        assert [secret for secret in SECRETS if secret.encode() in raw] == [], file.name
+
+
+def test_without_it_everything_is_kept_word_for_word(open_memory: Open) -> None:
+    memory = open_memory(background=False, embedder=HashEmbedder())
+    memory.remember(f"pay with {CARD}")
+    assert memory.list()[0].text == f"pay with {CARD}"
+
+
+def test_what_is_made_of_a_message_cites_the_words_that_are_kept(open_memory: Open) -> None:
+    memory = open_memory(redact=["mails"], background=False, embedder=HashEmbedder())
+    memory.add_message("user", f"My mail is {MAIL}, as ever. My city is Lima.")
+    fact = memory.slot("user.city")
+    assert fact is not None
+    (cite,) = fact.sources[0].cites
+    row = memory.get(cite.item)
+    assert row is not None
+    assert row.text[cite.start : cite.end] in fact.text or fact.text in row.text[cite.start : cite.end]
+    memory.forget(fact.id)
+    assert memory.messages(1)[0].text.startswith("My mail is «mail»")
+    assert "Lima" not in memory.messages(1)[0].text
+
+
+def test_a_call_of_a_tool_can_still_be_read_as_one(open_memory: Open) -> None:
+    memory = open_memory(redact=["cards"], background=False, embedder=HashEmbedder())
+    memory.record_tool_call("pay", {"card": CARD}, "ok")
+    asked, answer = memory.messages(2)
+    assert asked.calls[0].arguments == {"card": "«card»"}
+    assert answer.answers == asked.calls[0].id
+
+
+def test_a_repeated_request_is_still_known(open_memory: Open) -> None:
+    memory = open_memory(redact=["mails"], background=False, embedder=HashEmbedder())
+    first = memory.remember(f"write to {MAIL}", request_id="r")
+    assert memory.remember(f"write to {MAIL}", request_id="r") == first
+    said = memory.add_message("user", f"write to {MAIL}", session="s", request_id="q")
+    assert memory.add_message("user", f"write to {MAIL}", session="s", request_id="q") == said
+
+
+def test_it_is_a_setting(open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAIN_REDACT", "mails, cards")
+    memory = open_memory(background=False, embedder=HashEmbedder())
+    memory.remember(f"{MAIL} {CARD} {KEY}")
+    assert memory.list()[0].text == f"«mail» «card» {KEY}"
+    monkeypatch.delenv("ENGRAIN_REDACT")
+    settings = tmp_path / "engrain.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path}/t.db"\n[privacy]\nredact = ["keys"]\n')
+    other = open_memory(store=str(settings), background=False, embedder=HashEmbedder())
+    other.remember(f"{MAIL} {KEY}")
+    assert other.list()[0].text == f"{MAIL} «key»"
+    settings.write_text("[privacy]\nredact = 7\n")
+    with pytest.raises(ConfigError, match="redact"):
+        open_memory(store=str(settings))
+
+
+def test_a_function_of_one_s_own(open_memory: Open) -> None:
+    memory = open_memory(redact=lambda text: text.replace("Ana", "«name»"), background=False, embedder=HashEmbedder())
+    memory.remember("Ana likes tea.")
+    assert memory.list()[0].text == "«name» likes tea."
+    empty = open_memory(user="ben", redact=lambda _: "", background=False, embedder=HashEmbedder())
+    with pytest.raises(EmptyText):
+        empty.remember("x")
