@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -72,25 +73,28 @@ class MeteredModel:
         return reply
 
     def _waited_for(self, ask: Ask) -> object:
-        """In a thread of its own: a call that never returns would hold its caller for ever."""
+        """With a time-out in a thread of its own: a call that never returns would hold its caller for ever."""
+        if ask.timeout is None:
+            return self._model.reply(ask)
         answer: list[object] = []
-        trouble: list[Exception] = []
+        trouble: list[BaseException] = []
 
         def call() -> None:
             try:
                 answer.append(self._model.reply(ask))
-            except Exception as exc:  # noqa: BLE001  # raised below, where somebody waits for it
+            except BaseException as exc:  # noqa: BLE001  # raised below, where somebody waits for it
                 trouble.append(exc)
             finally:
                 with self._lock:
                     self._asked_at.pop(id(answer), None)
                     self._hanging.discard(id(answer))
 
-        thread = threading.Thread(target=call, name="engrain-model", daemon=True)
+        run = contextvars.copy_context().run
+        thread = threading.Thread(target=run, args=(call,), name="engrain-model", daemon=True)
         with self._lock:
             self._asked_at[id(answer)] = time.monotonic()
         thread.start()
-        thread.join(None if ask.timeout is None else ask.timeout + GRACE)
+        thread.join(ask.timeout + GRACE)
         with self._lock:
             if id(answer) in self._asked_at:
                 self._hanging.add(id(answer))
