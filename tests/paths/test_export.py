@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import Open
 from export_kit import body, exported, filled
+from servers import postgres
 
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, NotFound
 from engrain.conformance.clock import SetClock
@@ -415,3 +416,14 @@ def test_private_words_do_not_come_in_by_a_file(full: Memory, fresh: Callable[..
     assert raw.count("Mine is «mail».".encode()) == 1
     assert loaded(there, exported(full)).added == 0
     assert exported(there) == raw
+
+
+def test_a_memory_moves_to_postgres_and_back_the_same(whole: bytes, open_memory: Open, tmp_path: Path) -> None:
+    url = f"{postgres().url()}?schema=exported"
+    there = open_memory(store=url, background=False, embedder=HashEmbedder())
+    loaded(there, whole)
+    assert exported(there) == whole
+    assert loaded(there, whole).added == 0
+    back = open_memory(store=f"{tmp_path}/back.db", background=False, embedder=HashEmbedder())
+    loaded(back, exported(there))
+    assert exported(back) == whole
