@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         BackendMissing,
         BadFile,
         BadText,
+        BeingErased,
         ConfigError,
         Conflict,
         DiskFull,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         NotADatabase,
         NotDone,
         NotFound,
+        OnHold,
         OutcomeUnknown,
         ReadOnlyStore,
         ServerAway,
@@ -81,9 +83,9 @@ _HOMES = {
     "agent.tools": "Tool tool",
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
-    "core.errors": "BackendMissing BadFile BadText ConfigError Conflict DiskFull EmbedderFailed EmptyText EngrainError "
-    "InvalidInput ModelFailed NewerStore "
-    "NotADatabase NotFound OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
+    "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
+    "EngrainError InvalidInput ModelFailed NewerStore "
+    "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
@@ -118,6 +120,7 @@ __all__ = [
     "BackendMissing",
     "BadFile",
     "BadText",
+    "BeingErased",
     "Cite",
     "Closing",
     "Compensate",
@@ -145,6 +148,7 @@ __all__ = [
     "NotDone",
     "NotFound",
     "Note",
+    "OnHold",
     "Opening",
     "OutcomeUnknown",
     "Place",

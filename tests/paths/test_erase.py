@@ -191,6 +191,25 @@ def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory
     assert found(store.parent) == {}
 
 
+def test_maintenance_completes_what_was_left_undone(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with opened(store, background=False) as memory:
+        memory.remember(f"Ana said {WORD}.")
+        monkeypatch.setattr(run, "_beside", dies)
+        with pytest.raises(KeyboardInterrupt):
+            memory.erase(user="ana")
+        monkeypatch.undo()
+        memory.maintain(dry_run=True)
+        assert memory.audit() == [], "a dry run changes nothing"
+        memory.maintain()
+        memory.rebuild()
+        assert [entry.what for entry in memory.audit()][:1] == ["erase"]
+        assert memory.audit()[-1].what == "rebuild"
+    assert found(store.parent) == {}
+
+
 def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, store: Path) -> None:
     id = memory.remember("Ana lives in Lima.")
     memory.hold("ana", reason="case-7")

@@ -108,6 +108,8 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
             self.kit.feed.refeed()
             while fed := self.kit.feed.feed(BATCH):
                 progress(fed)
+        if self.kit.audit is not None:
+            self.kit.audit.append("rebuild", {"items": seen})
         return seen
 
     def close(self) -> None:

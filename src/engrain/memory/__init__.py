@@ -134,6 +134,8 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
 
         With `reembed` everything gets vectors of the present model, and those of others go.
         """
+        if not dry_run:
+            self.resume_erasures()
         return self._open.maintain(dry_run, reembed, progress or (lambda _: None))
 
     @traced
