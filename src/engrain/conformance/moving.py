@@ -173,6 +173,16 @@ class MovingSuite(Suite):
         source.journal.finish(lease, StepEnd("open", result="1"))
         check_moved(source, store, clock())
 
+    def test_a_step_that_ends_later_keeps_its_place(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        lease = source.journal.claim(Claim(ANA, "order", "one"))
+        for name in ("first", "second"):
+            source.journal.begin(lease, StepStart(name))
+        moved(source, store)
+        source.journal.finish(lease, StepEnd("first", result="1"))
+        moved(source, store)
+        assert dumped(store) == dumped(source)
+
     def test_what_was_forgotten_answered_or_numbered_stays_so(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         fill(source, clock)

@@ -131,12 +131,14 @@ insert into task (
 -- drop_snapshot --
 delete from snapshot where task = ?;
 
--- drop_step --
-delete from step where task = ? and name = ? and occurrence = ?;
-
 -- keep_step --
+-- One that is there keeps its place among the others.
 insert into step (task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at, result,
-  large, error) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+  large, error)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (task, name, occurrence) do update set
+  kind = excluded.kind, status = excluded.status, attempt = excluded.attempt, epoch = excluded.epoch,
+  input = excluded.input, key = excluded.key, version = excluded.version, began_at = excluded.began_at,
+  ended_at = excluded.ended_at, result = excluded.result, large = excluded.large, error = excluded.error;
 
 -- keep_event --
 insert or replace into event (scope, task, event, at, payload) values (?, ?, ?, ?, ?);

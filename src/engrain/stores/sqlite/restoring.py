@@ -125,7 +125,6 @@ class Restoring:
 
     def _step(self, row: Row, scope: int) -> None:
         step, task = moving.step_of(row), self._task_number(scope, row.key[1])
-        self.db.run(_SQL["drop_step"], (task, step.name, step.occurrence))
         result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
         times = micros_of(step.began_at), micros_of(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
