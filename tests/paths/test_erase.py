@@ -20,6 +20,7 @@ from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.lifecycle import erasing as run
 from engrain.lifecycle.receipts import Receipt
+from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import SqliteStore
 
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
@@ -208,6 +209,25 @@ def test_maintenance_completes_what_was_left_undone(store: Path, monkeypatch: py
         assert [entry.what for entry in memory.audit()][:1] == ["erase"]
         assert memory.audit()[-1].what == "rebuild"
     assert found(store.parent) == {}
+
+
+def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path) -> None:
+    backups = tmp_path / "backups"
+    backups.mkdir()
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        fill(memory)
+        ben.remember("Ben lives in Oslo.")
+        memory.backup(backups / "monday.db")
+        assert memory.erase(user="ana").receipt
+        memory.backup(backups / "tuesday.db")
+        assert set(found(backups)) == {"monday.db"}
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    restore_backup(backups / "monday.db", restored / "agent.db", against=store)
+    assert found(restored) == {}
+    with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
+        assert memory.list() == []
+        assert [item.text for item in ben.list()] == ["Ben lives in Oslo."]
 
 
 def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, store: Path) -> None:
