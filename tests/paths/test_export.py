@@ -427,3 +427,28 @@ def test_a_memory_moves_to_postgres_and_back_the_same(whole: bytes, open_memory:
     back = open_memory(store=f"{tmp_path}/back.db", background=False, embedder=HashEmbedder())
     loaded(back, exported(there))
     assert exported(back) == whole
+
+
+def test_what_was_erased_does_not_come_back_by_a_file(full: Memory, open_memory: Open, clock: SetClock) -> None:
+    raw = exported(full)
+    clock.advance(60)
+    full.erase(user="ana")
+    full.close()
+    again = open_memory(background=False, embedder=HashEmbedder())
+    clock.advance(60)
+    answer = loaded(again, raw)
+    assert answer.kept_out > 0
+    assert (answer.added, answer.kept_out) == (0, answer.read)
+    assert body(exported(again)) == b""
+    again.remember("A new beginning.")
+    assert loaded(again, raw).rows.get("item", 0) == 0
+
+
+def test_an_erased_session_does_not_come_back_by_a_file(full: Memory, clock: SetClock) -> None:
+    raw = exported(full)
+    clock.advance(60)
+    full.erase(session="monday")
+    before = exported(full)
+    loaded(full, raw)
+    assert b"monday" not in before
+    assert b"monday" not in exported(full)

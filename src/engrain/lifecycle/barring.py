@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from functools import cache
 
 from engrain.core.clock import to_micros
@@ -22,9 +21,15 @@ class Barrier:
     def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, texts: Sequence[str] = ()) -> None:
         self._scope, self._erasing = scope, kit.erasing
         self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
+        self._running = kit.erasing.running() if kit.erasing else []
         user = owner(scope)
         self._all_before = self._at(user) if user else -1
         self._before = cache(lambda by, name: self._at(Subject(scope, by, name)))
+
+    @property
+    def began_anew(self) -> bool:
+        """Whether all of this user was erased once."""
+        return self._all_before >= 0
 
     def bars(self, text: str) -> bool:
         return text in self._texts
@@ -50,8 +55,13 @@ class Barrier:
         return {text for text in texts if tombstone_hash(key, text) in forgotten}
 
     def _at(self, subject: Subject) -> int:
-        found = self._erasing.erased(subject) if self._erasing else None
-        return to_micros(found.at) if found and isinstance(found.at, datetime) else -1
+        """When the last erasure of it was, done or under way; -1 for never."""
+        if self._erasing is None:
+            return -1
+        done = self._erasing.erased(subject)
+        mark = self._erasing.mark(subject)
+        times = [one.at for one in self._running if one.mark == mark] + ([done.at] if done else [])
+        return max(map(to_micros, times), default=-1)
 
 
 def _text(row: Row) -> str:

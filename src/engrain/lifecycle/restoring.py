@@ -206,6 +206,10 @@ class _Deciding:
         own = self._kit.journal is getattr(self._kit.items, "journal", None)
         begun = {row.key[1] for row in here["task"].values()}
         stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
+        if self._barrier.began_anew:
+            # Nothing says when an event came that no task has taken yet.
+            given = {row.key[1] for row in self._rows if row.kind == "task"}
+            stopped |= {row.key[1] for row in self._rows if row.kind == "event"} - given
         for row in self._rows:
             if row.kind == "item":
                 continue
