@@ -81,7 +81,7 @@ def main(store: str, what: str) -> None:
             hits = memory.recall(f"What about the lighthouse {number}?").hits
             assert hits, "every question is answered"
             print(asked, flush=True)  # noqa: T201
-            time.sleep(0.005)
+            time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -244,10 +244,13 @@ def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:
     assert kit.items.count(ListQuery(BEN)) == 1
 
 
-def test_many_go_page_by_page(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
-    semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(1_203)], None, None)
+def test_many_go_page_by_page(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.lifecycle.consolidate.BATCH", 100)
+    semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
     clock.advance(8 * DAY)
-    assert len(consolidated(kit)) == 1_203
+    assert len(consolidated(kit)) == 303
 
 
 def test_what_the_agent_learnt_is_the_agents_word(semantic: SemanticMemory) -> None:

@@ -185,7 +185,7 @@ class CareOfTheReference(Care):
 
 @pytest.mark.parametrize("machine", [Care, CareOfTheReference])
 def test_a_dry_run_says_what_a_round_then_does(machine: type[Care]) -> None:
-    run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=8, stateful_step_count=25, deadline=None))
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def change(folder: Path, count: int) -> None:
                     answered.append(len(memory.recall(f"What about the lighthouse {number % 100}?").hits))
                 except BaseException as exc:  # noqa: BLE001  (told to the test)
                     trouble.append(exc)
-                time.sleep(0.005)
+                time.sleep(0.02)
 
         thread = threading.Thread(target=ask)
         thread.start()
