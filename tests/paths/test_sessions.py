@@ -74,6 +74,22 @@ def test_forgetting_a_fact_takes_the_summary_and_the_next_start_makes_it_anew(me
     assert not [item for item in memory.list(history=True) if "Marzipan" in item.text]
 
 
+def test_a_long_line_that_is_told_in_parts_at_a_later_stage_goes_with_its_message(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recap, "READ", 4)
+    memory.start_session("a")
+    why = f"The safe in Lisbon opens with marzipan. {'Rome and Genoa agreed to it in March. ' * 6}Porto did too."
+    decision = memory.record_decision("The gold of Zorblatt goes to the safe in Lisbon before April.", why)
+    memory.add_messages([{"role": "user", "content": "ok thanks"}] * 6)
+    closing = memory.end_session()
+    assert closing is not None
+    assert closing.summary is not None
+    assert "marzipan" in closing.summary.text
+    assert closing.summary.id in memory.forget(decision).ids
+    assert not [item for item in memory.list(history=True) if "marzipan" in item.text]
+
+
 def test_a_summary_that_never_told_it_stays(memory: Memory) -> None:
     memory.start_session("a")
     dull = memory.add_message("user", f"So what is it that {'they or we or you or ' * 9}somebody would want?")

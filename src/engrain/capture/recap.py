@@ -68,11 +68,15 @@ def _origins(kit: Kit, scope: Scope, held: Item) -> Origins:
 
 
 def _resting(one: Line, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
-    """The message that a line was taken from; of words that no message has, such as a model's, all they may be of."""
+    """The message that a line was taken from. Of words that no line before had, such as a model's, or half of a long
+    line: all that they may be of."""
     if one.part > 0:
         return (rows[one.part - 1].id,)
-    before = (held.id,) if held else ()
-    return known.get(one.text, before if one.part == 0 else (*before, *(row.id for row in rows)))
+    if one.text in known:
+        return known[one.text]
+    before = [source for some in known.values() for source in some]
+    new = [] if one.part == 0 else [row.id for row in rows]
+    return tuple(dict.fromkeys([*([held.id] if held else []), *before, *new]))
 
 
 def _parts(rows: Sequence[Item], since: str) -> list[Part]:
