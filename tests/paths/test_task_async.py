@@ -103,6 +103,67 @@ def test_a_call_that_was_cancelled_is_reported(store: str) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, cancels: int) -> None:
+    """A probe that looked while it still runs would find nothing, and the mail would go out twice."""
+    sent: list[str] = []
+    begun = threading.Event()
+
+    def send(to: str) -> str:
+        begun.set()
+        threading.Event().wait(0.2)
+        sent.append(to)
+        return "sent"
+
+    def found(to: str) -> str | None:
+        return "found" if to in sent else None
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+
+            async def start() -> Any:
+                async with memory.task("order") as run:
+                    return await run.effect("mail", send, "ana", on_ambiguous=found)
+
+            first = asyncio.create_task(start())
+            while not begun.is_set():
+                await asyncio.sleep(0.005)
+            for _ in range(cancels):
+                first.cancel()
+                await asyncio.sleep(0.01)
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert [one.status for one in await memory.tasks()] == ["waiting"]
+            assert await start() == "sent"
+
+    asyncio.run(main())
+    assert sent == ["ana"]
+
+
+def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> None:
+    begun = threading.Event()
+
+    def send() -> None:
+        begun.set()
+        threading.Event().wait(0.1)
+        raise ConnectionError("no answer")
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+
+            async def start() -> None:
+                async with memory.task("order") as run:
+                    await run.effect("mail", send, on_ambiguous="retry", retries=3)
+
+            await cancelled_in(begun, start())
+            begun.clear()
+            await asyncio.sleep(0.05)
+            assert not begun.is_set()  # whoever was cancelled does not try again
+            assert [one.status for one in (await memory.timeline("order")).steps] == ["intent"]
+
+    asyncio.run(main())
+
+
 def test_a_group_of_steps_that_wait_leaves_the_task_waiting(store: str) -> None:
     async def body(run: AsyncRun) -> list[Any]:
         async with asyncio.TaskGroup() as group:

@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextvars import ContextVar
+from contextlib import suppress
+from contextvars import ContextVar, copy_context
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,17 +81,26 @@ def drive(flow: Flow[T]) -> T:
 async def adrive(flow: Flow[T], hop: Hop) -> T:
     answer: Any = None
     error: BaseException | None = None
+    stopped: asyncio.CancelledError | None = None  # while a step was on a thread: what came of it is recorded first
     while True:
         try:
             need = flow.throw(error) if error is not None else flow.send(answer)
         except StopIteration as end:
+            if stopped is not None:
+                raise stopped from None
             return end.value  # type: ignore[no-any-return]
+        except Exception as exc:
+            if stopped is not None:
+                raise stopped from exc
+            raise
         answer = error = None
         try:
             if isinstance(need, Ask):
                 answer = await to_the_end(hop, need.call, *need.args)
+            elif stopped is not None:
+                error = stopped
             elif isinstance(need, Call):
-                answer = await _called(need)
+                answer, error, stopped = await _called(need)
             else:
                 await asyncio.sleep(need.seconds)
         except BaseException as exc:  # noqa: BLE001  # the flow decides what becomes of it
@@ -103,19 +114,52 @@ async def to_the_end(hop: Hop, call: Callable[..., Any], *args: Any) -> Any:
     try:
         return await asyncio.shield(asked)
     except asyncio.CancelledError:
-        await asyncio.wait([asked])
+        await _ended(asked)
         if not asked.cancelled():
             asked.exception()  # looked at: the cancellation is what counts
         raise
 
 
-async def _called(need: Call) -> Any:
+class _Came(NamedTuple):
+    """What came of a call: an answer or an error; and a cancellation that had to wait for it."""
+
+    answer: Any = None
+    error: BaseException | None = None
+    stopped: asyncio.CancelledError | None = None
+
+
+async def _called(need: Call) -> _Came:
     """A coroutine function is awaited in the loop; a plain one may block, so it runs on another thread."""
     outer = INSIDE.set((*INSIDE.get(), need.run))
     try:
         if inspect.iscoroutinefunction(need.function):
-            return await need.function(*need.args, **need.named)
-        answer = await asyncio.to_thread(need.function, *need.args, **need.named)
-        return await answer if inspect.isawaitable(answer) else answer
+            return _Came(await need.function(*need.args, **need.named))
+        came = await _on_thread(need)
+        if came.stopped is None and inspect.isawaitable(came.answer):
+            return _Came(await came.answer)
+        return came
     finally:
         INSIDE.reset(outer)
+
+
+async def _on_thread(need: Call) -> _Came:
+    """A step is waited for even by whoever is cancelled: a run that was left while its step goes on would be continued
+    by another, and an effect that a probe did not find would happen twice."""
+    call = partial(copy_context().run, need.function, *need.args, **need.named)
+    asked = asyncio.get_running_loop().run_in_executor(None, call)
+    stopped: asyncio.CancelledError | None = None
+    try:
+        await asyncio.wait([asked])
+    except asyncio.CancelledError as exc:
+        if need.run is None:
+            raise
+        stopped = exc
+        await _ended(asked)
+    error = asked.exception()
+    return _Came(None if error else asked.result(), error, stopped)
+
+
+async def _ended(asked: asyncio.Future[Any]) -> None:
+    while not asked.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([asked])
