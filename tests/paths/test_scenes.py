@@ -64,6 +64,26 @@ def test_a_preference_of_session_1_is_used_in_session_47_and_replaced_in_session
     assert not any("window" in text for text in then)
 
 
+def test_a_summary_says_which_of_its_words_no_longer_hold(memory: Memory, clock: SetClock) -> None:
+    memory.start_session("1")
+    memory.add_message("user", "The deadline is 15 November. The budget report goes to Carla.")
+    memory.end_session()
+    assert "held until" not in str(memory.recall("When is the deadline?"))
+    clock.advance(DAY)
+    before = clock()
+    clock.advance(DAY)
+    memory.start_session("2")
+    memory.add_message("user", "No, the deadline is 1 December.")
+    found = memory.recall("When is the deadline?")
+    (summary,) = [hit for hit in found.hits if hit.item.kind == "summary"]
+    assert "15 November" in summary.text
+    assert [(old.text, old.now) for old in summary.outlived] == [
+        ("The deadline is 15 November", "the deadline is 1 December")
+    ]
+    then = memory.recall("When is the deadline?", as_of=before)
+    assert not any(hit.outlived for hit in then.hits)
+
+
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_forgets_nothing(
     memory: Memory, clock: SetClock
 ) -> None:

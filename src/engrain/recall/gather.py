@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,10 +82,31 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
     if not ids:
         return {}, {}
     items = {item.id: item for item in kit.items.get_many(scope, ids)}
+    retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
+    cited = dict.fromkeys(source for some in retold.values() for source in some)
     outdated: dict[str, list[Outdated]] = {}
-    for mark in kit.items.outdated(scope, ids):
+    for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
+    said = {one.id: one for one in kit.items.get_many(scope, marked)} if (marked := [*cited.keys() & outdated]) else {}
+    for id, sources in retold.items():
+        marks = [mark for source in sources if source in said for mark in outdated[source]]
+        outdated.setdefault(id, []).extend(_retold(items[id], marks, said))
     return items, outdated
+
+
+def _cited(item: Item) -> list[str]:
+    return [cite.item for source in item.sources for cite in source.cites]
+
+
+def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) -> list[Outdated]:
+    """The same marks, where the summary has the words as they stand in the message."""
+    found: list[Outdated] = []
+    for mark in marks:
+        words = said[mark.id].text[mark.start : mark.end]
+        start = summary.text.find(words) if words else -1
+        if start >= 0:
+            found.append(Outdated(summary.id, start, start + len(words), mark.until, mark.now))
+    return found
 
 
 def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
