@@ -435,6 +435,17 @@ def test_an_outcome_goes_with_what_it_rests_on(memory: Memory) -> None:
     assert memory.list({"kind": "fact"}) == []
 
 
+def test_a_failure_goes_with_what_it_rests_on(memory: Memory) -> None:
+    script = Scripted(says("", ("look_up", {"parcel": 7})), "No idea.")
+    assert AgentWithMemory(memory, script, [look_up], max_steps=2).run("Open the safe: marzipan!").stopped == "steps"
+    question, *_, failure = memory.conversation.last(10)
+    assert "marzipan" in failure.text
+    assert question.id
+    memory.forget(question.id)
+    assert not [one for one in memory.conversation.last(10) if "marzipan" in one.text]
+    assert not [one for one in memory.episodic.recent(10) if "marzipan" in one.text]
+
+
 def test_steps_are_noted_in_working_memory(memory: Memory) -> None:
     seen: list[Any] = []
 

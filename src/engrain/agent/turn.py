@@ -286,13 +286,13 @@ class Turn:
         if not self._own or not worked:
             return
         request = self._journal.request(self._id, self._steps + 1)
+        cites = tuple(map(Cite, (*self._heard, *kept)))
         if answer.stopped == "end":
             text = f"Successfully completed: {short(self._task)} Outcome: {short(answer.text)}"
-            source = Source("task", "agent", tuple(map(Cite, (*self._heard, *kept))))
-            keep = partial(self._memory.remember, text, importance=OUTCOME, source=source)
+            keep = partial(self._memory.remember, text, importance=OUTCOME, source=Source("task", "agent", cites))
         else:
             text = f"Failed: {short(self._task)} Outcome: {_WHY[answer.stopped]}"
-            keep = partial(self._memory.record_error, text, session=self._session)
+            keep = partial(self._memory._open.episodic.record_error, text, session=self._session, cites=cites)
         try:
             yield Ask(partial(keep, request_id=request))
         except NotFound:

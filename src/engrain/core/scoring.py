@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from engrain.core.items import Cite
 from engrain.core.words import terms
 
 EpisodeKind = Literal["turn", "tool", "decision", "error", "resolution", "note"]
@@ -39,7 +40,8 @@ class Happened:
     """What is known of an event when it is written.
 
     `resolves`: it is one half of an error and its resolution. `explicit`: somebody asked for it to be remembered.
-    `novelty` is the share of its words that are new in the session, None if nobody looked.
+    `novelty` is the share of its words that are new in the session, None if nobody looked. It goes when something that
+    it `cites` is forgotten.
     """
 
     kind: EpisodeKind
@@ -49,6 +51,7 @@ class Happened:
     resolves: bool = False
     explicit: bool = False
     novelty: float | None = None
+    cites: tuple[Cite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,17 +69,23 @@ class EpisodicMemory:
         return self.record(said + reason, "decision", session=session, request_id=request_id)
 
     def record_error(
-        self, error: str | BaseException, *, session: str, tool: str | None = None, request_id: str | None = None
+        self,
+        error: str | BaseException,
+        *,
+        session: str,
+        tool: str | None = None,
+        cites: tuple[Cite, ...] = (),
+        request_id: str | None = None,
     ) -> str:
-        """The id is what `record_resolution` takes once it is known what helped."""
+        """The id is what `record_resolution` takes once it is known what helped. It goes when something that it `cites`
+        is forgotten."""
         if not isinstance(error, (str, BaseException)):
             raise InvalidInput(f"an error is a text or an exception, not {type(error).__name__}.")
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         if not text.strip():
             raise EmptyText("the error is empty: say what went wrong.")
-        return self.record(
-            _labelled("Error", text), "error", session=session, tool=tool, failed=True, request_id=request_id
-        )
+        failure = Happened("error", _labelled("Error", text), failed=True, cites=cites)
+        return self.record(failure, session=session, tool=tool, request_id=request_id)
 
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
         """What helped against an error, or a tool call that failed. From now on both matter: they last as one item,
@@ -216,7 +222,8 @@ def _row(happened: Happened, session: str, tool: str | None) -> Note:
         event=happened.kind if happened.kind in EVENTS else None,
     )
     note = note_of(checked_message(message), session)
-    return note if tool is None else replace(note, source=Source(tool, "tool"))
+    source = _source(note) if tool is None else Source(tool, "tool")
+    return replace(note, source=replace(source, cites=happened.cites))
 
 
 def _request(request_id: str | None) -> str | None:
