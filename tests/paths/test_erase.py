@@ -392,3 +392,10 @@ def test_ten_thousand_items_are_erased_within_ten_seconds(memory: Memory, store:
     assert done.counts["item"] == 10_000
     assert took < 10, took
     assert found(store.parent) == {}
+
+
+def test_the_ids_that_a_memory_step_returned_are_no_trace(memory: Memory) -> None:
+    with memory.task("order") as run_:
+        run_.remember_step("note", "Order 42 was planned.")
+    done = memory.erase(user="ana")
+    assert done.receipt, done.why

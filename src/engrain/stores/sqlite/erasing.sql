@@ -144,5 +144,7 @@ union all select raw.text from raw join episode on episode.scope = raw.scope and
 where episode.scope = ?1 and episode.session = ?2;
 
 -- own_texts --
+-- With the ids that are given to items: a step that wrote to memory has them for its result.
 select sql from sqlite_master union all select key from model union all select name from target
-union all select details from audit union all select reason from hold;
+union all select details from audit union all select reason from hold union all select id from item
+union all select id from gone;
