@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -163,6 +164,17 @@ class SlotSuite(Suite):
         assert {item.replaced_by for item in versions} == {None, *(item.id for item in versions)} - {versions[0].id}, (
             "every version but the first replaced another"
         )
+
+    def test_two_processes_in_one_instant_leave_one_open_value(
+        self, store: ItemStore, another: Callable[[], ItemStore]
+    ) -> None:
+        """The ids of two processes are in no order."""
+        stores = (store, another())
+        for n in range(24):
+            add(stores[n % 2], fact(f"Value {n}.", slot="city"))
+        versions = store.history(ANA, "city")
+        assert len(versions) == 24
+        assert texts([item for item in versions if item.open]) == texts(store.slots(ANA, "city", None)) == ["Value 23."]
 
     def test_concurrent_writers_of_one_text_leave_one_item(self, store: ItemStore) -> None:
         with ThreadPoolExecutor(8) as pool:

@@ -47,7 +47,12 @@ def reconcile(draft: Draft, hash: str, now: datetime, stored: Sequence[Version])
         if mergeable(draft) and same:
             return Decision("repeat", same.valid_from, repeats=same.id)
         return Decision("add", begins)
-    return _in_slot(hash, begins, sorted(stored, key=lambda one: (one.valid_from, one.id)))
+    return _in_slot(hash, begins, sorted(stored, key=_order))
+
+
+def _order(one: Version) -> tuple[datetime, bool, datetime, str]:
+    """Of those that began in one instant, the one that still holds comes last: ids of two processes are in no order."""
+    return one.valid_from, one.valid_to is None, one.valid_to or one.valid_from, one.id
 
 
 def _in_slot(hash: str, begins: datetime, versions: Sequence[Version]) -> Decision:

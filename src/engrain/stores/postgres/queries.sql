@@ -43,14 +43,15 @@ where scope = %s and hash = %s and slot is null and occurred_at is null and sess
   and valid_to is null and retracted_at is null;
 
 -- slot_beside --
--- The last version of a slot that began by then and the first that begins later; reconcile needs no other.
+-- The last version of a slot that began by then and the first that begins later, in the order of reconcile, which needs
+-- no other.
 (select id, hash, valid_from, valid_to from item
   where scope = %(scope)s and slot = %(slot)s and valid_from <= %(at)s and retracted_at is null
-  order by valid_from desc, id desc limit 1)
+  order by valid_from desc, valid_to is null desc, valid_to desc, id desc limit 1)
 union all
 (select id, hash, valid_from, valid_to from item
   where scope = %(scope)s and slot = %(slot)s and valid_from > %(at)s and retracted_at is null
-  order by valid_from, id limit 1);
+  order by valid_from, valid_to is null, valid_to, id limit 1);
 
 -- add_item --
 -- With its first source, in one go.

@@ -50,13 +50,15 @@ where scope = ? and hash = ? and slot is null and occurred_at is null and sessio
   and valid_to is null and retracted_at is null;
 
 -- slot_before --
--- The last version of a slot that began by then; reconcile needs no earlier one.
+-- The last version of a slot that began by then, in the order of reconcile, which needs no earlier one.
 select id, hash, valid_from, valid_to from item
-where scope = ? and slot = ? and valid_from <= ? and retracted_at is null order by valid_from desc, id desc limit 1;
+where scope = ? and slot = ? and valid_from <= ? and retracted_at is null
+order by valid_from desc, valid_to is null desc, valid_to desc, id desc limit 1;
 
 -- slot_after --
 select id, hash, valid_from, valid_to from item
-where scope = ? and slot = ? and valid_from > ? and retracted_at is null order by valid_from, id limit 1;
+where scope = ? and slot = ? and valid_from > ? and retracted_at is null
+order by valid_from, valid_to is null, valid_to, id limit 1;
 
 -- add_item --
 insert into item (
