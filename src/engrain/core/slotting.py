@@ -94,11 +94,14 @@ def _noun_phrase(said: str) -> tuple[list[str], str]:
     words: list[str] = []
     for piece in said.split():
         word = _WORD.match(piece.strip("\"'“”‘’«»`*()"))
+        told = bool(words) and known["telling"].issuperset(one.lower() for one in words)
+        if told and word and word[0].lower() == "and":
+            continue
         if word is None or word[0].lower() in known["ends"]:
             return words, word[0].lower() if word else ""
         if words or word[0].lower() not in known["skipped"]:
             words.append(word[0])
-        if piece[-1] in ",;:":
+        if piece[-1] in ";:" or (piece[-1] == "," and (not words or words[-1].lower() not in known["telling"])):
             break
     return words, ""
 
