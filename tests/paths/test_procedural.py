@@ -98,6 +98,14 @@ def test_a_procedure_can_be_forgotten_with_its_record(memory: Memory) -> None:
         memory.procedural.trials("deploy")
 
 
+def test_a_task_ends_though_its_procedure_was_forgotten_meanwhile(memory: Memory) -> None:
+    id = memory.procedural.learn("deploy", STEPS)
+    memory.start_task("deploy the shop", procedure="deploy")
+    memory.forget(id)
+    assert memory.end_task(True, "it runs")
+    assert not memory.working.task
+
+
 @pytest.mark.parametrize("steps", [[], "run", None, [""], ["x" * 5000], ["a"] * 201, [1]])
 def test_steps_are_a_list_of_texts(memory: Memory, steps: object) -> None:
     with pytest.raises(InvalidInput):

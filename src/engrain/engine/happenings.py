@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from engrain.core.chat import ToolCall
@@ -131,7 +132,8 @@ class Happenings(Parts):
     def count_procedure(self, task: str, success: bool, note: str) -> None:
         used = self.working.get_variable(PROCEDURE)
         if isinstance(used, str):
-            self.procedural.used(used, task, success, note)
+            with suppress(NotFound):  # it was forgotten meanwhile
+                self.procedural.used(used, task, success, note)
 
     def _at_work(self, verb: str) -> str:
         if not self.working.task:
