@@ -498,6 +498,28 @@ def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "now"),
+    [("I like tea.", "I no longer like tea."), ("I live in Lima.", "Forget that I live in Lima.")],
+)
+def test_what_is_said_is_kept_though_another_process_forgets_what_it_speaks_of_meanwhile(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch, told: str, now: str
+) -> None:
+    say(told)
+    (fact,) = items(kit)
+    apply = kit.items.apply
+
+    def late(plan: Plan) -> Any:
+        monkeypatch.undo()
+        apply(Plan(ANA, (Forget(fact.id),)))
+        return apply(plan)
+
+    monkeypatch.setattr(kit.items, "apply", late)
+    say(now)
+    assert len(kit.log.read(ANA, "monday", 0, 10)) == 2
+    assert told not in texts(kit)
+
+
+@pytest.mark.parametrize(
     ("told", "taken_back"),
     [
         ("Remember that the gizmo is in Rack 4.", "Forget that the gizmo is in Rack 4."),

@@ -13,7 +13,7 @@ from engrain.capture.keeping import Said, another, steps_for
 from engrain.capture.redacting import clean_message
 from engrain.core.echo import own_words
 from engrain.core.episodes import Happening
-from engrain.core.errors import Conflict, EmbedderFailed, StoreError
+from engrain.core.errors import Conflict, EmbedderFailed, NotFound, StoreError
 from engrain.core.items import Cite, Source
 from engrain.core.messages import Message, message_of, note_of
 from engrain.core.plans import Add, Applied, Correct, Forget, Plan, Step, own
@@ -24,6 +24,7 @@ from engrain.ports import Kit
 
 # Characters at either end of a message in which the gate looks for what lasts: what is between was pasted.
 GATED = 20_000
+TRIES = 5
 
 _log = logging.getLogger("engrain")
 
@@ -68,6 +69,18 @@ def record(
     the session must have that length, else Conflict. A request id that is known changes nothing.
     """
     happened = [clean_message(message, kit.redact) for message in happened]
+    plan = Plan(scope, (), request_id, None if expect is None else (session, expect))
+    for _ in range(TRIES - 1):
+        try:
+            return _written(happened, session, kit, plan)
+        except NotFound:
+            # Nothing is written: a fact that this changes or ends was forgotten or corrected by another meanwhile.
+            _log.debug("what a message of session %r speaks of has changed", session)
+    return _written(happened, session, kit, plan)
+
+
+def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan) -> Recorded:
+    scope, request_id = plan.scope, plan.request_id
     turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
     steps: list[Step] = []
     for k, turn in enumerate(turns):
@@ -83,9 +96,7 @@ def record(
         after = steps_for(turn.found, said, follows, scope, kit)
         follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
     steps += follows
-    expected = None if expect is None else (session, expect)
-    happenings = tuple(_happenings(turns, session, kit))
-    plan = Plan(scope, _vectored(steps, kit), request_id, expected, episodes=happenings)
+    plan = replace(plan, steps=_vectored(steps, kit), episodes=tuple(_happenings(turns, session, kit)))
     applied = _applied(plan, session, kit)
     recorded = _recorded(applied, len(turns))
     return recorded if applied.repeated else _finished(recorded, plan, applied, kit)
