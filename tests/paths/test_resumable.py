@@ -205,3 +205,18 @@ def buy_again(state: dict[str, Any]) -> str:
 
 
 buy_again.__name__ = "buy"
+
+
+def test_results_are_read_and_not_changed(memory: Memory) -> None:
+    def plan(state: dict[str, Any]) -> dict[str, int]:
+        return {"parcels": 1}
+
+    def change(state: dict[str, Any]) -> None:
+        state["results"]["step_0_plan"]["parcels"] = 99
+
+    def count(state: dict[str, Any]) -> int:
+        return int(state["results"]["step_0_plan"]["parcels"])
+
+    state = ResumableAgent(memory).run("job", [plan, change, count])
+    assert state["results"]["step_2_count"] == 1
+    assert ResumableAgent(memory).run("job", [plan, change, count]) == state

@@ -161,6 +161,62 @@ def test_an_event_that_does_not_come_times_out(memory: Memory, clock: SetClock) 
         assert run.wait_event("paid", timeout=0) == 1
 
 
+def test_a_time_out_that_the_task_went_on_from_is_not_waited_for_again(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run) -> None:
+        for _ in range(3):
+            try:
+                run.wait_event("paid", timeout=3_600, block=False)
+            except TimeoutError:
+                run.step("remind", lambda: "please")
+
+    for _ in range(3):
+        with pytest.raises(TaskWaiting), memory.task("order") as run:
+            body(run)
+        clock.advance(3_600)
+    with memory.task("order") as run:
+        body(run)
+    assert [one.status for one in memory.timeline("order").steps] == ["failed", "done"] * 3
+
+
+def test_what_stands_in_for_an_event_is_recorded(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run) -> Any:
+        return run.wait_event("answer", timeout=60, default={"said": None}, block=False)
+
+    with pytest.raises(TaskWaiting), memory.task("ask") as run:
+        body(run)
+    clock.advance(61)
+    killed_in(memory, clock, "ask", lambda run: (body(run), run.step("give up", lambda: 1), dies()))
+    assert memory.signal("ask", "answer", "too late")
+    with memory.task("ask") as run:
+        assert body(run) == {"said": None}
+    for wrong in ({"default": 1}, {"timeout": 1, "default": object()}):
+        with memory.task("wrong") as run, pytest.raises(InvalidInput):
+            run.wait_event("answer", **wrong)
+
+
+def test_a_sleep_that_somebody_settled_as_failed_goes_on(memory: Memory, clock: SetClock) -> None:
+    def body(run: Run) -> None:
+        run.sleep(60, block=False)
+
+    with pytest.raises(TaskWaiting), memory.task("order") as run:
+        body(run)
+    memory.resolve("order", "sleep", "failed")
+    clock.advance(61)
+    with memory.task("order") as run:
+        body(run)
+    assert memory.tasks()[0].status == "done"
+
+
+def test_a_wait_in_place_of_a_step_that_failed(memory: Memory, clock: SetClock) -> None:
+    with pytest.raises(ZeroDivisionError), memory.task("order") as run:
+        run.step("settle", lambda number: 1 / number, 0)
+    with pytest.raises(TaskWaiting), memory.task("order") as run:
+        run.sleep(60, name="settle", block=False)
+    clock.advance(61)
+    with memory.task("order") as run:
+        run.sleep(60, name="settle", block=False)
+
+
 # Care
 
 
@@ -190,6 +246,16 @@ def test_a_task_that_kills_its_workers_is_parked(memory: Memory, clock: SetClock
     assert calls == []
     memory.resume("bomb")
     assert [one.status for one in memory.recover(calls.noting("bomb"))] == ["done"]
+
+
+def test_an_effect_that_kills_its_workers_is_not_repeated_for_ever(
+    memory: Memory, clock: SetClock, calls: Calls
+) -> None:
+    for _ in range(5):
+        killed_in(memory, clock, "bomb", lambda run: run.effect("boom", dies, on_ambiguous="retry"))
+    assert memory.recover(calls.noting("bomb")) == []
+    assert [one.status for one in memory.tasks()] == ["parked"]
+    assert calls == []
 
 
 def test_nothing_unfinished_goes_away_and_max_age_is_visible(memory: Memory, clock: SetClock) -> None:
@@ -269,6 +335,8 @@ def test_a_step_that_does_not_go_on_after_the_end(memory: Memory) -> None:
         lambda memory: memory.prune_tasks(-1),
         lambda memory: memory.signal("x", ""),
         lambda memory: memory.checkpoint("", {}),
+        lambda memory: memory.checkpoint({}, {}),
+        lambda memory: memory.restore([]),
     ],
 )
 def test_bad_input_is_named(memory: Memory, call: Callable[[Memory], Any]) -> None:
@@ -287,6 +355,7 @@ def test_bad_input_is_named(memory: Memory, call: Callable[[Memory], Any]) -> No
         lambda run: run.remember_step("a", ""),
         lambda run: run.remember_step("a", "text", colour="red"),
         lambda run: run.sleep_until("tomorrow"),
+        lambda run: setattr(run, "cites", 4),
     ],
 )
 def test_bad_steps_are_named(memory: Memory, call: Callable[[Run], Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import Open
 from killing import dies, killed_in
 
-from engrain import Conflict, InvalidInput, Memory, NotFound, Run, TaskError
+from engrain import Conflict, InvalidInput, LeaseLost, Memory, NotFound, Run, TaskError
 from engrain.conformance.clock import SetClock
 
 
@@ -259,6 +259,16 @@ def test_the_outcome_is_kept_before_the_end_is_recorded(memory: Memory, monkeypa
     with memory.task("order", goal="ship it") as run:
         run.outcome = "sent"
     assert ended == [True]
+
+
+def test_a_task_that_was_cancelled_meanwhile_leaves_no_success(memory: Memory) -> None:
+    memory.procedural.learn("ship", ["pack"])
+    with pytest.raises(LeaseLost), memory.task("order", goal="ship it", procedure="ship") as run:  # noqa: PT012
+        run.step("pack", lambda: 1)
+        memory.cancel("order", "not wanted")
+        run.outcome = "sent"
+    assert not memory.list({"kind": "fact"})
+    assert counted(memory) == (0, 0)
 
 
 def counted(memory: Memory) -> tuple[int, int]:

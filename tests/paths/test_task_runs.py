@@ -24,6 +24,7 @@ from engrain import (
     Run,
     StepAmbiguous,
     StepNested,
+    StoreUnavailable,
     TaskError,
     TaskWaiting,
 )
@@ -191,6 +192,20 @@ def test_a_store_that_fails_at_the_end_does_not_hide_the_error(memory: Memory, m
     with pytest.raises(DiskFull), memory.task("other"):  # otherwise it would be taken for done
         monkeypatch.setattr(memory._open.kit.journal, "end", full)
     monkeypatch.undo()
+
+
+def test_a_run_that_could_not_say_its_end_holds_the_task_no_longer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise StoreUnavailable("the disk is gone")
+
+    with pytest.raises(StoreUnavailable), memory.task("order") as run:
+        run.outcome = "sent"
+        monkeypatch.setattr(memory._open.kit.journal, "extend", fails)
+    assert not [
+        one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(1) and one.is_alive()
+    ]
 
 
 def test_a_run_that_is_left_while_a_step_runs_is_not_done(memory: Memory, calls: Calls) -> None:

@@ -129,6 +129,7 @@ class Tasks:
     def checkpoint(self, task: str, state: object, done: bool) -> None:
         journal = journal_of(self._kit)
         text = encode(state, "the state")
+        checked_key(task, "task")
         with self._lock:
             lease = self._checkpoints.get(task) or self._claimed(task)
             journal.keep(lease, text)
@@ -139,14 +140,15 @@ class Tasks:
 
     def restore(self, task: str) -> Any:
         """Whoever restores takes over: a worker that still checkpoints the same task is fenced off by the next one."""
+        checked_key(task, "task")
         with self._lock:
             self._checkpoints.pop(task, None)
-        found = journal_of(self._kit).task(self._scope, checked_key(task, "task"))
+        found = journal_of(self._kit).task(self._scope, task)
         return None if found is None else decode(found.snapshot)
 
     def _claimed(self, task: str) -> Lease:
         journal = journal_of(self._kit)
-        before = journal.task(self._scope, checked_key(task, "task"))
+        before = journal.task(self._scope, task)
         if before is not None and before.version != CHECKPOINT:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
         # It lasts no time at all: whoever restores after a crash need not wait, and the epoch fences the other off.
@@ -196,8 +198,12 @@ class Tasks:
         return wait.kind == "event" and journal_of(self._kit).event(self._scope, task, event) is not None
 
     def _hopeless(self, task: TaskRecord) -> bool:
-        last = max((one.epoch for one in journal_of(self._kit).steps(self._scope, task.task)), default=0)
-        if task.status != "running" or task.epoch - last < MAX_CLAIMS:
+        if task.status != "running" or task.epoch < MAX_CLAIMS:
+            return False
+        steps = journal_of(self._kit).steps(self._scope, task.task)
+        # An effect that was begun is not to show for it: it may be what kills.
+        last = max((one.epoch for one in steps if one.status != "intent" or one.kind in WAITS), default=0)
+        if task.epoch - last < MAX_CLAIMS:
             return False
         self.overrule(task.task, "parked", f"claimed {task.epoch - last} times with no step done: it kills its worker")
         return True

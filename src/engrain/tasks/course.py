@@ -28,6 +28,7 @@ from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.desk import Desk, Outcome
 from engrain.tasks.ending import end_of
+from engrain.tasks.envelope import encode
 from engrain.tasks.failures import expire
 from engrain.tasks.flow import Flow
 from engrain.tasks.kept import Kept
@@ -145,6 +146,7 @@ class Course:
             else:
                 self._leave(tenure, error)
         finally:
+            tenure.stop()  # whatever could not be written: nobody works at it here any more
             if self._desk:
                 self._desk.leave()
 
@@ -166,11 +168,16 @@ class Course:
         if self._held_back:
             ledger.keep()
         # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
+        if self._kept.tells(self.outcome):
+            tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
+            self._tell()
+        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
+
+    def _tell(self) -> None:
         try:
             self._kept.done(self.outcome)
         except EngrainError as exc:
             _log.warning("the outcome of task %r was not kept: %s", self.terms.task, exc)
-        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
 
     def _unfinished(self, ledger: Ledger) -> TaskError | None:
         names = ledger.under_way()
@@ -201,9 +208,14 @@ class Course:
         due = checked_time(until, "until")
         return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
 
-    def event(self, name: str, timeout: timedelta | float | None, key: str | None, block: bool) -> Flow[Any]:
+    def event(
+        self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
+    ) -> Flow[Any]:
         within = None if timeout is None else checked_span(timeout, "timeout")
-        return self._seated(Wish("event", name, key), steps.event, name, within, block)
+        if within is None and default is not ...:
+            raise InvalidInput("default= is what stands in for an event after its time-out: give timeout=, too.")
+        instead = None if default is ... else encode(default, "default")
+        return self._seated(Wish("event", name, key), steps.event, name, steps.Wait(within, block, instead))
 
     def keep(self, snapshot: object) -> None:
         ledger = self._entered()

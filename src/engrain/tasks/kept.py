@@ -39,6 +39,10 @@ class Kept:
         before, self._procedure = self._procedure, self._desk.begin(self.task, self._working, self._procedure)
         return self._procedure != before
 
+    def tells(self, outcome: Outcome) -> bool:
+        """Whether there is anything to say when the task is done."""
+        return self._desk is not None and bool(outcome.text or self._procedure)
+
     def done(self, outcome: Outcome) -> None:
         if self._desk is not None:
             self._desk.done(self.task, outcome, self._procedure)

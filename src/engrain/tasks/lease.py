@@ -44,6 +44,13 @@ class Tenure:
         if steady() > self._until - self._claim.seconds * _LEFT:
             self._extend()
 
+    def confirm(self) -> None:
+        """LeaseLost, unless the journal says at this moment that the task is ours."""
+        try:
+            self._extend()
+        except OutcomeUnknown:
+            self._extend()
+
     def end(self, end: TaskEnd) -> None:
         self.stop()
         try:

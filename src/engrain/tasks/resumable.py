@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def _noting_changes(function: Callable[..., Any], state: State) -> Callable[...,
     because an attempt that fails half way must leave nothing to the next."""
 
     def copied(before: dict[str, str]) -> State:
-        own: State = {"completed": list(state["completed"]), "results": dict(state["results"])}
+        own: State = {key: deepcopy(state[key]) for key in OWN}
         return own | {key: decode(text) for key, text in before.items()}
 
     def noted(before: dict[str, str], given: State, result: Any) -> State:

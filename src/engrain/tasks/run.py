@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -80,6 +80,8 @@ class _Task:
 
     @cites.setter
     def cites(self, ids: Sequence[str]) -> None:
+        if not isinstance(ids, Iterable):
+            raise InvalidInput(f"cites takes the ids of items, not {ids!r}.")
         found = (ids,) if isinstance(ids, str) else tuple(ids)
         self.course.outcome = self.course.outcome._replace(cites=tuple(checked_key(one, "cites") for one in found))
 
@@ -156,13 +158,20 @@ class Run(_Task):
         self.sleep_until(until, name=name, key=key, block=block)
 
     def wait_event(
-        self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
+        self,
+        event: str,
+        *,
+        timeout: float | None = None,
+        default: Any = ...,
+        key: str | None = None,
+        block: bool = True,
     ) -> Any:
         """The payload of an event, as soon as somebody has called memory.signal(task, event, payload).
 
-        TimeoutError if it has not come `timeout` seconds after the first wait for it, across crashes.
+        If it has not come `timeout` seconds after the first wait for it, across crashes: `default`, which is recorded
+        in its place, or TimeoutError if none is given.
         """
-        return drive(self.course.event(event, timeout, key, block))
+        return drive(self.course.event(event, key, timeout, block, default))
 
     def keep(self, snapshot: Any) -> None:
         """Store plain JSON with the task, in place of what was kept before."""
@@ -218,9 +227,15 @@ class AsyncRun(_Task):
         await self.sleep_until(until, name=name, key=key, block=block)
 
     async def wait_event(
-        self, event: str, *, timeout: float | None = None, key: str | None = None, block: bool = True
+        self,
+        event: str,
+        *,
+        timeout: float | None = None,
+        default: Any = ...,
+        key: str | None = None,
+        block: bool = True,
     ) -> Any:
-        return await adrive(self.course.event(event, timeout, key, block), self.hop)
+        return await adrive(self.course.event(event, key, timeout, block, default), self.hop)
 
     async def keep(self, snapshot: Any) -> None:
         await to_the_end(self.hop, self.course.keep, snapshot)

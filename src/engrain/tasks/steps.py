@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engrain.capture import write
 from engrain.core.clock import checked_time
 from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
-from engrain.core.journal import StepEnd
+from engrain.core.journal import StepEnd, StepRecord
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.ports import Kit
@@ -203,13 +203,20 @@ def ambiguous(task: str, seat: Seat, key: str, why: Exception | str) -> StepAmbi
     )  # fmt: skip
 
 
+class Wait(NamedTuple):
+    """How long for an event, whether here, and what is recorded in its place when the time is up."""
+
+    within: timedelta | None
+    block: bool
+    instead: str | None  # in its envelope; None for a TimeoutError
+
+
 def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None]:
     """The first time that was given stands, however often the task is continued."""
-    due = until
-    if seat.record is None:
-        yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), 1))
-    else:
-        due = checked_time(seat.record.input, "the recorded end of a sleep")
+    there = _waited(seat)
+    due = until if there is None else checked_time(there.input, "the recorded end of a sleep")
+    if there is None or there.status != "intent":
+        yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), seat.attempt + 1))
     while (left := (due - ledger.now()).total_seconds()) > 0:
         if not block:
             raise TaskWaiting(f"task {ledger.task!r} sleeps until {due.isoformat()}.")
@@ -218,28 +225,47 @@ def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None
     yield Ask(ledger.finish, (ended(seat, "done", encode(None, "")),))
 
 
-def event(ledger: Ledger, seat: Seat, name: str, timeout: timedelta | None, block: bool) -> Flow[Any]:
-    """The payload, once it is there; TimeoutError after the time-out, which counts from the first wait."""
-    begun = seat.record is not None and seat.record.status == "intent"
+def event(ledger: Ledger, seat: Seat, name: str, wait: Wait) -> Flow[Any]:
+    """The payload, once it is there; after the time-out, which counts from the first wait, what stands in for it."""
+    there = _waited(seat)
+    begun = there is not None and there.status == "intent"
     attempt = seat.attempt if begun else seat.attempt + 1
-    since = seat.record.began_at if begun and seat.record else ledger.now()
-    due = (since + timeout).isoformat() if timeout is not None else ""
-    due = (seat.record.input if begun and seat.record else "") or due
+    due = _due(there, wait, ledger.now())
     pause = _FIRST_LOOK
     while (payload := (yield Ask(ledger.event, (name,)))) is None:
-        if not begun:
-            yield Ask(ledger.begin, (seat._replace(input=due), attempt))
+        over = due is not None and ledger.now() >= due
+        if over and wait.instead is not None:
+            payload = wait.instead
+            break
+        if not begun and not (over and there is not None):  # that it timed out is recorded already
+            input_ = "" if due is None else due.isoformat()
+            yield Ask(ledger.begin, (seat._replace(input=input_), attempt))
             begun = True
-        if due and ledger.now() >= checked_time(due, "the end of a wait"):
-            yield Ask(ledger.finish, (ended(seat, "failed", error="timed out"),))
-            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {timeout}.")
-        if not block:
+        if over:
+            if begun:
+                yield Ask(ledger.finish, (ended(seat, "failed", error="timed out"),))
+            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {wait.within}.")
+        if not wait.block:
             raise TaskWaiting(f"task {ledger.task!r} waits for the event {name!r}.")
         yield Pause(pause)
         pause = min(pause * 1.5, _LAST_LOOK)
         ledger.check()
     yield Ask(ledger.record, (seat, attempt, ended(seat, "done", payload)))
     return decode(payload)
+
+
+def _waited(seat: Seat) -> StepRecord | None:
+    """What is recorded of this wait. A step of another kind that failed here may have been one."""
+    return seat.record if seat.record is not None and seat.record.kind == seat.kind else None
+
+
+def _due(there: StepRecord | None, wait: Wait, now: datetime) -> datetime | None:
+    """The end of the first wait, also of one that has timed out: whoever went on from there does not wait again."""
+    if there is not None and there.input:
+        return checked_time(there.input, "the recorded end of a wait")
+    if wait.within is None:
+        return None
+    return (there.began_at if there is not None and there.status == "intent" else now) + wait.within
 
 
 def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flow[list[str]]:
