@@ -63,7 +63,7 @@ def command(path: Path, *words: str) -> Any:
 
 
 def states(findings: Any) -> dict[str, str]:
-    return {one["point"]: one["state"] for one in findings}
+    return {one["name"]: one["state"] for one in findings}
 
 
 # Redis
@@ -118,12 +118,12 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
     path = settings(tmp_path, episodic=redis_process.url)
     command(path, "remember", FACT)
     report, code = command(path, "doctor")
-    assert (states(report["findings"])["redis"], code) == ("pass", 0)
+    assert (states(report["findings"])["stores"], code) == ("pass", 0)
     redis_process.kill()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ServerAway)
         report, code = command(path, "doctor")
-        assert (states(report["findings"])["redis"], code) == ("fail", 1)
+        assert (states(report["findings"])["stores"], code) == ("fail", 1)
         told, _ = command(path, "status")
         assert f"127.0.0.1:{redis_process.port}" in str(told["background"]["away"])
         answer, code = command(path, "recall", "tea")
@@ -141,15 +141,15 @@ def test_doctor_fails_where_the_server_of_the_tasks_is_away(tmp_path: Path, redi
         with pytest.raises(StoreUnavailable, match="did not answer in one try"):
             opened(path)
         report, code = command(path, "doctor")
-    assert (states(report["findings"])["store"], code) == ("fail", 1)
+    assert (states(report["findings"])["stores"], code) == ("fail", 1)
 
 
 def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_path: Path, redis_process: Server) -> None:
     path = settings(tmp_path, tasks=redis_process.url)
     with opened(path) as memory:
-        assert states([one._asdict() for one in memory.check()])["redis durability"] == "pass"
+        assert {one.name: one.state for one in memory.check()}["power cut"] == "pass"
         redis_process.client.config_set("appendfsync", "everysec")
-        (found,) = [one for one in memory.check() if one.point == "redis durability"]
+        (found,) = [one for one in memory.check() if one.name == "power cut"]
         assert (found.state, "appendfsync everysec" in found.why, "appendfsync always" in found.mend) == (
             "warn",
             True,
@@ -194,10 +194,10 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")
-    assert (states(report["findings"])["vectors"], code) == ("warn", 0)
+    assert (states(report["findings"])["vector server"], code) == ("warn", 0)
     assert "3 changes to come" in str(report)
     report, code = command(path, "doctor", "--rebuild")
-    assert (states(report["findings"])["vectors"], report["rebuilt"], code) == ("pass", 3, 0)
+    assert (states(report["findings"])["vector server"], report["rebuilt"], code) == ("pass", 3, 0)
     server = ChromaServer(chroma_process.url)
     (model,) = server.models()
     server.target(model, 0)
@@ -205,12 +205,12 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     server.clear()
     with pytest.raises(NotFound):
         server.count(model)
-    assert states(command(path, "doctor")[0]["findings"])["vectors"] == "warn"
+    assert states(command(path, "doctor")[0]["findings"])["vector server"] == "warn"
     command(path, "doctor", "--rebuild")
     server.target(model, 0)
     assert server.count(model) == 3
     server.close()
     chroma_process.kill()
     report, code = command(path, "doctor")
-    assert (states(report["findings"])["vectors"], code) == ("fail", 1)
+    assert (states(report["findings"])["vector server"], code) == ("fail", 1)
     assert "did not answer within 2 s" in str(report)

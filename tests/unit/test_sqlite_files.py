@@ -187,7 +187,7 @@ def test_no_write_ahead_log_on_a_network_file_system(tmp_path: Path, monkeypatch
     store = SqliteStore(tmp_path / "store.db", engine="apsw")
     add(store, "x")
     assert not (tmp_path / "store.db-wal").exists()
-    assert [one.state for one in store.check() if one.point == "engine"] == ["warn"]
+    assert [one.state for one in store.deployment() if one.point == "file system"] == ["warn"]
     store.close()
 
 

@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "The memory itself": {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
         "maintain": ("engrain.cli.commands.maintain:maintain", "Remove what is over: expired episodes, old tasks."),
-        "doctor": ("engrain.cli.commands.care:doctor", "Check the store and the embedder; mend the indexes."),
+        "doctor": ("engrain.cli.commands.doctor:doctor", "Go through 35 points of care; say what mends each."),
         "erase": ("engrain.cli.commands.erase:erase", "Erase a user, a session or a source, with a receipt."),
         "undo": ("engrain.cli.commands.erase:undo", "Take back what came from one source."),
         "hold": ("engrain.cli.commands.erase:hold", "Keep a user's data from being removed."),

@@ -10,7 +10,7 @@ from pathlib import Path
 from engrain.capture import write
 from engrain.core.answers import Status
 from engrain.core.backups import BackedUp
-from engrain.core.errors import EngrainError
+from engrain.core.checked import Checked
 from engrain.core.recalled import RecallRequest, Section, escaped, indented
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
@@ -24,7 +24,7 @@ from engrain.lifecycle.consolidate import Consolidated, consolidate
 from engrain.lifecycle.feed import BATCH
 from engrain.lifecycle.keeper import Keeper
 from engrain.lifecycle.maintain import Maintained, maintain
-from engrain.ports import Finding, Kit, ListQuery
+from engrain.ports import Kit, ListQuery
 
 HISTORY = "Conversation so far"
 METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
@@ -42,7 +42,13 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         model = self.kit.embedder.model
         store = self.kit.items.status(model.key)
         items = self.kit.items.count(ListQuery(self.scope))
-        background = {
+        holds = held(self.kit, self.scope)
+        beside = self._beside()
+        return Status(str(self.scope), items, asdict(store), asdict(model), beside, self._model_use(), holds)
+
+    def _beside(self) -> dict[str, object]:
+        """How the work in the background stands."""
+        return {
             **self.upkeep.state(),
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
@@ -50,8 +56,6 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
             "care": self.keeper.state(),
             "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
-        holds = held(self.kit, self.scope)
-        return Status(str(self.scope), items, asdict(store), asdict(model), background, self._model_use(), holds)
 
     def _model_use(self) -> dict[str, object]:
         meter = self.model
@@ -95,9 +99,12 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
     def backup(self, path: str | os.PathLike[str], key: str | None) -> BackedUp:
         return back_up(self.kit, Path(path).expanduser(), key)
 
-    def check(self) -> list[Finding]:
-        beside = (finding for server in self.kit.servers for finding in server.check())
-        return [*self.kit.items.check(), *beside, self._embedder_check()]
+    def check(self, progress: Callable[[int], None]) -> list[Checked]:
+        # Here, because nothing else needs it, and to open a memory is to be quick.
+        from engrain.lifecycle.checkup import Look, checkup
+
+        # By the present embedder, even while the one before still answers.
+        return checkup(Look(replace(self.kit, embedder=self.upkeep.target), self.scope, self._beside()), progress)
 
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
@@ -118,15 +125,3 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         self.upkeep.stop()
         self.feeder.stop()
         self.kit.close()
-
-    def _embedder_check(self) -> Finding:
-        try:
-            model = self.kit.embedder.model
-            row = self.kit.embedder.embed(["engrain"], "document")
-        except EngrainError as exc:
-            return Finding("embedder", "fail", str(exc), "Check the embedder setting; words find everything meanwhile.")
-        if row.shape == (1, model.dimension):
-            return Finding("embedder", "pass", f"{model.name} answers with {model.dimension} dimensions.")
-        return Finding(
-            "embedder", "fail", f"{model.name} answers with shape {row.shape}.", "Check the embedder setting."
-        )

@@ -33,7 +33,7 @@ def back_up(kit: Kit, path: Path, key: str | None = None) -> BackedUp:
 
 def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:
     """The name of the backup that is due, and the names of those that then go."""
-    stem, names = _stem(kit), _names(rotation.folder)
+    stem, names = _stem(kit), names_in(rotation.folder)
     times = [at for name in names if (at := taken_at(stem, name))]
     new = backup_name(stem, now) if due(max(times, default=None), now, rotation.every) else None
     return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep)
@@ -62,7 +62,7 @@ def _stem(kit: Kit) -> str:
     return Path(kit.items.status().location).stem
 
 
-def _names(folder: Path) -> list[str]:
+def names_in(folder: Path) -> list[str]:
     """Of whole backups: a file whose manifest is not there may still be in the making."""
     if not folder.is_dir():
         return []

@@ -25,13 +25,18 @@ SOON = 60.0  # seconds from opening to the first look, so that a short program n
 _log = logging.getLogger("engrain")
 
 
+def task_of(scope: Scope) -> str:
+    """Under which name the care for a memory is recorded at PLACE."""
+    return f"maintain {scope.id}"
+
+
 class Keeper:
     """One thread that waits. A lease in the task journal keeps two processes from caring for one memory at once; its
     record says when it was last done, so that many processes do it no more often than one."""
 
     def __init__(self, kit: Kit, scope: Scope, enabled: bool, care: Callable[[], Maintained]) -> None:
         self._kit = kit
-        self._task = f"maintain {scope.id}"
+        self._task = task_of(scope)
         self._every = timedelta(minutes=kit.policies.every_minutes)
         self._care = care
         self._enabled = enabled and bool(self._every) and kit.journal is not None

@@ -22,12 +22,13 @@ from engrain.telemetry import traced
 if TYPE_CHECKING:
     from engrain.core.answers import Status
     from engrain.core.backups import BackedUp
+    from engrain.core.checked import Checked
     from engrain.core.items import SourceKind
     from engrain.core.redact import Redact
     from engrain.lifecycle.consolidate import Consolidated
     from engrain.lifecycle.maintain import Maintained
     from engrain.lifecycle.mirror import Mirror
-    from engrain.ports import Embedder, Finding, Model
+    from engrain.ports import Embedder, Model
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
     from engrain.tiers.procedural import ProceduralMemory
@@ -166,9 +167,10 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
 
     @traced
-    def check(self) -> builtins.list[Finding]:
-        """Look at the store and the embedder themselves: what `engrain doctor` prints."""
-        return self._open.check()
+    def check(self, progress: Callable[[int], None] | None = None) -> builtins.list[Checked]:
+        """The 35 points of docs/checklist.md, which `engrain doctor` prints: each with how it stands, why, and what
+        mends it. Nothing is changed. `progress` is called with 1 after each point."""
+        return self._open.check(progress or (lambda _: None))
 
     @traced
     def rebuild(self, progress: Callable[[int], None] | None = None) -> int:

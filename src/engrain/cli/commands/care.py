@@ -1,24 +1,18 @@
-"""Commands about the memory itself: status and doctor."""
+"""The command that shows how the memory stands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from engrain.cli.progress import progress
 from engrain.cli.session import Session
-from engrain.cli.shown import flat, many, safe, size, table, wrapped
+from engrain.cli.shown import flat, many, size, table
 from engrain.cli.verbs import verb
-from engrain.core.errors import StoreError
 
 if TYPE_CHECKING:
     from engrain.core.answers import Status
-    from engrain.ports import Finding
 
 MOST = 1_000  # beyond, nobody counts
-MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red")}
 
 
 @verb(
@@ -31,29 +25,6 @@ def status(cli: Session) -> None:
     with cli.memory() as memory:
         answer = memory.status()
     cli.answer(answer, lambda: table(_rows(answer)))
-
-
-@verb(
-    "doctor",
-    examples=("engrain doctor", "engrain doctor --rebuild", "engrain doctor --json"),
-    prints="Each point as passed (✓), to be looked at (!) or failed (✗), with why and what mends it. Exit code 1 on ✗.",
-)
-@click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
-def doctor(cli: Session, rebuild: bool) -> None:
-    """Check engine, schema, indexes, embedder and disk."""
-    rebuilt = None
-    try:
-        with cli.memory() as memory:
-            if rebuild:
-                with progress("Embedding", None, cli.json) as done:
-                    rebuilt = memory.rebuild(done)
-            findings = memory.check()
-    except StoreError as error:
-        findings = [_cannot_open(error)]
-    failed = any(one.state == "fail" for one in findings)
-    cli.answer({"ok": not failed, "rebuilt": rebuilt, "findings": findings}, lambda: _report(findings, rebuilt))
-    if failed:
-        click.get_current_context().exit(1)
 
 
 def _rows(answer: Status) -> list[tuple[str, str]]:
@@ -101,21 +72,3 @@ def _care(state: dict[str, Any]) -> list[tuple[str, str]]:
 def _scopes(store: dict[str, Any]) -> str:
     count = store.pop("scopes")
     return f"in {count:,} memor{'y' if count == 1 else 'ies'}"
-
-
-def _report(findings: Sequence[Finding], rebuilt: int | None) -> Iterator[str]:
-    if rebuilt is not None:
-        yield f"Made every index anew from {rebuilt:,} items."
-    left = max((len(one.point) for one in findings), default=0)
-    for one in findings:
-        mark, colour = MARKS[one.state]
-        told = f"{one.why.rstrip('.')}. To mend: {one.mend}" if one.mend else one.why
-        why = list(wrapped(told, " " * (left + 4)))
-        yield f"{click.style(mark, fg=colour, bold=True)} {safe(one.point.ljust(left))}  {why[0].lstrip()}"
-        yield from why[1:]
-
-
-def _cannot_open(error: StoreError) -> Finding:
-    from engrain.ports import Finding
-
-    return Finding("store", "fail", str(error))

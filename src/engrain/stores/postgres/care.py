@@ -49,7 +49,16 @@ class Care(Handle):
 
     def check(self) -> list[Finding]:
         return self._reading(
-            None, lambda db: [*self._engine(db), *_schema(db), *_walls(db), *_indexes(db), *_swept(db)]
+            None,
+            lambda db: [
+                *self._engine(db),
+                *_schema(db),
+                *_integrity(db),
+                *_slots(db),
+                *_walls(db),
+                *_indexes(db),
+                *_swept(db),
+            ],
         )
 
     def _engine(self, db: Db) -> Iterator[Finding]:
@@ -126,6 +135,24 @@ class Care(Handle):
 def _schema(db: Db) -> Iterator[Finding]:
     ((found,),) = db.rows(_SQL["schema"])
     yield Finding("schema", "pass" if int(found) == latest() else "fail", f"version {found}")
+
+
+def _integrity(db: Db) -> Iterator[Finding]:
+    ((checksums,),) = db.rows(_SQL["checksums"])
+    if checksums == "on":
+        yield Finding("integrity", "pass", "the server has a checksum on every page, and checks it when it reads")
+    else:
+        why = "the server keeps no checksums, so that a damaged page is not noticed"
+        yield Finding("integrity", "warn", why, "pg_checksums --enable, with the server stopped")
+
+
+def _slots(db: Db) -> Iterator[Finding]:
+    ((twice,),) = db.rows(_SQL["slots"])
+    if twice:
+        why = f"{twice:,} slots have two values that hold at the same time"
+        yield Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
+    else:
+        yield Finding("slots", "pass", "every slot has one value at a time")
 
 
 def _walls(db: Db) -> Iterator[Finding]:

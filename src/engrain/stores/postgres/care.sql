@@ -27,6 +27,16 @@ select
   (select count(*) from pg_index join pg_class on pg_class.oid = indexrelid
     where relnamespace = current_schema()::regnamespace and not (indisvalid and indisready));
 
+-- checksums --
+select current_setting('data_checksums');
+
+-- slots --
+-- Values of a slot that still hold when the next one of it begins.
+select count(*) from (
+  select valid_to, lead(valid_from) over (partition by scope, slot order by valid_from, n) as next
+  from item where slot is not null and retracted_at is null) as versions
+where next is not null and (valid_to is null or valid_to > next);
+
 -- walls --
 -- Tables whose rows carry a scope and that no policy, or a policy not forced, protects.
 select relname from pg_class

@@ -29,6 +29,7 @@ from engrain.core.plans import (
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.text import checked_metadata
 from engrain.stores.postgres.care import Care
+from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.episodes import keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
@@ -55,7 +56,7 @@ from engrain.stores.postgres.work import Work
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Reads, VectorSearch, WordSearch, Sessions, Care, Moving, Models):
+class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care, Moving, Models):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:

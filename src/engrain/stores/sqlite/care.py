@@ -10,9 +10,10 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.items import Words
 from engrain.core.passages import index_words
 from engrain.ports import Finding, StoreStatus
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.engine import Connection, engine_version
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest
+from engrain.stores.sqlite.opening import WAL_SAFE
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("care.sql")
@@ -45,15 +46,15 @@ class Care(Handle):
 
     def check(self) -> list[Finding]:
         with self._reading() as db:
-            return [self._engine(), *_schema(db), *_integrity(db), *_indexes(db), *self._purged(db), *self._disk()]
+            own = [self._engine(), *_schema(db), *_integrity(db), *_slots(db), *_indexes(db)]
+            return [*own, *self._purged(db), *self._disk()]
 
     def _engine(self) -> Finding:
         what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
-        if not self._site.why:
+        # What keeps a sound engine from its log is told by the file system's own point.
+        if not self._site.why or (self._site.remote and engine_version(self._site.engine) >= WAL_SAFE):
             return Finding("engine", "pass", what)
-        return Finding(
-            "engine", "warn", f"{what}; {self._site.why}", "pip install -U apsw, and keep the file on a local disk"
-        )
+        return Finding("engine", "warn", f"{what}; {self._site.why}", "pip install -U apsw")
 
     def _purged(self, db: Connection) -> Iterator[Finding]:
         if db.rows(_SQL["pending"]):
@@ -63,10 +64,11 @@ class Care(Handle):
     def _disk(self) -> Iterator[Finding]:
         if self._site.path is None:
             return
-        free = shutil.disk_usage(self._site.path.parent).free
-        state = f"{free / 1e9:,.1f} GB free"
-        if free < _LITTLE_SPACE:
-            yield Finding("disk", "warn", state, "free some space")
+        free, used = shutil.disk_usage(self._site.path.parent).free, sum(map(_size, self._site.files()))
+        state = f"{free / 1e9:,.1f} GB free, the store takes {used / 1e9:,.1f} GB"
+        if free < max(_LITTLE_SPACE, used):
+            # A backup, a restore and an upgrade of the schema each write a second copy.
+            yield Finding("disk", "warn", f"{state}: not enough for a copy of it", "free some space on its disk")
         else:
             yield Finding("disk", "pass", state)
 
@@ -132,6 +134,15 @@ def _integrity(db: Connection) -> Iterator[Finding]:
         yield Finding("integrity", "fail", why, "restore a copy, or export what can be read")
     else:
         yield Finding("integrity", "pass", "every page and every reference is sound")
+
+
+def _slots(db: Connection) -> Iterator[Finding]:
+    ((twice,),) = db.rows(_SQL["slots"])
+    if twice:
+        why = f"{twice:,} slots have two values that hold at the same time"
+        yield Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
+    else:
+        yield Finding("slots", "pass", "every slot has one value at a time")
 
 
 def _indexes(db: Connection) -> Iterator[Finding]:

@@ -20,6 +20,13 @@ select
   (select count(*) from vector left join code on code.key = vector.key where code.key is null)
     + (select count(*) from code left join vector on vector.key = code.key where vector.key is null);
 
+-- slots --
+-- Values of a slot that still hold when the next one of it begins.
+select count(*) from (
+  select valid_to, lead(valid_from) over (partition by scope, slot order by valid_from, n) as next
+  from item where slot is not null and retracted_at is null)
+where next is not null and (valid_to is null or valid_to > next);
+
 -- texts --
 select n, text, speaker, slot from item where n > ? order by n limit ?;
 

@@ -30,6 +30,7 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_metadata
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
+from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import happen
 from engrain.stores.sqlite.erasing import check_held
@@ -46,7 +47,7 @@ from engrain.stores.sqlite.work import Work
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models):
+class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deployment):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:

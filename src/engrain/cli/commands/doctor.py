@@ -1,0 +1,78 @@
+"""The command that goes through the checklist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from engrain.cli.progress import progress
+from engrain.cli.session import Session
+from engrain.cli.shown import faint, strong, wrapped
+from engrain.cli.verbs import verb
+from engrain.core.checked import GROUPS, counted
+from engrain.core.errors import ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from engrain.core.checked import Checked
+
+MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
+POINTS = 35
+
+
+@verb(
+    "doctor",
+    examples=("engrain doctor", "engrain doctor --strict --json", "engrain doctor --rebuild"),
+    prints="35 points in groups, each as passed (✓), to be looked at (!), failed (✗) or not checked (?), with why and "
+    "what mends it; docs/checklist.md explains them. Exit code 1 on ✗, with --strict on ! and ? as well.",
+)
+@click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
+@click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
+def doctor(cli: Session, rebuild: bool, strict: bool) -> None:
+    """Go through the checklist of a memory in production."""
+    rebuilt, points = _examined(cli, rebuild)
+    failed = any(one.state == "fail" for one in points)
+    told = {"ok": not failed, "rebuilt": rebuilt, "counted": counted(points), "findings": points}
+    cli.answer(told, lambda: _report(points, rebuilt))
+    if failed or (strict and any(one.state != "pass" for one in points)):
+        click.get_current_context().exit(1)
+
+
+def _examined(cli: Session, rebuild: bool) -> tuple[int | None, list[Checked]]:
+    rebuilt = None
+    try:
+        with cli.memory() as memory:
+            if rebuild:
+                with progress("Embedding", None, cli.json) as done:
+                    rebuilt = memory.rebuild(done)
+            with progress("Checking", POINTS, cli.json) as done:
+                return rebuilt, memory.check(done)
+    except (StoreError, ConfigError) as error:
+        from engrain.lifecycle.checkup import unopened
+
+        return rebuilt, unopened(error)
+
+
+def _report(points: Sequence[Checked], rebuilt: int | None) -> Iterator[str]:
+    if rebuilt is not None:
+        yield f"Made every index anew from {rebuilt:,} items."
+    left = max(len(one.name) for one in points)
+    for group in GROUPS:
+        yield strong(group.capitalize())
+        for one in points:
+            if one.group == group:
+                yield from _lines(one, left)
+    yield ""
+    yield counted(points)
+
+
+def _lines(one: Checked, left: int) -> Iterator[str]:
+    mark, colour = MARKS[one.state]
+    indent = " " * (left + 9)
+    why = list(wrapped(f"{one.why}.", indent, longest=None))
+    head = f"  {click.style(mark, fg=colour, bold=True)} {one.number:>2} {one.name.ljust(left)}  "
+    yield head + why[0].lstrip()
+    yield from why[1:]
+    if one.mend:
+        yield from (faint(line) for line in wrapped(f"To mend: {one.mend}", indent, longest=None))

@@ -1,0 +1,76 @@
+"""The checklist of a memory in production: 35 points, each a check of this store and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engrain.core.checked import Checked, Verdict
+from engrain.core.errors import (
+    DiskFull,
+    EngrainError,
+    NewerStore,
+    NotADatabase,
+    StoreClosed,
+    StoreCorrupt,
+    StoreUnavailable,
+    WrongKey,
+)
+from engrain.lifecycle.checkup import durability, operation, privacy, retrieval, safety, tiers
+from engrain.lifecycle.checkup.looking import Look, Point
+
+__all__ = ["POINTS", "Look", "Point", "checkup", "unopened"]
+
+POINTS: tuple[Point, ...] = (
+    *tiers.POINTS,
+    *durability.POINTS,
+    *retrieval.POINTS,
+    *safety.POINTS,
+    *privacy.POINTS,
+    *operation.POINTS,
+)
+# Which point says why a store does not open, and what mends it; any other reason is the first point's.
+_REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
+    (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace"),
+    (NotADatabase, "integrity", "name the right file with --store, or set ENGRAIN_KEY if it is encrypted"),
+    (NewerStore, "schema", "pip install -U engrain"),
+    (DiskFull, "disk", "free some space on its disk"),
+    (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
+)
+
+
+def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[Checked]:
+    """Every point in order; `tell` hears of each when it is done."""
+    found = []
+    for point in POINTS:
+        found.append(_checked(point, _looked(point, look)))
+        tell(1)
+    return found
+
+
+def unopened(error: EngrainError) -> list[Checked]:
+    """The same of a memory that does not open: one point says why."""
+    reason, mend = next(
+        ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
+        ("stores", "start its server, or name another store with --store"),
+    )
+    why = Verdict("fail", str(error).rstrip("."), mend)
+    rest = Verdict("unknown", "not checked: the memory does not open")
+    return [_checked(point, why if point.name == reason else rest) for point in POINTS]
+
+
+def _looked(point: Point, look: Look) -> Verdict:
+    """One that cannot be looked at keeps no other from it."""
+    try:
+        return point.look(look)
+    except StoreClosed:
+        raise
+    except StoreUnavailable as exc:
+        return Verdict("unknown", f"not checked: {str(exc).rstrip('.')}", "start the server")
+    except EngrainError as exc:
+        return Verdict(
+            "fail", f"it could not be looked at: {str(exc).rstrip('.')}", "engrain doctor --json, then mend that"
+        )
+
+
+def _checked(point: Point, verdict: Verdict) -> Checked:
+    return Checked(point.number, point.group, point.name, *verdict)

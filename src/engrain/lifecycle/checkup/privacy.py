@@ -1,0 +1,122 @@
+"""Whether what was to go is gone, and what is private stays so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.erasure import Erasure
+from engrain.core.journal import ENDED, TaskQuery
+from engrain.core.redact import Private, finds
+from engrain.lifecycle import lapsing
+from engrain.lifecycle.checkup.looking import Look, Point, ago
+from engrain.lifecycle.rounds import ALL, Round
+
+SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
+SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
+VERIFIED = 20  # erasures, the newest
+STUCK = timedelta(hours=1)
+GRACE = timedelta(days=1)  # a daily round of care is enough
+LONG = timedelta(days=365)
+
+
+def forgotten(look: Look) -> Verdict:
+    found = look.found("forgotten")
+    if found and found.state != "pass":
+        return found
+    if look.store.purge_pending:
+        return warned(
+            "forgotten bytes are still to be removed", "engrain maintain, once no other program reads the store"
+        )
+    return passed("nothing that was forgotten is left in the files")
+
+
+def erasures(look: Look) -> Verdict:
+    erasing = look.kit.erasing
+    if erasing is None:
+        return passed("this store erases nothing as a whole; forget removes one item at a time")
+    running = erasing.running()
+    if running:
+        begun = running[0].at
+        many = several(len(running), "erasure is", "erasures are")
+        why = f"{many} not complete, the oldest begun {ago(begun, look.now)}"
+        return (failed if look.now - begun > STUCK else warned)(why, "engrain erase --resume")
+    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-VERIFIED:]
+    for one in done:
+        left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
+        if rows := sum(left.values()):
+            why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {ago(one.at, look.now)}"
+            return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
+    if not done:
+        return passed("no erasure was asked for")
+    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing of them is back")
+
+
+def audit_log(look: Look) -> Verdict:
+    if look.kit.audit is None:
+        return passed("this store keeps no audit log")
+    found = look.kit.audit.verify()
+    if found.faults:
+        why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
+        return failed(why, "engrain audit verify shows all; restore the log from a backup")
+    return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
+
+
+def secrets(look: Look) -> Verdict:
+    kinds: Counter[str] = Counter()
+    ids = []
+    for item in look.newest:
+        if found := {one.kind for one in finds(item.text, SECRET)}:
+            kinds.update(found)
+            ids.append(item.id)
+    if not ids:
+        how = "and texts are redacted before they are kept" if look.kit.redact else "and nothing is redacted"
+        return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
+    told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
+    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
+    mend = (
+        "engrain forget ID" if look.kit.redact else 'engrain forget ID; redact = ["keys", "cards", "iban"] in [privacy]'
+    )
+    return warned(why, mend)
+
+
+def encryption(look: Look) -> Verdict:
+    return look.found("encryption") or passed("nothing of it is on a disk")
+
+
+def past_its_time(look: Look) -> Verdict:
+    over = _overdue(look)
+    told = [f"{count:,} {what}" for what, count in over.items() if count]
+    if told:
+        mend = (
+            "engrain hold lists the holds"
+            if not over["expired episodes"] and not over["old tasks"]
+            else "engrain maintain"
+        )
+        return warned(f"kept past their time: {', '.join(told)}", mend)
+    days = look.kit.policies.task_days
+    return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
+
+
+def _overdue(look: Look) -> dict[str, int]:
+    kit, before = look.kit, look.now - timedelta(days=look.kit.policies.task_days) - GRACE
+    late = Round(kit, look.scope, look.now - GRACE)
+    expired = lapsing.passes(late)[1].each if kit.episodes else ()
+    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
+    holds = kit.erasing.holds() if kit.erasing else []
+    return {
+        "expired episodes": len(expired),
+        "old tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
+        "holds older than a year": sum(look.now - one.at > LONG for one in holds),
+    }
+
+
+POINTS = (
+    Point(29, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
+    Point(30, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
+    Point(31, "privacy", "audit log", "Is the record of removals whole?", audit_log),
+    Point(32, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets),
+    Point(33, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
+    Point(34, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time),
+)  # fmt: skip

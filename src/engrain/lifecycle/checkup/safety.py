@@ -1,0 +1,126 @@
+"""Whether one memory can be read, steered or overtaken by what is not its own."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.conflicts import unsettled
+from engrain.core.errors import EngrainError
+from engrain.core.filters import parse_filter
+from engrain.core.items import Item
+from engrain.core.mirrored import CONFLICTS, SOUL_SLOT
+from engrain.core.queries import ListQuery
+from engrain.core.suspicion import reads_like_an_order
+from engrain.lifecycle.checkup.looking import NEWEST, Look, Point, worst
+from engrain.lifecycle.shelf import TRUSTED
+
+ABOUT_THE_USER = "user."
+OTHERS = 0.7  # at most this trust has what is not the user's or the program's own word
+PINNED = 1_000
+SKEW, FAR = timedelta(seconds=5), timedelta(hours=1)
+
+
+def walls(look: Look) -> Verdict:
+    found = [one for one in (look.found("walls"), look.found("owners")) if one]
+    return worst(found) or passed("every memory is a space of its own in this process")
+
+
+def trust(look: Look) -> Verdict:
+    items = look.kit.items
+    soul = items.slot(look.scope, SOUL_SLOT, None)
+    pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": TRUSTED}}), limit=PINNED))
+    speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
+    low = {one.id: one for one in (*speaks, *pinned) if one.trust < TRUSTED}
+    if not low:
+        return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
+    told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
+    why = f"{several(len(low), 'item speaks', 'items speak')} for the user on the word of a tool or a page: {told}"
+    return warned(why, "engrain why ID shows the source; engrain correct or engrain forget ID, or engrain undo SOURCE")
+
+
+def instructions(look: Look) -> Verdict:
+    where = parse_filter({"trust": {"<=": OTHERS}})
+    read = look.kit.items.page(ListQuery(look.scope, where, limit=NEWEST))
+    found = [one for one in read if reads_like_an_order(one.text)]
+    if not found:
+        return passed(f"no text, of {len(read):,} from tools, pages and files, gives orders to the model")
+    told = named([_known_by(one) for one in found])
+    why = f"{len(found):,} of {several(len(read), 'text')} from tools, pages and files give orders to the model: {told}"
+    source = next((one.source for one in found if one.source), None)
+    return warned(why, f"engrain undo {source}" if source else f"engrain get {found[0].id}, then engrain forget")
+
+
+def _known_by(item: Item) -> str:
+    return f"{item.id} from {item.source}" if item.source else item.id
+
+
+def clock(look: Look) -> Verdict:
+    last = look.kit.items.page(ListQuery(look.scope, history=True, limit=1))
+    if not last or last[0].recorded_at - look.now <= SKEW:
+        return passed("the clock is not behind what was recorded")
+    behind = last[0].recorded_at - look.now
+    why = f"the clock is {_span(behind)} behind the newest item, so that times stand still and nothing expires"
+    mend = "set the clock: timedatectl set-ntp true"
+    return failed(why, mend) if behind > FAR else warned(why, mend)
+
+
+def _span(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def rights(look: Look) -> Verdict:
+    own = look.found("rights") or passed(f"no file of its own: {look.store.backend}")
+    return worst([own, *_folders(look)]) or own
+
+
+def _folders(look: Look) -> list[Verdict]:
+    """Of the mirror and of the backups, which hold the same words."""
+    paths = (look.kit.policies.mirror, look.kit.policies.backup_folder)
+    open_ones = [path for one in paths if one and _enterable(path := Path(one).expanduser())]
+    if not open_ones:
+        return []
+    names = " ".join(map(str, open_ones))
+    return [warned(f"every user of this machine can look into {names}", f"chmod 700 {names}")]
+
+
+def _enterable(folder: Path) -> bool:
+    try:
+        there = (folder.resolve(), *folder.resolve().parents)
+        return sys.platform != "win32" and all(one.stat().st_mode & stat.S_IXOTH for one in there)
+    except OSError:
+        return False
+
+
+def file_conflicts(look: Look) -> Verdict:
+    folder = look.kit.folder
+    if folder is None:
+        return passed("no folder of files is kept in step (mirror in [lifecycle])")
+    try:
+        raw = folder.read(CONFLICTS)
+    except EngrainError as exc:
+        return failed(f"{folder.path} cannot be read: {str(exc).rstrip('.')}", f"engrain files status {folder.path}")
+    waiting = unsettled(raw.decode("utf-8", "replace")) if raw else []
+    if not waiting:
+        return passed(f"nothing in {folder.path} waits for a decision")
+    why = f"{several(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
+    return warned(
+        f"{why}, which stands: {named(waiting)}", f"decide in {folder.path}/{CONFLICTS}, and delete what is settled"
+    )
+
+
+POINTS = (
+    Point(23, "safety", "walls", "Is every item behind its owner's wall?", walls),
+    Point(24, "safety", "trust", "Does only the user's word speak for the user?", trust),
+    Point(25, "safety", "instructions", "Does a stored text give orders to the model?", instructions),
+    Point(26, "safety", "clock", "Is the clock right, as far as the store can tell?", clock),
+    Point(27, "safety", "rights", "Can other users of this machine read the files?", rights),
+    Point(28, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts),
+)  # fmt: skip

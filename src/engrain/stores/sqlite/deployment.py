@@ -1,0 +1,99 @@
+"""Tell how the file is deployed: what a write survives, where it lies, who can read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from engrain.core.queries import Finding
+from engrain.core.scope import Scope
+from engrain.stores.owning import owners
+from engrain.stores.sqlite.handle import Handle
+from engrain.stores.sqlite.sql import load
+
+_SQL = load("deployment.sql")
+_FULL = 2  # of the pragma synchronous: every commit waits for the disk
+
+
+class Deployment(Handle):
+    def deployment(self) -> list[Finding]:
+        return [self._sync(), *self._file_system(), *self._rights(), *self._sealed(), self._owners()]
+
+    def search_state(self, scope: Scope) -> Finding:
+        state = self._lens.memory()
+        held, cap = f"{state['bytes'] / 1e6:,.1f} MB", f"{state['cap'] / 1e6:,.1f} MB"
+        if state["over_cap"]:
+            why = f"this memory needs more than the {cap} that search may hold, so every search reads it anew"
+            return Finding("search", "warn", why, "raise cache_bytes in [stores] of the settings file")
+        return Finding("search", "pass", f"search holds {held} of at most {cap}")
+
+    def _sync(self) -> Finding:
+        if self._site.path is None:
+            why = "the store is in memory, so that nothing outlives this process"
+            return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
+        with self._reading() as db:
+            ((level,),) = db.rows("pragma synchronous")
+        if level < _FULL:
+            why = f"synchronous is {level}: a power cut may take acknowledged writes"
+            return Finding("sync", "fail", why, "restart the program; engrain sets it to full when it opens")
+        return Finding("sync", "pass", f"every commit waits for the disk (synchronous {level}, {self._site.journal})")
+
+    def _file_system(self) -> Iterator[Finding]:
+        if self._site.remote:
+            why = f"{self._site.path} is on a network file system, where locks may fail and a write-ahead log cannot be"
+            mend = f"engrain copy {self._site.path} NEW, with NEW on a local disk; or a postgresql:// store"
+            yield Finding("file system", "warn", why, mend)
+        elif self._site.path is not None:
+            yield Finding("file system", "pass", f"{self._site.path} is on a local disk")
+
+    def _rights(self) -> Iterator[Finding]:
+        if self._site.path is None:
+            return
+        # Of the file that holds no content, who can read it does not matter.
+        found = [one for one in self._site.files() if not one.name.endswith(("-lock", "-shm")) and open_to_others(one)]
+        if found:
+            names = ", ".join(one.name for one in found)
+            why = f"every user of this machine can read {names}"
+            yield Finding("rights", "warn", why, "chmod 600 " + " ".join(map(str, found)))
+        else:
+            yield Finding("rights", "pass", "no other user of this machine can read the store's files")
+
+    def _sealed(self) -> Iterator[Finding]:
+        if self._site.path is None:
+            return
+        if self._site.key is not None:
+            yield Finding("encryption", "pass", "the file is encrypted with a key")
+        elif on_encrypted_disk(self._site.path):
+            yield Finding("encryption", "pass", "the file is plain, on a disk that is encrypted")
+        else:
+            why = "the file is plain and so is its disk, as far as can be seen: who copies the file reads it"
+            mend = 'encrypt the disk; or pip install "engrain[encryption]", and open what engrain backup --encrypt makes'
+            yield Finding("encryption", "warn", why, mend)
+
+    def _owners(self) -> Finding:
+        with self._reading() as db:
+            ((nobodys, owned),) = db.rows(_SQL["owners"])
+        return owners(nobodys, owned)
+
+
+def open_to_others(path: Path) -> bool:
+    """Whether somebody who is neither the owner nor of the group can read it, and get there."""
+    try:
+        if sys.platform == "win32" or not path.stat().st_mode & stat.S_IROTH:
+            return False
+        return all(parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents)
+    except OSError:  # a log may go at any moment
+        return False
+
+
+def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
+    """Where Linux says so; elsewhere it cannot be seen."""
+    number = path.stat().st_dev
+    mapped = Path(devices) / f"{os.major(number)}:{os.minor(number)}" / "dm" / "uuid"
+    try:
+        return mapped.read_text().startswith("CRYPT-")
+    except OSError:
+        return False
