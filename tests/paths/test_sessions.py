@@ -90,6 +90,36 @@ def test_a_long_line_that_is_told_in_parts_at_a_later_stage_goes_with_its_messag
     assert not [item for item in memory.list(history=True) if "marzipan" in item.text]
 
 
+def test_no_password_stands_in_a_summary(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "The wedding is in Lisbon. My password is hunter2!")
+    memory.end_session()
+    opening = memory.start_session("b")
+    assert opening.summary is not None
+    assert opening.summary.text == "user: The wedding is in Lisbon."
+    assert any("hunter2" in message.text for message in memory.messages(session="a"))
+
+
+def test_of_a_long_output_a_summary_tells_little(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "The pods in Lisbon look odd.")
+    pods = "\n".join(f"pod-{number} Running {number}h" for number in range(400))
+    memory.record_tool_call("kubectl", {"get": "pods"}, f"{pods}\nerror: pod-77 CrashLoopBackOff")
+    closing = memory.end_session()
+    told = str(closing).split("\n")
+    assert told[0] == "user: The pods in Lisbon look odd."
+    assert "kubectl: error: pod-77 CrashLoopBackOff" in told
+    assert len([line for line in told if line.startswith("kubectl: ")]) == 3
+    assert not any("kubectl: kubectl:" in line for line in told)
+
+
+def test_the_profile_is_the_users_own(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "I prefer dark mode.", speaker="Bob")
+    memory.add_message("user", "I prefer light mode.")
+    assert [item.slot for item in memory.start_session("b").profile] == ["user.prefers.theme"]
+
+
 def test_a_summary_that_never_told_it_stays(memory: Memory) -> None:
     memory.start_session("a")
     dull = memory.add_message("user", f"So what is it that {'they or we or you or ' * 9}somebody would want?")

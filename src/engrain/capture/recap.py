@@ -11,6 +11,7 @@ from engrain.core.digest import SUMMARY, Line, Part, lines, text_of, told
 from engrain.core.items import Item
 from engrain.core.messages import message_of
 from engrain.core.scope import Scope
+from engrain.core.secrecy import gives_away_a_secret
 from engrain.ports import Kit
 
 LIMIT = 400  # tokens
@@ -41,7 +42,8 @@ def recap(kit: Kit, scope: Scope, session: str, held: Item | None, length: int) 
     place = start
     while rows := [row for row in kit.log.read(scope, session, place, READ) if (row.place or 0) < length]:
         since = since or _day(rows[0])
-        found = told([Part(text, kind=SUMMARY), *_parts(rows, since)], LIMIT, kit.count_tokens)
+        parts = [Part(text, kind=SUMMARY), *_parts(rows, since)]
+        found = [one for one in told(parts, LIMIT, kit.count_tokens) if not gives_away_a_secret(one.text)]
         origins = {one.text: _resting(one, origins, rows, held) for one in found}
         text, place = text_of(found), (rows[-1].place or 0) + 1
         at = max(_time(rows[-1]), at or _time(rows[-1]))

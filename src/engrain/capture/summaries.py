@@ -115,4 +115,5 @@ def part_of(message: Message, day: str = "") -> Part:
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
         return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
-    return Part(message.text, message.speaker or message.tool or message.role, kind, day, bool(message.event))
+    speaker, event = message.speaker or message.tool or message.role, bool(message.event)
+    return Part(message.text, speaker, kind, day, event, message.role == "tool" and not event)

@@ -36,6 +36,7 @@ EARLIER = 1 / 3  # of the room is for the best of an earlier summary, whatever c
 # Words that say something which a line needs: with a sign of worth, without one, and if the assistant said it.
 FEWEST, FEW, MORE = 1, 2, 3
 
+OUTPUT = 3  # lines of what a tool put out: it may have many that look alike
 LINE = 400  # characters: what is longer is cut
 PARAGRAPH = 300  # a longer line of an earlier summary is taken sentence by sentence
 AGREES = 1 / 3  # of the words of a summary must be in what it sums up
@@ -60,13 +61,14 @@ _CODE = re.compile(r"`[^`]+`|\w[./_@]\w|[a-z][A-Z]|[\u30a1-\u30fa\u30fc]{2}|[「
 class Part:
     """Something said or done. `kind` is a word such as "decision" or "error"; with SUMMARY the text is an earlier
     summary, which stays in front and whose lines stay as they are. `day` is told where it is not that of the whole;
-    what is `whole` is one line."""
+    what is `whole` is one line, and of a tool's `output` the best few lines are told."""
 
     text: str
     speaker: str = ""
     kind: str = ""
     day: str = ""
     whole: bool = False
+    output: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def told(parts: Sequence[Part], limit: int, count: CountTokens = estimated_token
     first = _open_from(parts)
     said = (one for number in _places(parts, False) for one in _numbered(parts, number, count))
     asked = (replace(one, worth=one.worth + OPEN) if one.part >= first and _asks(one) else one for one in said)
-    fresh = [one for one in asked if _tells(one)]
+    fresh = _few([one for one in asked if _tells(one)], parts)
     return chosen([*_settled(earlier, int(limit * EARLIER)), *fresh], limit, count, once=True)
 
 
@@ -109,6 +111,17 @@ def _settled(earlier: Sequence[Line], room: int) -> list[Line]:
             room -= earlier[place].tokens
             best.add(place)
     return [replace(one, worth=one.worth + _FIRST * (place in best)) for place, one in enumerate(earlier)]
+
+
+def _few(fresh: Sequence[Line], parts: Sequence[Part]) -> list[Line]:
+    """The same lines, but of each output only the best; of equals the first."""
+    seen: Counter[int] = Counter()
+    told = set()
+    for place in sorted(range(len(fresh)), key=lambda place: -fresh[place].worth):
+        seen[fresh[place].part] += 1
+        if seen[fresh[place].part] <= OUTPUT or not parts[fresh[place].part].output:
+            told.add(place)
+    return [one for place, one in enumerate(fresh) if place in told]
 
 
 def _places(parts: Sequence[Part], summaries: bool) -> list[int]:
@@ -155,7 +168,8 @@ def lines(part: Part, count: CountTokens) -> list[Line]:
         found = [_label(part) + " ".join(text.split())]
     else:
         label = _label(part)
-        found = [label + text[start:end] for start, end in _sentences(text, 0, len(text))]
+        said = [text[start:end] for start, end in _sentences(text, 0, len(text))]
+        found = [one if label and one.startswith(label) else label + one for one in said]
     return [line(one, count) for one in dict.fromkeys(map(_cut, found))]
 
 

@@ -15,6 +15,7 @@ from engrain.core.notes import Note
 from engrain.core.plans import Add, Change, Plan, Step
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT, Closing, Listed, Opening
+from engrain.core.slotting import SPEAKER
 from engrain.core.text import checked_count
 from engrain.core.traits import STANDING
 from engrain.ports import Kit, ListQuery
@@ -110,13 +111,14 @@ class Sessions:
         return Listed(session, length, last[0].recorded_at if last else None, held.text if held else "")
 
     def _profile(self) -> list[Item]:
-        """What is known of the user by name, and what the user always wants."""
+        """What is known of the user by name, and what the user always wants; not what others said of themselves."""
         items = self._kit.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
         facts = parse_filter({"kind": "fact"})
         standing = items.get_many(self._scope, items.having(self._scope, STANDING, facts, PROFILE, None))
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
-        return list({item.id: item for item in (*named, *pinned, *standing)}.values())[:PROFILE]
+        own = (item for item in standing if SPEAKER not in item.metadata)
+        return list({item.id: item for item in (*named, *pinned, *own)}.values())[:PROFILE]
 
     def _kept(self, session: str, start: int) -> list[Item]:
         """What was taken out of this session's messages from number `start` on and stays: facts, important episodes."""
