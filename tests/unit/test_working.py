@@ -468,7 +468,7 @@ def test_a_snapshot_is_plain_json_that_restores_exactly() -> None:
     memory.add("x " * 50_000)
     snapshot = json.loads(json.dumps(memory.snapshot()))
     assert (snapshot["engrain"], snapshot["v"]) == ("working", 1)
-    again = WorkingMemory.restore(snapshot, summarize=lambda texts, limit: "")
+    again = WorkingMemory.from_snapshot(snapshot, summarize=lambda texts, limit: "")
     assert again == memory
     assert again.context() == memory.context()
     assert again.pending() == memory.pending()
@@ -493,7 +493,7 @@ def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> Non
     memory = WorkingMemory(max_tokens=1_000)
     for number in range(40):
         memory.add(f"Row {number}. " + "word " * 60)
-    again = WorkingMemory.restore(memory.snapshot(), count_tokens=len)
+    again = WorkingMemory.from_snapshot(memory.snapshot(), count_tokens=len)
     assert len(again.summary) + sum(len(item.text) for item in again.items) <= 1_000
     assert again.items[-1].text.endswith("word ")
 
@@ -526,11 +526,11 @@ def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> Non
 def test_a_damaged_snapshot_is_refused(damage: Any) -> None:
     whole = filled(30).snapshot()
     with pytest.raises(InvalidInput):
-        WorkingMemory.restore({**whole, **damage} if damage else damage)
+        WorkingMemory.from_snapshot({**whole, **damage} if damage else damage)
     if damage:
         for key in damage.keys() & whole.keys():
             with pytest.raises(InvalidInput):
-                WorkingMemory.restore({name: value for name, value in whole.items() if name != key})
+                WorkingMemory.from_snapshot({name: value for name, value in whole.items() if name != key})
 
 
 # Threads and time
@@ -600,7 +600,7 @@ def test_it_is_given_back_by_whoever_has_it() -> None:
     memory = WorkingMemory()
     left = filled(3).snapshot()
     assert memory.take("do it", "one", left)
-    assert texts(memory) == texts(WorkingMemory.restore(left))
+    assert texts(memory) == texts(WorkingMemory.from_snapshot(left))
     memory.set_task("Something else", task_id="two")
     for other in ("one", ""):
         assert not memory.release(other)

@@ -144,7 +144,7 @@ class Working(RuleBasedStateMachine):
     @rule()
     def go_on_from_a_snapshot(self) -> None:
         kept = json.loads(json.dumps(self.memory.snapshot()))
-        again = WorkingMemory.restore(kept, self.count, self.summarize)
+        again = WorkingMemory.from_snapshot(kept, self.count, self.summarize)
         assert again == self.memory
         assert again.pending() == self.memory.pending()
         assert again.current_tokens == self.memory.current_tokens

@@ -271,18 +271,19 @@ class WorkingMemory:
         return context_text(frame, buffer, most) if items else frame_text(frame, most, buffer.budget.count)
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain JSON, from which `restore` makes an equal one."""
+        """All of it as plain JSON, from which `load` and `from_snapshot` make an equal one."""
         with self._lock:
             frame, buffer = self._frame, self._buffer
         return snapshot_of(frame, buffer)
 
     @classmethod
-    def restore(
+    def from_snapshot(
         cls,
         snapshot: Mapping[str, Any],
         count_tokens: CountTokens = estimated_tokens,
         summarize: Summarize | None = None,
     ) -> WorkingMemory:
+        """Another one that holds what the snapshot does; `load` brings it back into this one."""
         memory = cls(count_tokens=count_tokens, summarize=summarize)
         memory.load(snapshot)
         return memory
