@@ -13,6 +13,7 @@ from wire_server import Says, WireServer, fails
 
 from engrain import Cite, Memory, Source
 from engrain.core.chat import Ask, Reply
+from engrain.core.plans import Add
 from engrain.lifecycle import enrich, metered
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
@@ -120,6 +121,64 @@ def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, mo
     assert kept(memory) == []
     assert memory.status().background["enrichment"]["rejected"] == 1
     assert not [item for item in memory.list(history=True) if "lactose" in item.text]
+
+
+def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, model, server, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    text = "Well, the doctor took me off lactose for good, sadly, and so I went home by train and had an early night."
+    memory = open_memory(model=model)
+    memory.start_session("a")
+    said = memory.add_message("user", text)
+    span = Cite(said, text.index("lactose"), text.index(", sadly"))
+    secret = memory.remember("Off milk.", source=Source(None, "agent", (span,)))
+    items = memory._open.kit.items
+    apply = items.apply
+
+    def late(plan: Any) -> Any:
+        if any(isinstance(step, Add) and step.draft.metadata.get("by") == "model" for step in plan.steps):
+            monkeypatch.undo()
+            memory.forget(secret)
+        return apply(plan)
+
+    monkeypatch.setattr(items, "apply", late)
+    server.script = [facts({"message": 1, "quote": "took me off lactose"})]
+    memory.end_session()
+    settled(memory)
+    assert memory.status().background["enrichment"]["rejected"] == 1
+    assert not [item for item in memory.list(history=True) if "lactose" in item.text]
+
+
+def test_a_model_closes_nothing_that_somebody_else_said(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    memory.remember("Quito", slot="user.city")
+    memory.start_session("a")
+    memory.add_message("user", "Well, for my brother it is Lima from now on, and Rex is what his dog listens to.")
+    server.script = [
+        facts(
+            {"message": 1, "quote": "for my brother it is Lima from now on", "slot": "user.city"},
+            {"message": 1, "quote": "Rex is what his dog listens to", "slot": "user.dog"},
+        )
+    ]
+    memory.end_session()
+    settled(memory)
+    assert memory.slot("user.city").text == "Quito"
+    assert memory.slot("user.dog").text == "Rex is what his dog listens to"
+    assert "for my brother it is Lima from now on" in kept(memory)
+
+
+def test_a_model_that_cannot_sum_up_still_sees_facts(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    with open_memory() as before:
+        before.start_session("a")
+        before.add_message("user", "Well, for my brother it is Lima from now on.")
+        for n in range(30):
+            before.add_message("assistant", f"We decided that house {n} gets {n + 3} new windows from Lisbon.")
+        assert before.conversation.summary
+    server.script = [Says("I would rather not."), facts({"message": 1, "quote": "for my brother it is Lima"})]
+    memory = open_memory(model=model)
+    memory.start_session("b")
+    end = time.monotonic() + 10
+    while "for my brother it is Lima" not in kept(memory) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "for my brother it is Lima" in kept(memory)
 
 
 @pytest.mark.parametrize(

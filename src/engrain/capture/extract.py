@@ -16,6 +16,7 @@ from engrain.core.recalled import escaped
 from engrain.core.secrecy import gives_away_a_secret
 from engrain.core.slotting import SPEAKER, named_by
 
+MODEL = "model"  # metadata "by" of a fact that a model found
 MAX_FACTS = 20
 MAX_QUOTE = 500
 SHOWN = 2_000  # characters of one message that the model sees
@@ -92,7 +93,7 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
         words,
         _share(entry.get("importance")),
         named_by(other, _slot(entry.get("slot"))),
-        {"by": "model", SPEAKER: other} if other else {"by": "model"},
+        {"by": MODEL, SPEAKER: other} if other else {"by": MODEL},
         Source(other, "user", (Cite(item.id, start, end),)),
         # With a time of its own, another's words do not become one with the same words of the user's.
         (item.occurred_at or item.recorded_at) if other else None,

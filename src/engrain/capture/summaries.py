@@ -45,6 +45,13 @@ def told(kit: Kit, scope: Scope, session: str) -> Told:
     return Told(stored.text, stored.upto, stored)
 
 
+def version(kit: Kit, scope: Scope, session: str) -> int:
+    """Whatever is forgotten in a session raises it: who reads it before the messages, and writes only while it is the
+    same, keeps nothing that was forgotten meanwhile."""
+    stored = kit.log.summary(scope, session)
+    return stored.version if stored else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """The messages from a session's cut-off on: how many, their tokens, and the number that comes next."""

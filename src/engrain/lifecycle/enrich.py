@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.capture import write
-from engrain.capture.extract import asked, extracted
+from engrain.capture.extract import MODEL, asked, extracted
 from engrain.capture.keeping import another
+from engrain.capture.summaries import TRIES, version
 from engrain.core.echo import unrecalled
-from engrain.core.errors import EngrainError, InvalidInput, ModelFailed, NotFound
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.items import Item
 from engrain.core.notes import Note
+from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
 from engrain.lifecycle.summaries import improve_recap, improve_summary
 from engrain.ports import Kit
@@ -118,8 +120,11 @@ class Enricher:
 
     def _look_over(self, session: str, to_the_end: bool) -> None:
         self._refine()
-        self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
-        self._read(session, to_the_end)
+        try:
+            self._done["summaries"] += improve_summary(self._kit, self._scope, session, TIMEOUT)
+        finally:
+            # A model that cannot sum up may still see facts.
+            self._read(session, to_the_end)
         if to_the_end:
             self._done["summaries"] += improve_recap(self._kit, self._scope, session, TIMEOUT)
 
@@ -142,24 +147,35 @@ class Enricher:
         except ValueError as exc:
             raise ModelFailed(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}
-        now = {item.id: item.text for item in self._kit.items.get_many(self._scope, list(said))}
         for note in found.notes:
             cited = said[note.source.cites[0].item]  # type: ignore[union-attr]
-            if now.get(cited.id) == cited.text:
-                self._keep(_timed(note, cited))
-            else:
-                # It was forgotten or cut while the model was reading, and the quote may be what was meant to go.
-                self._done["rejected"] += 1
+            self._done[self._kept(self._placed(_timed(note, cited)), cited)] += 1
         self._done["rejected"] += found.rejected
 
-    def _keep(self, note: Note) -> None:
-        try:
-            (outcome,) = write.commit([note], self._scope, self._kit).outcomes
-        except (NotFound, InvalidInput):
-            # The same, a moment later.
-            self._done["rejected"] += 1
-            return
-        self._done["facts" if outcome.status in ("added", "replaced") else str(outcome.status)] += 1
+    def _placed(self, note: Note) -> Note:
+        """A model fills a slot that is free, or that a model filled: what anybody else said it does not close."""
+        held = self._kit.items.slot(self._scope, note.slot, None) if note.slot else None
+        free = held is None or held.metadata.get("by") == MODEL or held.text == note.text
+        return note if free else replace(note, slot=None)
+
+    def _kept(self, note: Note, cited: Item) -> str:
+        """What became of it. If something was forgotten or cut while the model was reading, the quote may be what was
+        meant to go: it is kept only as long as the message stands as it was read."""
+        (draft,) = write.drafts([note], self._kit)
+        session = str(cited.session)
+        for _ in range(TRIES):
+            seen = version(self._kit, self._scope, session)
+            if [one.text for one in self._kit.items.get_many(self._scope, [cited.id])] != [cited.text]:
+                break
+            plan = Plan(self._scope, (Add(draft),), summary_version=(session, seen))
+            try:
+                (outcome,) = self._kit.items.apply(plan).outcomes
+            except Conflict:
+                continue
+            except (NotFound, InvalidInput):
+                break
+            return "facts" if outcome.status in ("added", "replaced") else str(outcome.status)
+        return "rejected"
 
     def _note_failure(self, session: str, to_the_end: bool, exc: ModelFailed) -> None:
         _log.warning("session %r was not looked over: %s", session, exc)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engrain.capture import write
 from engrain.capture.recap import covered
-from engrain.capture.summaries import CLEARED, DIGEST, keep
+from engrain.capture.summaries import CLEARED, DIGEST, keep, version
 from engrain.core.chat import Ask, Said
 from engrain.core.digest import agrees
 from engrain.core.errors import Conflict, ModelFailed, NotFound
@@ -60,7 +60,7 @@ def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> boo
 
 def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
-    stored = kit.log.summary(scope, session)
+    seen = version(kit, scope, session)
     held = kit.items.slot(scope, SLOT + session, None)
     if (
         kit.model is None
@@ -81,9 +81,8 @@ def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
         made, held.importance, held.slot, known, Source(kind="agent", cites=cites), held.valid_from, derived=True
     )
     (draft,) = write.vectored([write.draft(note)], kit.embedder)
-    version = stored.version if stored else 0
     try:
-        kit.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, version)))
+        kit.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
     except (Conflict, NotFound):
         return False
     return True

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engrain.capture import write
 from engrain.capture.recap import Recap, recap
-from engrain.capture.summaries import DIGEST
+from engrain.capture.summaries import DIGEST, version
 from engrain.core.errors import Conflict, NotFound, StoreError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Cite, Item, Source
@@ -66,8 +66,7 @@ class Sessions:
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
-            # Read before all else: whatever is forgotten from here on raises it, and what was made is not kept.
-            version = self._version(session)
+            seen = version(self._kit, self._scope, session)  # before all else
             length = self._kit.log.length(self._scope, session)
             held = self._kit.items.slot(self._scope, SLOT + session, None)
             if held is not None and held.metadata.get("upto") == length:
@@ -76,16 +75,12 @@ class Sessions:
             if made is None or not made.text:
                 return held
             try:
-                return self._keep(session, made, held, version)
+                return self._keep(session, made, held, seen)
             except (Conflict, NotFound):
                 _log.debug("session %r has changed while it was summed up", session)
         return self._kit.items.slot(self._scope, SLOT + session, None)
 
-    def _version(self, session: str) -> int:
-        stored = self._kit.log.summary(self._scope, session)
-        return stored.version if stored else 0
-
-    def _keep(self, session: str, made: Recap, held: Item | None, version: int) -> Item | None:
+    def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
         known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
         step: Step
         if held is not None and held.text == made.text:
@@ -95,7 +90,7 @@ class Sessions:
             note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
             (draft,) = write.drafts([note], self._kit)
             step = Add(replace(draft, kind="summary"))
-        plan = Plan(self._scope, (step,), summary_version=(session, version))
+        plan = Plan(self._scope, (step,), summary_version=(session, seen))
         (outcome,) = self._kit.items.apply(plan).outcomes
         found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
         return found[0] if found else None
