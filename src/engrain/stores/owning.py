@@ -15,4 +15,4 @@ def owners(nobodys: int, owned: int) -> Finding:
         )
     if nobodys:
         return Finding("owners", "pass", f"one memory without a user, with {nobodys:,} items, and no user's beside it")
-    return Finding("owners", "pass", f"{owned:,} {'memory' if owned == 1 else 'memories'} of users, and no item of nobody")
+    return Finding("owners", "pass", f"every item is some user's: {owned:,} in all")

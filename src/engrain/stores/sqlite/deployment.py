@@ -69,8 +69,10 @@ class Deployment(Handle):
         elif on_encrypted_disk(self._site.path):
             yield Finding("encryption", "pass", "the file is plain, on a disk that is encrypted")
         else:
-            why = "the file is plain and so is its disk, as far as can be seen: who copies the file reads it"
-            mend = 'encrypt the disk; or pip install "engrain[encryption]", and open what engrain backup --encrypt makes'
+            why = "neither the file nor its disk is encrypted, as far as can be seen: who copies the file reads it"
+            mend = (
+                'encrypt the disk; or pip install "engrain[encryption]" and open what engrain backup --encrypt TO wrote'
+            )
             yield Finding("encryption", "warn", why, mend)
 
     def _owners(self) -> Finding:
