@@ -237,6 +237,21 @@ def test_recover_picks_up_what_a_dead_worker_left(memory: Memory, clock: SetCloc
     assert [one.task for one in memory.tasks(status="running")] == ["other version"]
 
 
+def test_recover_leaves_alone_what_somebody_parked_meanwhile(memory: Memory, clock: SetClock, calls: Calls) -> None:
+    for name in ("a", "b", "c"):
+        killed_in(memory, clock, name, dies)
+
+    def body(run: Run) -> None:
+        calls.append(run.id)
+        if run.id == "a":
+            memory.park("b", "wait for Ana")
+            memory.cancel("c")
+
+    assert [one.task for one in memory.recover(body)] == ["a"]
+    assert calls == ["a"]
+    assert {one.task: one.status for one in memory.tasks()} == {"a": "done", "b": "parked", "c": "cancelled"}
+
+
 def test_a_task_that_kills_its_workers_is_parked(memory: Memory, clock: SetClock, calls: Calls) -> None:
     for _ in range(5):
         killed_in(memory, clock, "bomb", lambda run: run.step("boom", dies))

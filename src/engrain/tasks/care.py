@@ -214,6 +214,10 @@ class Tasks:
         yield Ask(self.expire)
         found: list[TaskRecord] = []
         for task in (yield Ask(lambda: self.left(accepts, limit))):
+            now = yield Ask(partial(journal_of(self._kit).task, self._scope, task.task))
+            # The list may be old by now: what somebody parked or took over since is left to them.
+            if now is None or (now.status, now.epoch) != (task.status, task.epoch):
+                continue
             try:
                 yield Call(work, (task.task,))
             except TaskClaimed:

@@ -45,7 +45,7 @@ class _Task:
 
     @property
     def epoch(self) -> int:
-        """How often this task has been claimed, this run included."""
+        """The number of this claim. It rises with every claim, and when somebody parks, resumes or cancels the task."""
         return self.course.record.epoch if self.course.record else 0
 
     @property
