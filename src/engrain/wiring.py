@@ -86,6 +86,7 @@ def open_kit(
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
             redact=_redactor(chosen.redact if redact is None else redact),
+            rows=_composed(chosen, store, servers),
         )
         opened.pop_all()
     return kit
@@ -99,20 +100,29 @@ def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:
     reads = not made and chosen.store.startswith(("postgresql://", "postgres://"))
     with ExitStack() as opened:
         store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=reads)))
-        parts: dict[RowKind, RedisMoving] = {}
-        if chosen.episodic:
-            server = opened.enter_context(closing(_open_redis(chosen.episodic, system_clock, read_only=False)))
-            parts |= dict.fromkeys(("episode",), server.moving)
+        servers: dict[str, RedisStore] = {}
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+            servers[beside] = opened.enter_context(closing(_open_redis(beside, system_clock, read_only=False)))
         if chosen.tasks:
-            server = opened.enter_context(closing(_open_redis(chosen.tasks, system_clock, read_only=False)))
-            _ = server.journal  # refused by a server that may lose it
-            parts |= dict.fromkeys(("task", "step", "event"), server.moving)
-        if not parts:
-            opened.pop_all()
-            return store
-        from engrain.stores.composed import Composed
+            _ = servers[chosen.tasks].journal  # refused by a server that may lose it
+        close = opened.pop_all().close
+    return _composed(chosen, store, servers, close) or store
 
-        return Composed(store, parts, opened.pop_all().close)
+
+def _composed(
+    chosen: Settings, store: Movable, servers: Mapping[str, RedisStore], close: Callable[[], None] = lambda: None
+) -> Movable | None:
+    """None if all is in one store."""
+    if not chosen.episodic and not chosen.tasks:
+        return None
+    from engrain.stores.composed import Composed
+
+    parts: dict[RowKind, RedisMoving] = {}
+    if chosen.episodic:
+        parts |= dict.fromkeys(("episode",), servers[chosen.episodic].moving)
+    if chosen.tasks:
+        parts |= dict.fromkeys(("task", "step", "event"), servers[chosen.tasks].moving)
+    return Composed(store, parts, close)
 
 
 def open_folder(path: str | os.PathLike[str]) -> Folder:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import BinaryIO
 
 import orjson
 
-from engrain.core import moving
 from engrain.core.errors import ConfigError, Conflict
 from engrain.core.exporting import EXPORTED, Line, line_of
-from engrain.core.journal import TaskQuery
 from engrain.core.manifests import Manifest, Sums
 from engrain.core.moving import Key, Row, RowKind
 from engrain.core.scope import Scope
@@ -20,8 +19,6 @@ from engrain.version import __version__
 
 PAGE = 500
 TRIES = 3
-ALL = 1_000_000
-TASKS: tuple[RowKind, ...] = ("task", "step", "event")
 NAMES: Mapping[str, str] = {
     "item": "items",
     "cites": "items that cite others",
@@ -70,18 +67,34 @@ def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callab
 
 def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
     """Every row that a person may take along, kind by kind, each in the order of its key."""
-    store = kit.items
-    if not isinstance(store, Movable):
-        raise ConfigError("this version of engrain cannot export from this store. Use a SQLite file.")
+    store = movable(kit)
     for kind in EXPORTED:
-        if kind == "episode" and not kit.together:
-            yield from _episodes(kit, scope)
-        elif kind in TASKS and kit.journal is not getattr(store, "journal", None):
-            yield from _tasks(kit, scope, kind)
-        elif kind == "session":
+        if kind == "session":
             yield from _sessions(store, scope)
+        elif kind == "episode" and not kit.together:
+            yield from _episodes(kit, store, scope)
         else:
-            yield from _pages(store, kind, scope)
+            yield from every(store, kind, scope)
+
+
+def movable(kit: Kit) -> Movable:
+    """All rows of the memory, wherever they are."""
+    store = kit.rows or kit.items
+    if not isinstance(store, Movable):
+        raise ConfigError("this version of engrain can neither export nor load here. Use a SQLite file or Postgres.")
+    return store
+
+
+def every(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
+    """The rows of one kind in a scope, in the order of their keys."""
+    return chain.from_iterable(_pages(store, kind, scope))
+
+
+def _pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
+    after: Key | None = None
+    while rows := store.dump(kind, after, PAGE, scope):
+        yield rows
+        after = rows[-1].key
 
 
 def _lines(kit: Kit, scope: Scope, vectors: bool) -> Iterator[tuple[str, bytes]]:
@@ -95,39 +108,19 @@ def _raw(line: Line) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-def _pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
-    after: Key | None = None
-    while rows := store.dump(kind, after, PAGE, scope):
-        yield from rows
-        after = rows[-1].key
-
-
 def _sessions(store: Movable, scope: Scope) -> Iterator[Row]:
     """The rank of a session is its place among those of this memory, oldest first: what it is in the store counts the
     changes of all."""
-    rows = list(_pages(store, "session", scope))
+    rows = list(every(store, "session", scope))
     order = sorted(rows, key=lambda row: (row.values["rank"], row.key))
     ranks = {row.key: rank for rank, row in enumerate(order, 1)}
     for row in rows:
         yield replace(row, values={**row.values, "rank": ranks[row.key]})
 
 
-def _episodes(kit: Kit, scope: Scope) -> Iterator[Row]:
-    """From a store of their own; what is kept raw there stays, since nobody says for how long."""
-    found = kit.episodes.recent(scope, None, ALL, kit.clock()) if kit.episodes else []
-    known = {one.id for one in kit.items.get_many(scope, [one.item for one in found if one.item])}
-    for one in sorted(found, key=lambda one: one.id):
-        if one.item is None or one.item in known:
-            yield moving.episode_row(scope, one, None)
-
-
-def _tasks(kit: Kit, scope: Scope, kind: RowKind) -> Iterator[Row]:
-    """From a journal of their own, which does not list events."""
-    if kit.journal is None or kind == "event":
-        return
-    for task in sorted(kit.journal.tasks(TaskQuery(scope, limit=ALL)), key=lambda one: one.task):
-        if kind == "task":
-            yield moving.task_row(task)
-        else:
-            for number, step in enumerate(kit.journal.steps(scope, task.task), 1):
-                yield moving.step_row(scope, task.task, number, step)
+def _episodes(kit: Kit, store: Movable, scope: Scope) -> Iterator[Row]:
+    """From a store that does not know when an item goes: an entry over one that is gone is no longer there."""
+    for rows in _pages(store, "episode", scope):
+        named = [row.values["item"] for row in rows if row.values["item"] is not None]
+        known = {one.id for one in kit.items.get_many(scope, named)} if named else set()
+        yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

@@ -7,23 +7,18 @@ from datetime import datetime
 
 from engrain.capture import write
 from engrain.core.coherence import held_by
-from engrain.core.errors import ConfigError
 from engrain.core.items import Draft
-from engrain.core.moving import Key, Row, RowKind
 from engrain.core.notes import Note
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
 from engrain.lifecycle.barring import Barrier
+from engrain.lifecycle.exporting import every, movable
 from engrain.ports import Kit, Movable
-
-PAGE = 1_000
 
 
 def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str]:
     """For each note the status that a write would give it, as core.reconcile decides, one after the other."""
-    store = kit.items
-    if not isinstance(store, Movable):
-        raise ConfigError("this version of engrain cannot tell what a load into this store would do.")
+    store = movable(kit)
     foreseen = _Foreseen(scope, kit, store)
     barrier = Barrier([], scope, kit, store, [note.text for note in notes])
     for note in notes:
@@ -32,10 +27,10 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str]:
 
 class _Foreseen:
     def __init__(self, scope: Scope, kit: Kit, store: Movable) -> None:
-        self._scope, self._kit, self._store = scope, kit, store
+        self._scope, self._kit = scope, kit
         self._now = kit.clock()
-        self._asked = {row.key[1] for row in self._all("request")}
-        self._held = {one for row in self._all("item") for one in held_by(row.values)}
+        self._asked = {row.key[1] for row in every(store, "request", scope)}
+        self._held = {one for row in every(store, "item", scope) for one in held_by(row.values)}
         self._slots: dict[str, list[Version]] = {}
 
     def status(self, note: Note, barred: bool) -> str:
@@ -71,12 +66,6 @@ class _Foreseen:
             Version(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
         )
         return "behind" if decision.valid_to is not None else "replaced" if decision.closes else "added"
-
-    def _all(self, kind: RowKind) -> Iterator[Row]:
-        after: Key | None = None
-        while rows := self._store.dump(kind, after, PAGE, self._scope):
-            yield from rows
-            after = rows[-1].key
 
 
 def vars_of(draft: Draft) -> tuple[str, str, str]:

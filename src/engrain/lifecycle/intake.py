@@ -42,8 +42,8 @@ class Terms:
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
-    and `behind` is older than what its slot holds; `kept_out` was forgotten here; for `left_out` this deployment has no
-    place. `rows` are the new rows of an export by kind. `written` is False for a dry run, which says what would be."""
+    and `behind` is older than what its slot holds; `kept_out` was forgotten here. `rows` are the new rows of an export
+    by kind. `written` is False for a dry run, which says what would be."""
 
     form: Form
     read: int
@@ -52,7 +52,6 @@ class Loaded:
     replaced: int = 0
     behind: int = 0
     kept_out: int = 0
-    left_out: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
     bad: tuple[BadLine, ...] = ()
     written: bool = True
@@ -120,7 +119,6 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
         added=len(decision.new),
         repeated=decision.there,
         kept_out=decision.kept_out,
-        left_out=decision.left_out,
         rows=Counter(row.kind for row in decision.new),
         written=not terms.dry_run,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,17 +10,19 @@ from typing import Any
 
 from engrain.core import moving
 from engrain.core.coherence import circular, edges_of, held_by
-from engrain.core.errors import BadFile, BadLine, ConfigError, Conflict
+from engrain.core.errors import BadFile, BadLine, Conflict
+from engrain.core.exporting import line_of
 from engrain.core.hashes import item_hash
 from engrain.core.moving import Key, Row, RowKind
 from engrain.core.redact import Redact, redacted_json
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
 from engrain.lifecycle.barring import Barrier
-from engrain.lifecycle.exporting import PAGE, TASKS
+from engrain.lifecycle.exporting import every, movable
 from engrain.lifecycle.loading import numbered
 from engrain.ports import Embedder, Kit, Movable
 
+TASKS: tuple[RowKind, ...] = ("task", "step", "event")
 PART = 10_000  # rows of one transaction: what has no more comes in whole or not at all
 # What an item is. The rest may have changed since the export, and what is here is newer.
 CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "place", "speaker", "role", "relation")
@@ -28,30 +31,25 @@ CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "pla
 @dataclass(slots=True)
 class Decision:
     """`new` in the order in which rows are restored; `there` counts what is here already, `kept_out` what was forgotten
-    here, with what rests on it, and `left_out` what this deployment has no place for."""
+    here, with what rests on it."""
 
     new: list[Row] = field(default_factory=list)
     there: int = 0
     kept_out: int = 0
-    left_out: int = 0
 
 
 def restore(rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool) -> Decision:
     """BadFile names every line that says something else than what is here under the same name; then nothing is
     written."""
-    store = kit.items
-    if not isinstance(store, Movable):
-        raise ConfigError("this version of engrain cannot load into this store. Use a SQLite file.")
+    store = movable(kit)
     decision = _Deciding(rows, scope, kit, store).decided()
     if not dry_run:
-        _write(decision.new, scope, kit, store, done)
+        _write(decision.new, store, done)
     return decision
 
 
-def _write(rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, done: Callable[[int], None]) -> None:
-    beside = [row for row in rows if row.kind == "episode" and not kit.together]
-    own = [row for row in rows if row.kind != "episode" or kit.together]
-    for part in _parts(own):
+def _write(rows: Sequence[Row], store: Movable, done: Callable[[int], None]) -> None:
+    for part in _parts(rows):
         try:
             store.restore(part)
         except Conflict as exc:
@@ -60,10 +58,6 @@ def _write(rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, done: Ca
                 f"written to meanwhile ({exc}) Load it into a store of its own, or once more."
             ) from exc
         done(len(part))
-    for row in beside:
-        if kit.episodes is not None:
-            kit.episodes.add(scope, *moving.episode_of(row))
-        done(1)
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -125,11 +119,8 @@ class _Deciding:
         self._silenced -= {row.values["session"] for row in self._items.values()}
 
     def _all(self, kind: RowKind) -> Iterator[Row]:
-        after: Key | None = None
-        while rows := self._store.dump(kind, after, PAGE, self._scope):
-            for row in rows:
-                yield replace(row, values={**row.values, "vectors": {}}) if kind == "item" else row
-            after = rows[-1].key
+        for row in every(self._store, kind, self._scope):
+            yield replace(row, values={**row.values, "vectors": {}}) if kind == "item" else row
 
     def _choose_items(self) -> None:
         given = [row for row in self._rows if row.kind == "item"]
@@ -203,8 +194,7 @@ class _Deciding:
 
     def _choose_the_rest(self) -> None:
         here = {kind: {row.key: row for row in self._all(kind)} for kind in _RESTING}
-        own = self._kit.journal is getattr(self._kit.items, "journal", None)
-        begun = {row.key[1] for row in here["task"].values()}
+        begun = self._begun(here["task"])
         stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
         if self._barrier.began_anew:
             # Nothing says when an event came that no task has taken yet.
@@ -214,16 +204,24 @@ class _Deciding:
             if row.kind == "item":
                 continue
             known = here.get(row.kind, {}).get(row.key)
-            if row.kind in TASKS and not own:
-                self._result.left_out += 1
-            elif row.kind == "session" and known and known.values["length"] < row.values["length"]:
+            if row.kind == "session" and known and known.values["length"] < row.values["length"]:
                 self._result.new.append(replace(known, values={**known.values, "length": row.values["length"]}))
-            elif known is not None or (row.kind in TASKS and row.key[1] in begun):
+            elif known is not None or (row.kind in TASKS and _came(row, begun)):
                 self._result.there += 1
             elif (chosen := self._chosen(row)) and not (row.kind in TASKS and row.key[1] in stopped):
                 self._result.new.append(chosen)
             else:
                 self._result.kept_out += 1
+
+    def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
+        """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
+        store that keeps one row at a time; no end of them if the task went on since."""
+        given = {row.key: line_of(row) for row in self._rows if row.kind == "task"}
+        journal = self._kit.journal
+        return {
+            key[1]: len(journal.steps(self._scope, key[1])) if journal and given.get(key) == line_of(row) else math.inf
+            for key, row in here.items()
+        }
 
     def _chosen(self, row: Row) -> Row | None:
         """The row with the names that its items have here; None if it stays out."""
@@ -259,6 +257,12 @@ class _Deciding:
 
     def _conflict(self, row: Row, why: str) -> None:
         self._bad.append(BadLine(self._numbers[row.kind, row.key], "Conflict", why))
+
+
+def _came(row: Row, begun: Mapping[str, float]) -> bool:
+    """Whether a step or an event is a matter of the past for its task."""
+    here = begun.get(row.key[1], 0)
+    return here >= int(row.key[2]) if row.kind == "step" else here == math.inf
 
 
 def _equal(here: Row, row: Row) -> bool:

@@ -145,6 +145,8 @@ class Kit:
     before: Embedder | None = None
     folder: Folder | None = None  # of files that are kept in step
     redact: Redact | None = None  # what every text goes through before it is embedded or kept
+    # Every row of the memory in whatever store it is; None if `items` has them all.
+    rows: Movable | None = None
 
     def close(self) -> None:
         for server in self.servers:

@@ -24,7 +24,6 @@ MEANING = {
     "replaced": "replaced an older value",
     "behind": "older than what their slot holds",
     "kept_out": "kept out, because they were forgotten here",
-    "left_out": "left out, because tasks are in another store here",
 }
 
 

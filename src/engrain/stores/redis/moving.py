@@ -32,14 +32,15 @@ class RedisMoving:
         self._link = link
         self._registries = {name: Registry(link, name) for name in ("episodes", "tasks")}
         # While a kind is read page by page: its scopes, by the first digit of their ids, and the names in the last one.
+        # Another reader's beginning makes it read them anew.
         self._scopes: dict[str, list[Scope]] = {}
-        self._names: tuple[Scope | None, list[str]] = (None, [])
+        self._names: dict[str, tuple[Scope, list[str]]] = {}
         self._signalled: dict[str, list[str]] | None = None
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         if after is None:
             self._link.command("PING")  # a closed store says so
-            self._scopes, self._names, self._signalled = {}, (None, []), None
+            self._scopes, self._names, self._signalled = {}, {}, None
         rows = (row for one in self._from(kind, after, scope) for row in _DUMPS[kind](self, one, after or ()))
         return list(islice(rows, limit))
 
@@ -64,18 +65,20 @@ class RedisMoving:
                     self._scopes[shard] = sorted(found, key=lambda one: one.id)
                 yield from (one for one in self._scopes[shard] if one.id >= first)
 
-    def _named(self, scope: Scope, read: Callable[[], Sequence[str]], last: Key, exact: bool) -> list[str]:
-        """The names in a scope from the last one on: with `exact` after it."""
-        if self._names[0] != scope:
-            self._names = scope, sorted(set(read()))
-        names = self._names[1]
+    def _named(self, kind: RowKind, scope: Scope, read: Callable[[], Sequence[str]], last: Key) -> list[str]:
+        """The names in a scope from the last one on; after it, where a name has one row."""
+        known, names = self._names.get(kind, (None, []))
+        if known != scope:
+            names = sorted(set(read()))
+            self._names[kind] = scope, names
+        exact = kind in ("episode", "task")
         if len(last) < 2 or last[0] != scope.id:
             return names
         return [one for one in names if one > last[1] or (not exact and one == last[1])]
 
     def episodes(self, scope: Scope, last: Key) -> Iterator[Row]:
         base = episodes.base(scope)
-        ids = self._named(scope, lambda: self._link.command("ZRANGE", f"{base}all", 0, -1), last, exact=True)
+        ids = self._named("episode", scope, lambda: self._link.command("ZRANGE", f"{base}all", 0, -1), last)
         for start in range(0, len(ids), _AT_ONCE):
             page = ids[start : start + _AT_ONCE]
             asked = [("HGETALL", f"{base}{kind}:{id_}") for id_ in page for kind in ("episode", "raw")]
@@ -86,36 +89,38 @@ class RedisMoving:
                     yield moving.episode_row(scope, episodes.episode_of(id_, fields), kept)
 
     def tasks(self, scope: Scope, last: Key) -> Iterator[Row]:
-        for task in self._tasks(scope, last, exact=True):
+        for task in self._tasks("task", scope, last):
             fields = self._link.command("HGETALL", f"{journal.base(scope)}task:{task}")
             if fields:
                 yield moving.task_row(stands(scope, task, fields))
 
     def steps(self, scope: Scope, last: Key) -> Iterator[Row]:
-        for task in self._tasks(scope, last, exact=False):
+        for task in self._tasks("step", scope, last):
             fields = self._link.command("HGETALL", f"{journal.base(scope)}steps:{task}")
             rows = (moving.step_row(scope, task, number, one) for number, one in enumerate(steps_of(fields), 1))
             yield from (row for row in rows if row.key > tuple(last))
 
     def events(self, scope: Scope, last: Key) -> Iterator[Row]:
         """Also those that came before their task."""
-        for task in self._named(scope, lambda: self._with_events().get(scope.id, []), last, exact=False):
+        for task in self._named("event", scope, lambda: self._with_events().get(scope.id, []), last):
             found = self._link.command("HGETALL", f"{journal.base(scope)}events:{task}")
             rows = (moving.event_row(scope, task, event, payload) for event, payload in sorted(found.items()))
             yield from (row for row in rows if row.key > tuple(last))
 
     def _with_events(self) -> dict[str, list[str]]:
         """The names of tasks that have events, by scope."""
-        if self._signalled is None:
-            self._signalled = {}
+        found = self._signalled
+        if found is None:
+            found = {}
             for key in self._link.keys("engrain:{*}:tasks:events:*"):
                 tag, _, rest = key.removeprefix("engrain:{").partition("}:tasks:events:")
-                self._signalled.setdefault(tag, []).append(rest)
-        return self._signalled
+                found.setdefault(tag, []).append(rest)
+            self._signalled = found
+        return found
 
-    def _tasks(self, scope: Scope, last: Key, exact: bool) -> list[str]:
+    def _tasks(self, kind: RowKind, scope: Scope, last: Key) -> list[str]:
         base = journal.base(scope)
-        return self._named(scope, lambda: self._link.command("ZRANGE", f"{base}tasks", 0, -1), last, exact)
+        return self._named(kind, scope, lambda: self._link.command("ZRANGE", f"{base}tasks", 0, -1), last)
 
     # Writing
 
