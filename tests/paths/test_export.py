@@ -452,3 +452,28 @@ def test_an_erased_session_does_not_come_back_by_a_file(full: Memory, clock: Set
     loaded(full, raw)
     assert b"monday" not in before
     assert b"monday" not in exported(full)
+
+
+def test_what_happened_again_since_is_not_counted_twice(full: Memory, clock: SetClock) -> None:
+    full.record_error("The disk is full.", session="monday")
+    raw = exported(full)
+    clock.advance(60)
+    full.record_error("The disk is full.", session="monday")
+    before = exported(full)
+    assert loaded(full, raw).added == 0
+    assert exported(full) == before
+    assert [one.count for one in full.episodic.recent(99) if "disk" in one.text] == [2]
+
+
+def test_what_happened_again_elsewhere_is_counted_once_here(
+    full: Memory, fresh: Callable[..., Memory], clock: SetClock
+) -> None:
+    full.record_error("The disk is full.", session="monday")
+    there = fresh()
+    loaded(there, exported(full))
+    clock.advance(60)
+    full.record_error("The disk is full.", session="monday")
+    raw = exported(full)
+    loaded(there, raw)
+    assert [one.count for one in there.episodic.recent(99) if "disk" in one.text] == [2]
+    assert loaded(there, raw).added == 0

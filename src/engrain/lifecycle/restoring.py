@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,11 +31,13 @@ CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "pla
 @dataclass(slots=True)
 class Decision:
     """`new` in the order in which rows are restored; `there` counts what is here already, `kept_out` what was forgotten
-    here, with what rests on it."""
+    here, with what rests on it. `joined` are episodes here that happened again where the file comes from: one of the
+    file counts for them."""
 
     new: list[Row] = field(default_factory=list)
     there: int = 0
     kept_out: int = 0
+    joined: list[str] = field(default_factory=list)
 
 
 def restore(rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool) -> Decision:
@@ -45,6 +47,8 @@ def restore(rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], N
     decision = _Deciding(rows, scope, kit, store).decided()
     if not dry_run:
         _write(decision.new, store, done)
+        if kit.episodes is not None and decision.joined:
+            kit.episodes.remove(scope, decision.joined)
     return decision
 
 
@@ -195,23 +199,26 @@ class _Deciding:
     def _choose_the_rest(self) -> None:
         here = {kind: {row.key: row for row in self._all(kind)} for kind in _RESTING}
         begun = self._begun(here["task"])
+        repeats = _repeats(here["episode"].values())
         stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
         if self._barrier.began_anew:
             # Nothing says when an event came that no task has taken yet.
-            given = {row.key[1] for row in self._rows if row.kind == "task"}
-            stopped |= {row.key[1] for row in self._rows if row.kind == "event"} - given
+            known_tasks = {row.key[1] for row in self._rows if row.kind == "task"}
+            stopped |= {row.key[1] for row in self._rows if row.kind == "event"} - known_tasks
         for row in self._rows:
             if row.kind == "item":
                 continue
             known = here.get(row.kind, {}).get(row.key)
             if row.kind == "session" and known and known.values["length"] < row.values["length"]:
                 self._result.new.append(replace(known, values={**known.values, "length": row.values["length"]}))
-            elif known is not None or (row.kind in TASKS and _came(row, begun)):
+            elif known is not None or (row.kind in TASKS and _came(row, begun)) or _again(row, repeats):
                 self._result.there += 1
             elif (chosen := self._chosen(row)) and not (row.kind in TASKS and row.key[1] in stopped):
                 self._result.new.append(chosen)
             else:
                 self._result.kept_out += 1
+        given = _repeats(row for row in self._result.new if row.kind == "episode")
+        self._result.joined = [key[1] for key, row in here["episode"].items() if _again(row, given)]
 
     def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
         """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
@@ -263,6 +270,24 @@ def _came(row: Row, begun: Mapping[str, float]) -> bool:
     """Whether a step or an event is a matter of the past for its task."""
     here = begun.get(row.key[1], 0)
     return here >= int(row.key[2]) if row.kind == "step" else here == math.inf
+
+
+def _repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
+    """When the same thing happened, by session and key."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in episodes:
+        if row.values["key"] is not None:
+            found.setdefault((row.values["session"], row.values["key"]), []).append(row.values["happened_at"])
+    return found
+
+
+def _again(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
+    """Whether an episode was counted in a later one, as Episodes.add does."""
+    if row.kind != "episode" or row.values["key"] is None:
+        return False
+    happened, expires = row.values["happened_at"], row.values["expires_at"]
+    times = repeats.get((row.values["session"], row.values["key"]), ())
+    return any(happened < at and (expires is None or at < expires) for at in times)
 
 
 def _equal(here: Row, row: Row) -> bool:
