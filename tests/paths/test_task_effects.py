@@ -18,6 +18,7 @@ from engrain import (
     LeaseLost,
     Memory,
     NotDone,
+    Retry,
     Run,
     StepAmbiguous,
     TaskClaimed,
@@ -139,6 +140,29 @@ def test_an_effect_is_undone_and_done_afresh_or_left_out(memory: Memory, clock: 
             assert body(run) == expected
         assert calls == (["charge", "refund", "charge"] if then == "retry" else ["charge", "refund"])
         assert len(set(keys)) == len(keys)
+
+
+def test_what_was_undone_and_given_up_is_done_under_a_new_key_when_the_task_goes_on(memory: Memory) -> None:
+    """A receiver that remembers the old key would take it for done, and it was undone."""
+    done: list[str] = []
+    undone: list[str] = []
+
+    def charge(*, token: str) -> str:
+        done.append(token)
+        if len(done) < 3:
+            raise TimeoutError("no answer")
+        return "paid"
+
+    def body(run: Run) -> Any:
+        policy = Compensate(lambda *, token: undone.append(token))
+        return run.effect("charge", charge, on_ambiguous=policy, key_as="token", retries=Retry(1, first=0))
+
+    with pytest.raises(TimeoutError), memory.task("order") as run:
+        body(run)
+    assert undone == done
+    with memory.task("order") as run:
+        assert body(run) == "paid"
+    assert done[2] not in undone
 
 
 def test_an_effect_that_says_it_did_not_happen_is_tried_again(memory: Memory, calls: Calls) -> None:

@@ -113,10 +113,14 @@ class _Effect:
         self.value: Any = None
 
     def _known_key(self) -> str:
-        """Of an earlier attempt. One that did not happen and had other arguments was another request."""
+        """Of an earlier attempt. One that did not happen and had other arguments was another request; one that was
+        undone the receiver may remember as done."""
         there = self._seat.record
-        if there is None or there.input == self._seat.input:
-            return "" if there is None else there.key
+        if there is None:
+            return ""
+        undone = there.status == "failed" and isinstance(self._work.on_ambiguous, Compensate)
+        if there.input == self._seat.input and not undone:
+            return there.key
         return self._ledger.stable_key(self._seat, self._attempt)
 
     def next_attempt(self) -> int:
