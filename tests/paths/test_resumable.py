@@ -156,6 +156,8 @@ def test_what_cannot_be_called_is_refused(memory: Memory) -> None:
             ResumableAgent(memory).run("job", steps)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="state"):
         ResumableAgent(memory).run("bad", [lambda state: state.update(when=Killed)])
+    with pytest.raises(InvalidInput, match="a list of functions"):
+        ResumableAgent(memory).run("bad", None)  # type: ignore[arg-type]
 
 
 def test_an_attempt_that_failed_half_way_leaves_nothing_to_the_next(memory: Memory, calls: Calls) -> None:

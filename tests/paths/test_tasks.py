@@ -222,6 +222,20 @@ def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, cloc
     assert len(memory.list()) == 1
 
 
+def test_nobody_speaks_for_a_memory_step(open_memory: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, other = open_memory(), open_memory(store="reference://")
+    engine = memory._open
+    engine.kit = replace(engine.kit, journal=other._open.kit.journal)
+    engine.tasks._kit = engine.kit
+    monkeypatch.setattr(engine.kit.items, "apply", dies)
+    killed_in(memory, clock, "order", lambda run: run.remember_step("note", "Planned."))
+    monkeypatch.undo()
+    with pytest.raises(InvalidInput, match="memory step"):
+        memory.resolve("order", "note", "skipped")
+    with memory.task("order") as run:
+        assert run.remember_step("note", "Planned.") == memory.list()[0].id
+
+
 # A store that does not say whether it wrote
 
 

@@ -93,8 +93,11 @@ class Tasks:
         note = f"resolved by hand: {checked_name(end.error, 'note')}" if end.error else "resolved by hand"
         word = StepEnd(checked_key(end.name, "step"), end.occurrence, end.status, text, note)
         journal = journal_of(self._kit)
+        for one in journal.unsettled(self._scope, checked_key(task, "task")):
+            if one.kind == "memory" and (one.name, one.occurrence) == (word.name, word.occurrence):
+                raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
         try:
-            return journal.resolve(self._scope, checked_key(task, "task"), word)
+            return journal.resolve(self._scope, task, word)
         except TaskClaimed:
             found = journal.task(self._scope, task)
             if found is None or found.worker is None or not is_dead(found.worker):

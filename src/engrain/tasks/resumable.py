@@ -49,6 +49,8 @@ class ResumableAgent:
 
     def run(self, task_id: str, steps: Sequence[Callable[..., Any] | Effect], *, goal: str = "") -> Any:
         """The state after the last step; to be awaited if the memory is an AsyncMemory."""
+        if isinstance(steps, str) or not isinstance(steps, Sequence):
+            raise InvalidInput(f"steps are a list of functions, not {steps!r}.")
         names = [_name(number, step) for number, step in enumerate(steps)]
         run = self._memory.task(task_id, goal=goal, version=self._version)
         if isinstance(run, AsyncRun):
