@@ -310,6 +310,19 @@ def test_maintain_has_sessions_read_that_were_left_long_ago(open_memory, model, 
     assert memory.status().model["calls"] == 1
 
 
+def test_sessions_of_others_do_not_keep_ones_own_from_being_read(open_memory, model, server, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(enrich, "QUEUE", 2)
+    open_memory(background=False).add_message("user", "The doctor took me off lactose.", session="left")
+    others = open_memory(background=False, user="ben")
+    for session in ("a", "b", "c"):
+        others.add_message("user", "Hello.", session=session)
+    server.script = [facts({"message": 1, "quote": "The doctor took me off lactose"})]
+    memory = open_memory(model=model)
+    memory.maintain()
+    settled(memory)
+    assert "The doctor took me off lactose" in kept(memory)
+
+
 def test_a_better_summary_that_comes_after_something_was_forgotten_is_not_kept(open_memory) -> None:  # type: ignore[no-untyped-def]
     class Slow:
         name = "slow"

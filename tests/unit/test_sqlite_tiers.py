@@ -202,7 +202,7 @@ def test_a_store_of_the_third_version_opens(tmp_path: Path) -> None:
     assert (store.episodes.raw(ANA, second.id, START), store.episodes.raw(ANA, first.id, START)) == ("More.", None)
     assert store.outcomes.tallies(ANA, [way]) == {way: Tally(2, 1, START)}
     assert store.summary(ANA, "s") == Summary("In sum.", 1, 1, "digest")
-    assert store.behind("extract", 9) == [Behind(ANA, "s", 1, 2)]
+    assert store.behind(ANA, "extract", 9) == [Behind(ANA, "s", 1, 2)]
     forget(store, second.id)
     forget(store, first.id)
     assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (None, None)

@@ -113,7 +113,7 @@ class View:
             "tallies": {label(id): tally for id, tally in tallies.items()},
             "trials": {label(id): self._trials(id) for id in tallies},
             "progress": [store.progress(scope, session, work) for session in SESSIONS for work in WORKS],
-            "behind": [store.behind(work, 3) for work in WORKS],
+            "behind": [store.behind(scope, work, 3) for work in WORKS],
         }
 
     def near(self) -> dict[str, Any]:

@@ -56,9 +56,8 @@ class Enricher:
     def catch_up(self) -> None:
         """Wake for the sessions of this scope that were never read to their end, as after their process died."""
         if self._enabled:
-            for one in reversed(self._kit.log.behind(WORK, QUEUE)):
-                if one.scope == self._scope:
-                    self.wake(one.session, all_of_it=True)
+            for one in reversed(self._kit.log.behind(self._scope, WORK, QUEUE)):
+                self.wake(one.session, all_of_it=True)
 
     def wake(self, session: str, all_of_it: bool = False) -> None:
         """There is something new in this session."""

@@ -54,8 +54,8 @@ class SessionLog(Protocol):
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         """Sets it; a smaller number than before changes nothing."""
 
-    def behind(self, work: str, limit: int) -> list[Behind]:
-        """Sessions of any scope whose length is beyond what this work has seen, last added to first. For upkeep."""
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+        """The scope's sessions whose length is beyond what this work has seen, last added to first. For upkeep."""
 
 
 class Episodes(Protocol):

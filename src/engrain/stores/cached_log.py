@@ -145,8 +145,8 @@ class CachedLog:
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         self._log.advance(scope, session, work, upto)
 
-    def behind(self, work: str, limit: int) -> list[Behind]:
-        return self._log.behind(work, limit)
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+        return self._log.behind(scope, work, limit)
 
 
 def _place(row: Item) -> int:

@@ -65,9 +65,9 @@ class Sessions(Handle):
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)), "repeat")
 
-    def behind(self, work: str, limit: int) -> list[Behind]:
-        rows = self._asked(None, _SQL["behind"], (work, limit))
-        return [Behind(Scope(*owner), session, upto, length) for *owner, session, upto, length in rows]
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+        rows = self._asked(scope, _SQL["behind"], (work, scope.id, limit))
+        return [Behind(scope, *row) for row in rows]
 
 
 def check_version(db: Db, scope: str, session: str, version: int) -> None:

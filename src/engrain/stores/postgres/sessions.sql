@@ -36,8 +36,7 @@ insert into progress (scope, session, work, upto) values (%s, %s, %s, %s)
 on conflict (scope, session, work) do update set upto = greatest(progress.upto, excluded.upto);
 
 -- behind --
-select tenant, agent, "user", session.session, coalesce(upto_by.upto, 0), length
-from session join scope on scope.id = session.scope
+select session.session, coalesce(upto_by.upto, 0), length from session
 left join progress as upto_by
   on upto_by.scope = session.scope and upto_by.session = session.session and upto_by.work = %s
-where length > coalesce(upto_by.upto, 0) order by changed desc limit %s;
+where session.scope = %s and length > coalesce(upto_by.upto, 0) order by changed desc limit %s;

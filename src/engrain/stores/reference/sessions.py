@@ -60,9 +60,10 @@ class Sessions(Holder):
             mark = (scope, session, work)
             state.marks[mark] = max(upto, state.marks.get(mark, 0))
 
-    def behind(self, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
         with self.reading() as state:
-            newest = sorted(state.numbers, key=lambda one: -state.written[one])
+            own = [one for one in state.numbers if one[0] == scope]
+            newest = sorted(own, key=lambda one: -state.written[one])
             seen = (Behind(*one, state.marks.get((*one, work), 0), state.numbers[one]) for one in newest)
             return [one for one in seen if one.upto < one.length][:limit]
 

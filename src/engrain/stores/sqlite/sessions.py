@@ -68,10 +68,10 @@ class Sessions(Handle):
         with self._writing() as db:
             db.run(_SQL["advance"], (self._scope_or_new(db, scope), session, work, upto))
 
-    def behind(self, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
         with self._reading() as db:
-            rows = db.rows(_SQL["behind"], (work, limit))
-        return [Behind(Scope(*owner), session, upto, length) for session, upto, length, *owner in rows]
+            rows = db.rows(_SQL["behind"], (self._scope(db, scope), work, limit))
+        return [Behind(scope, *row) for row in rows]
 
 
 def check_version(db: Connection, scope: int, session: str, version: int) -> None:

@@ -35,7 +35,6 @@ on conflict (scope, session, work) do update set upto = max(upto, excluded.upto)
 
 -- behind --
 -- Longer than what the work has seen of them, last added to first.
-select session.session, coalesce(progress.upto, 0), session.length, scope.tenant, scope.agent, scope.user
-from session join scope on scope.n = session.scope and scope.shut = 0
-left join progress on progress.scope = session.scope and progress.session = session.session and progress.work = ?
-where session.length > coalesce(progress.upto, 0) order by session.changed desc limit ?;
+select session.session, coalesce(progress.upto, 0), session.length from session
+left join progress on progress.scope = session.scope and progress.session = session.session and progress.work = ?2
+where session.scope = ?1 and session.length > coalesce(progress.upto, 0) order by session.changed desc limit ?3;
