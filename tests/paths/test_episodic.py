@@ -185,6 +185,17 @@ def test_the_same_error_after_its_resolution_is_a_new_one(episodic: EpisodicMemo
     assert [(one.kind, one.count) for one in episodic.recent()] == [("error", 1), ("resolution", 1), ("error", 1)]
 
 
+def test_why_knows_an_error_by_any_of_its_times(episodic: EpisodicMemory, clock: SetClock) -> None:
+    first = episodic.record_error("lost 10.0.0.7 at 12:00:01", session="a")
+    other = episodic.record_error("the disk is full", session="a")
+    clock.advance(60)
+    second = episodic.record_error("lost 10.0.0.9 at 12:00:44", session="a")
+    assert episodic.why(first) == episodic.why(second) != ()
+    episodic.record_resolution(first, "Restarted the proxy.")
+    assert ("resolution", 0.6) in episodic.why(first)
+    assert ("resolution", 0.6) not in episodic.why(other)
+
+
 def test_an_error_of_last_week_can_still_be_resolved(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
     error = episodic.record_error("Timed out.", session="s")
     clock.advance(7 * DAY)

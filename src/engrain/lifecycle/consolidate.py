@@ -69,7 +69,7 @@ def planned(care: Round) -> Pass:
         _let_go(care, [one.id for one in each])
         tell(len(each))
 
-    return Pass("consolidated", each, REMOVED, "item", "that matters little and was rarely used", act)
+    return Pass("consolidated", each, REMOVED, "item", "of little importance and rarely used", act)
 
 
 def _fading(care: Round) -> list[Fading]:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from engrain.capture import write
 from engrain.core.maintained import Doing
-from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
+from engrain.lifecycle.rounds import ALL, Pass, Round, Tell
 from engrain.ports import Unembedded
 from engrain.ports.models import VectorModels
 
@@ -56,7 +56,8 @@ def _drop(care: Round) -> Pass:
 
     why = f"every item has a vector of {present.name}"
     each = tuple(Doing("remove", model, why) for model in others)
-    return Pass("dropped", each, REMOVED, "model's vectors", "that nothing is compared with any more", act)
+    verb = ("removed the vectors of", "remove the vectors of")
+    return Pass("dropped", each, verb, "model", "out of use", act)
 
 
 def _others(care: Round) -> list[str]:

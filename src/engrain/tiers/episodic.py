@@ -129,11 +129,23 @@ class EpisodicMemory:
         return self._book.raw(self._scope, checked_key(id, "id"), self._kit.clock())
 
     def why(self, id: str) -> tuple[tuple[str, float], ...]:
-        """What the importance of an entry is made of; empty if there is no such entry any more."""
+        """What the importance of an entry is made of, also of one that happened again since; empty if there is none any
+        more."""
         rows = self._kit.items.get_many(self._scope, [checked_key(id, "id")])
         now = self._kit.clock()
-        entries = [one for row in rows if row.session for one in self._of_session(row.session, now) if one.id == id]
-        return next((event(one, "", now).why for one in entries), ())
+        entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
+        own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
+        return event(own, "", now).why if own else ()
+
+    def _again(self, rows: Sequence[Item], entries: Sequence[Episode]) -> Episode | None:
+        """The entry of something that happened again, which stands over the last of its rows."""
+        later = {one.item: one for one in entries if one.count > 1 and one.item}
+        said = self._standing(list(later))
+        for row in rows:
+            for id, one in later.items():
+                if id in said and _key(row, one) == _key(said[id], one):
+                    return one
+        return None
 
     def remove(self, ids: Sequence[str]) -> int:
         """Let go of the entries over these rows: for a deployment whose episodes do not see what items forget."""
@@ -224,6 +236,11 @@ def _row(happened: Happened, session: str, tool: str | None) -> Note:
     note = note_of(checked_message(message), session)
     source = _source(note) if tool is None else Source(tool, "tool")
     return replace(note, source=replace(source, cites=happened.cites))
+
+
+def _key(row: Item, entry: Episode) -> tuple[str | None, str]:
+    kind: EpisodeKind = "error" if entry.data.get(made.FAILED) or entry.kind == "error" else "tool"
+    return row.source or row.role, repeat_key(kind, row.text)
 
 
 def _request(request_id: str | None) -> str | None:
