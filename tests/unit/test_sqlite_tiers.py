@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ from engrain.conformance.drafts import ANA, BEN, add, derived, fact, forget, mes
 from engrain.conformance.episodes import episode, raw
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.items import Cite
-from engrain.core.plans import Add, Change, Plan, own
+from engrain.core.plans import Add, Change, Forget, Plan, own
+from engrain.core.scope import Scope
 from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.engine import Connection, connect, uri
@@ -31,7 +33,8 @@ HOUR = timedelta(hours=1)
 
 def way(db: Connection, sql: str) -> str:
     names = re.findall(r":(\w+)", sql)
-    values = dict.fromkeys(names, "[]") if names else ("[]",) * sql.count("?")
+    numbered = [int(one) for one in re.findall(r"\?(\d+)", sql)]
+    values = dict.fromkeys(names, "[]") if names else ("[]",) * (max(numbered) if numbered else sql.count("?"))
     return " / ".join(row[3] for row in db.rows(f"explain query plan {sql}", values))
 
 
@@ -156,23 +159,18 @@ def test_a_store_of_the_second_version_takes_episodes(tmp_path: Path) -> None:
     store.close()
 
 
-def test_summaries_and_sessions_of_the_second_version_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = migrate.migrations()
-    with monkeypatch.context() as patch:
-        patch.setattr(migrate, "migrations", lambda: known[:2])
-        old = SqliteStore(tmp_path / "store.db")
-        said = [one.id or "" for one in old.append(ANA, "s", [message(t, "s") for t in "ab"], None).outcomes]
-        add(old, message("Elsewhere.", "t"))
-        with old._writing() as db:
-            db.run("update session set summary = 'In sum.', upto = 1, version = 4 where session = 's'")
-        old.close()
-    store = SqliteStore(tmp_path / "store.db")
-    assert (store.summary(ANA, "s"), store.summary(ANA, "t")) == (Summary("In sum.", 1, 4, ""), None)
-    assert store.sessions(ANA, 9) == ["t", "s"]
-    store.summarize(ANA, "s", Summary("More.", 2, 5, "digest"))
-    assert (store.length(ANA, "s"), store.progress(ANA, "s", "w")) == (2, 0)
-    forget(store, said[1])
-    assert store.summary(ANA, "s") is None
+def test_summaries_and_sessions_of_the_second_version_are_kept(tmp_path: Path) -> None:
+    path = Path(shutil.copy(SECOND, tmp_path / "store.db"))
+    with closing(sqlite3.connect(path)) as old, old:
+        sessions = [("s", 2, 1, 1, 4, "In sum."), ("t", 1, 2, None, 0, None)]
+        old.executemany("insert into session values (1, ?, ?, ?, ?, ?, ?)", sessions)
+    store, ana = SqliteStore(path), Scope(user="ana")
+    assert (store.summary(ana, "s"), store.summary(ana, "t")) == (Summary("In sum.", 1, 4, ""), None)
+    assert (store.length(ana, "s"), store.length(ana, "t"), store.progress(ana, "s", "w")) == (2, 1, 0)
+    (said,) = store.append(ana, "s", [message("c", "s")], 2).outcomes
+    store.summarize(ana, "s", Summary("More.", 3, 5, "digest"))
+    store.apply(Plan(ana, (Forget(said.id or ""),)))
+    assert store.summary(ana, "s") == Summary("", 0, 6, "")
     store.close()
 
 
@@ -205,7 +203,7 @@ def test_a_store_of_the_third_version_opens(tmp_path: Path) -> None:
     assert store.behind(ANA, "extract", 9) == [Behind(ANA, "s", 1, 2)]
     forget(store, second.id)
     forget(store, first.id)
-    assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (None, None)
+    assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (Summary("", 0, 3, ""), None)
     assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["alone"]
     assert [one.point for one in store.check() if one.state == "fail"] == []
     store.close()
