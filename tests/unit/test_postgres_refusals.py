@@ -70,6 +70,7 @@ def test_a_role_without_rights_is_told_so() -> None:
 def test_doctor_warns_of_a_role_above_the_walls() -> None:
     with fresh_schema() as schema:
         where = f"{postgres().url('postgres')}?schema={schema}"
+        PostgresStore(where).close()
         result = CliRunner().invoke(root, ["--store", where, "doctor"])
         told = " ".join(result.output.split())
     assert "! 23 walls this role ignores row-level security" in told, result.output

@@ -34,7 +34,9 @@ class Session:
     tenant: str | None = None
     json: bool = False
 
-    def memory(self, *, makes: bool = False, embeds: str = "", background: bool = False) -> Memory:
+    def memory(
+        self, *, makes: bool = False, embeds: str = "", background: bool = False, read_only: bool = False
+    ) -> Memory:
         """The opened memory. Only a command that `makes` items creates the file: a mistyped path is an error.
 
         `embeds` is a text that will be embedded: the embedder loads while the store opens. A command that stays open
@@ -48,7 +50,7 @@ class Session:
 
         who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
         try:
-            return Memory(self.store, background=background, **who)  # type: ignore[arg-type]
+            return Memory(self.store, background=background, read_only=read_only, **who)  # type: ignore[arg-type]
         except ReadOnlyStore:
             if makes:
                 raise

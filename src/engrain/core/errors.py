@@ -116,6 +116,10 @@ class NewerStore(StoreError):
     """The store was written by a newer engrain. Upgrade: pip install -U engrain."""
 
 
+class OlderStore(StoreError):
+    """The store was written by an older engrain, and cannot be brought up to date because it was opened read-only."""
+
+
 class ReadOnlyStore(StoreError):
     """The file or its folder cannot be written."""
 

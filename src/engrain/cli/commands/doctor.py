@@ -42,7 +42,7 @@ def doctor(cli: Session, rebuild: bool, strict: bool) -> None:
 def _examined(cli: Session, rebuild: bool) -> tuple[int | None, list[Checked]]:
     rebuilt = None
     try:
-        with cli.memory() as memory:
+        with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
             if rebuild:
                 with progress("Embedding", None, cli.json) as done:
                     rebuilt = memory.rebuild(done)
@@ -52,6 +52,14 @@ def _examined(cli: Session, rebuild: bool) -> tuple[int | None, list[Checked]]:
         from engrain.lifecycle.checkup import unopened
 
         return rebuilt, unopened(error)
+
+
+def _all_seen(cli: Session) -> bool:
+    """Whether a memory that is only read shows all of it: it leaves the servers alone that copies are brought to."""
+    from engrain.config import settings
+
+    chosen = settings(cli.store)
+    return not (chosen.vectors or chosen.sessions)
 
 
 def _report(points: Sequence[Checked], rebuilt: int | None) -> Iterator[str]:

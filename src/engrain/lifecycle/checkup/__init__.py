@@ -10,6 +10,7 @@ from engrain.core.errors import (
     EngrainError,
     NewerStore,
     NotADatabase,
+    OlderStore,
     StoreClosed,
     StoreCorrupt,
     StoreUnavailable,
@@ -33,6 +34,7 @@ _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace"),
     (NotADatabase, "integrity", "name the right file with --store, or set ENGRAIN_KEY if it is encrypted"),
     (NewerStore, "schema", "pip install -U engrain"),
+    (OlderStore, "schema", "engrain status brings it up to date; of a file it keeps a copy beside"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
 )

@@ -10,7 +10,7 @@ from importlib.resources import files
 import psycopg
 from psycopg import sql
 
-from engrain.core.errors import ConfigError, NewerStore, NotADatabase, StoreError
+from engrain.core.errors import ConfigError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.postgres.faults import translated
 from engrain.stores.postgres.link import Link, Timed
 
@@ -42,8 +42,9 @@ def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
                 raise _outdated(link, have)
             _upgrade(connection, link.address.schema)
         link.use_path(_path(connection, link.address.schema))
-        connection.execute(b"select set_config('search_path', %s, false)", (_path(connection, link.address.schema),))
-        ((key,),) = connection.execute(b"select value from meta where name = 'key'").fetchall()
+        # By its whole name: a setting of the session would not hold behind a pooler, or hold for somebody else.
+        found = sql.SQL("select value from {}.meta where name = 'key'").format(sql.Identifier(link.address.schema))
+        ((key,),) = connection.execute(found).fetchall()
         shown = connection.info.parameter_status("server_version") or ""
         return bytes.fromhex(key), shown.split()[0]
     except psycopg.Error as exc:
@@ -56,7 +57,7 @@ def _outdated(link: Link, have: int) -> StoreError:
     schema, mend = link.address.schema, "Let a role that may write there open it once without read_only."
     if not have:
         return StoreError(f"{link.address.shown} holds no memory in its schema {schema!r}. {mend}")
-    return StoreError(f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest()}. {mend}")
+    return OlderStore(f"the schema {schema!r} of {link.address.shown} is of version {have}, not {latest()}. {mend}")
 
 
 def version(connection: Timed, schema: str) -> int:
@@ -118,7 +119,7 @@ def _check_server(connection: Timed) -> None:
 
 
 def _ensure_vector(connection: Timed) -> None:
-    if not _vector(connection):
+    if not vector_home(connection):
         try:
             with connection.transaction():
                 connection.execute(b"create extension if not exists vector")
@@ -127,12 +128,13 @@ def _ensure_vector(connection: Timed) -> None:
                 "pgvector is not there and could not be made. Install it on the server, and let a superuser run "
                 f"once in this database: create extension vector; ({exc.diag.message_primary or exc})"
             ) from exc
-    ((found, _),) = _vector(connection)
+    ((found, _),) = vector_home(connection)
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _LEAST_VECTOR:
         raise ConfigError(f"pgvector 0.8 or newer is needed, not {found}: alter extension vector update;")
 
 
-def _vector(connection: Timed) -> list[tuple[str, str]]:
+def vector_home(connection: Timed) -> list[tuple[str, str]]:
+    """The version of pgvector and its schema, quoted; nothing if it is not there."""
     return connection.execute(
         b"select extversion, quote_ident(nspname) from pg_extension join pg_namespace as space "
         b"on space.oid = extnamespace where extname = 'vector'"
@@ -140,7 +142,7 @@ def _vector(connection: Timed) -> list[tuple[str, str]]:
 
 
 def _path(connection: Timed, schema: str) -> str:
-    found = _vector(connection)
+    found = vector_home(connection)
     return f"{_quoted(schema)}, {found[0][1]}" if found else _quoted(schema)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from engrain.core.errors import EngrainError, NewerStore, NotADatabase, StoreError
+from engrain.core.errors import EngrainError, NewerStore, NotADatabase, OlderStore, StoreError
 from engrain.stores.sqlite.engine import Connection, statements
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.opening import Site
@@ -34,7 +34,7 @@ def upgrade(db: Connection, site: Site, lock: FileLock | None) -> None:
     if version(db, site) == latest():
         return
     if site.read_only:
-        raise StoreError(
+        raise OlderStore(
             f"{site.path} has an older schema. Open it once without read_only, so that it is brought up to date."
         )
     if lock:

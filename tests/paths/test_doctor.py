@@ -1,0 +1,196 @@
+"""The doctor's report: for people, for scripts, on stores that do not open, and without leaving a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import AsyncMemory, Memory
+from engrain.cli.commands.doctor import POINTS as SHOWN
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.checked import GROUPS, Checked, counted
+from engrain.core.errors import DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
+from engrain.lifecycle.checkup import POINTS, unopened
+
+PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
+# What warns on a new store on any machine: there is no backup yet, and who can read the disk is for its owner to say.
+NEW = {"backup", "rights", "encryption"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with Memory(tmp_path / "agent.db", user="ana", background=False) as memory:
+        memory.remember("Ana likes tea.")
+    return tmp_path / "agent.db"
+
+
+def doctor(store: Path, *more: str) -> Result:
+    return CliRunner().invoke(root, ["doctor", "--store", str(store), "--user", "ana", *more])
+
+
+def told(store: Path, *more: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(doctor(store, "--json", *more).stdout)
+    return found
+
+
+def test_the_page_has_every_point_under_its_group() -> None:
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    page = [
+        (section.partition("\n")[0].lower(), int(number), name)
+        for section in sections
+        for number, name in re.findall(r"^\*\*(\d+) ([^*]+)\.\*\*", section, re.MULTILINE)
+    ]
+    assert page == [(one.group, one.number, one.name) for one in POINTS]
+    assert [one.number for one in POINTS] == list(range(1, 36))
+    assert len({one.name for one in POINTS}) == SHOWN == 35
+    assert all(one.question.endswith("?") for one in POINTS)
+
+
+def test_a_new_store_has_nothing_that_fails_and_little_to_look_at(store: Path) -> None:
+    found = told(store)
+    assert found["ok"]
+    assert {one["name"] for one in found["findings"] if one["state"] != "pass"} <= NEW
+    assert set(found["findings"][0]) == {"number", "group", "name", "state", "why", "mend"}
+
+
+def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
+    lines = doctor(store).stdout.splitlines()
+    assert [line for line in lines if line.lower() in GROUPS] == [one.capitalize() for one in GROUPS]
+    assert len([line for line in lines if re.match(r"  [✓!] +\d+ ", line)]) == 35
+    assert re.fullmatch(r"35 points: \d+ passed, \d+ to look at, 0 failed", lines[-1])
+    assert "\x1b" not in "".join(lines), "colours are for a terminal"
+    assert "\x1b" in CliRunner().invoke(root, ["doctor", "--store", str(store)], color=True).output
+
+
+def test_only_a_failure_or_strictness_has_an_exit_code(store: Path) -> None:
+    assert doctor(store).exit_code == 0
+    assert doctor(store, "--strict").exit_code == 1, "there is no backup"
+    _outside(store, "delete from words")
+    assert doctor(store).exit_code == 1
+    assert doctor(store, "--rebuild").exit_code == 0
+
+
+def test_the_doctor_changes_nothing(store: Path) -> None:
+    before = _dump(store)
+    doctor(store)
+    assert _dump(store) == before
+
+
+def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
+    with Memory(store, user="ana", background=False) as memory:
+        memory.remember("The key is sk-ant-REDACTED and Zanzibar.")
+        assert "Zanzibar" not in repr(memory.check())
+        assert "AbCdEf" not in repr(memory.check())
+
+
+@pytest.mark.parametrize(
+    ("error", "point"),
+    [
+        (StoreCorrupt("The file is damaged."), "integrity"),
+        (NewerStore("It is newer."), "schema"),
+        (DiskFull("It is full."), "disk"),
+        (WrongKey("Another key."), "encryption"),
+        (StoreBusy("Another process has it."), "stores"),
+    ],
+)
+def test_a_store_that_does_not_open_fails_at_the_point_that_says_why(error: Any, point: str) -> None:
+    found = unopened(error)
+    assert [one.number for one in found] == list(range(1, 36))
+    (why,) = [one for one in found if one.state == "fail"]
+    assert (why.name, why.why) == (point, str(error).rstrip("."))
+    assert why.mend
+    assert {one.state for one in found if one is not why} == {"unknown"}
+
+
+def test_a_damaged_file_and_one_of_a_newer_engrain_are_told(store: Path) -> None:
+    _outside(store, "pragma user_version = 999")
+    result = doctor(store)
+    assert result.exit_code == 1
+    assert re.search(r"✗ 10 schema .*newer engrain", " ".join(result.stdout.split()))
+    assert result.stdout.splitlines()[-1] == "35 points: 0 passed, 0 to look at, 1 failed, 34 not checked"
+    store.write_bytes(b"no database" * 1_000)
+    assert re.search(r"✗ +9 integrity", doctor(store).stdout)
+
+
+def test_a_store_of_an_older_engrain_is_not_brought_up_to_date_by_the_doctor(tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "files" / "store-v1.db"
+    store = tmp_path / "agent.db"
+    store.write_bytes(old.read_bytes())
+    (failed,) = [one for one in told(store)["findings"] if one["state"] == "fail"]
+    assert (failed["name"], "older schema" in failed["why"]) == ("schema", True)
+    assert store.read_bytes() == old.read_bytes()
+    CliRunner().invoke(root, ["status", "--store", str(store)])
+    assert told(store)["ok"], "what the doctor says mends it does"
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    result = doctor(tmp_path / "typo.db")
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_only_memory_is_examined_too(store: Path) -> None:
+    with Memory(store, user="ana", read_only=True) as memory:
+        assert {one.name for one in memory.check() if one.state != "pass"} <= NEW
+
+
+@pytest.mark.parametrize("where", [":memory:", "reference://"])
+def test_a_store_without_a_file_is_examined_too(where: str) -> None:
+    with Memory(where, embedder=HashEmbedder()) as memory:
+        memory.remember("Ana likes tea.")
+        memory.add_message("user", "Hello.", session="s")
+        assert [one.name for one in memory.check() if one.state != "pass"] == ["power cut"]
+
+
+def test_the_awaited_face_gives_the_same(store: Path) -> None:
+    async def checked() -> list[Checked]:
+        async with AsyncMemory(store, user="ana", background=False) as memory:
+            return await memory.check()
+
+    with Memory(store, user="ana", background=False) as memory:
+        done: list[int] = []
+        assert [(one.number, one.state) for one in memory.check(done.append)] == [
+            (one.number, one.state) for one in asyncio.run(checked())
+        ]
+        assert done == [1] * 35
+
+
+def test_the_count_names_every_state() -> None:
+    points = [Checked(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
+    assert counted(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
+
+
+def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:
+    """Generously: other tests run beside."""
+    import time
+
+    with Memory(tmp_path / "agent.db", user="ana", background=False, embedder=HashEmbedder()) as memory:
+        memory.remember_many([f"Note {n} speaks of parcel {n % 97} and of train {n % 89}." for n in range(2_000)])
+        began = time.process_time()
+        memory.check()
+        assert time.process_time() - began < 1.0
+
+
+def _outside(path: Path, statement: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        with sqlite3.connect(path) as db:
+            db.execute(statement)
+        db.close()
+
+
+def _dump(path: Path) -> str:
+    """By another process, as the file stands."""
+    code = "import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).iterdump(), sep='\\n')"
+    return subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout
