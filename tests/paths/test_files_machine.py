@@ -34,7 +34,8 @@ TEXTS = st.sampled_from([
 
 class Files(RuleBasedStateMachine):
     """`typed` is what people wrote since the last sync; `forgotten` what a program had forgotten, and nobody said
-    again since; `before` what stood in the page after the last sync, or waits for a decision, and `shown` what did at any time."""
+    again since; `before` what stood in the page after the last sync, or waits for a decision, and `shown` what did at
+    any time."""
 
     def __init__(self) -> None:
         super().__init__()
