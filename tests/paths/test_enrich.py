@@ -79,24 +79,37 @@ def test_a_quote_that_is_not_there_is_rejected_and_counted(open_memory, model, s
     assert memory.status().background["enrichment"]["rejected"] == 5
 
 
-def test_what_was_forgotten_is_never_extracted_again(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("keep_source", [False, True])
+def test_what_was_forgotten_is_never_extracted_again(open_memory, model, server, keep_source: bool) -> None:  # type: ignore[no-untyped-def]
     memory = open_memory(model=model)
     memory.start_session("a")
     memory.add_message("user", "Well, the doctor took me off lactose for good, sadly.")
-    entry = facts({"message": 1, "quote": "the doctor took me off lactose for good"})
-    server.script = [entry]
+    server.script = [facts({"message": 1, "quote": "the doctor took me off lactose for good"})]
     memory.end_session()
     settled(memory)
     (id,) = [item.id for item in memory.list({"kind": "fact"})]
-    for keep_source in (False, True):
-        memory.forget(id, keep_source=keep_source)
-        memory.start_session("a")
-        memory.add_message("user", f"Well, the doctor took me off lactose for good, sadly, {keep_source}.")
-        server.script = [facts({"message": 1, "quote": "the doctor took me off lactose for good"})]
-        memory.end_session()
-        settled(memory)
-        assert kept(memory) == []
-        break
+    memory.forget(id, keep_source=keep_source)
+    memory.start_session("a")
+    memory.add_message("user", "Well, the doctor took me off lactose for good, sadly, again.")
+    server.script = [facts({"message": 1, "quote": "the doctor took me off lactose for good"})]
+    memory.end_session()
+    settled(memory)
+    assert kept(memory) == []
+
+
+def test_a_quote_with_a_gap_where_words_were_forgotten_is_no_fact(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    memory = open_memory(model=model)
+    memory.start_session("a")
+    memory.add_message("user", "I live in Lima and the doctor took me off lactose for good.")
+    memory.forget(memory.slot("user.city").id)
+    (said,) = memory.messages()
+    assert said.text.startswith("[forgotten]")
+    server.script = [
+        facts({"message": 1, "quote": said.text}, {"message": 1, "quote": "the doctor took me off lactose"})
+    ]
+    memory.end_session()
+    settled(memory)
+    assert kept(memory) == ["the doctor took me off lactose"]
 
 
 def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]

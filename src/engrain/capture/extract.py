@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.chat import Ask, Said
 from engrain.core.errors import EngrainError
-from engrain.core.items import Cite, Item, Source
+from engrain.core.items import FORGOTTEN, Cite, Item, Source
 from engrain.core.notes import Note, checked
 from engrain.core.pasted import own_words, without_code
 from engrain.core.recalled import escaped
@@ -80,7 +80,7 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
     item = messages[number - 1]
     words = quote.strip()
     start = item.text.find(words)
-    if item.role != "user" or not words or len(words) > MAX_QUOTE or start < 0:
+    if item.role != "user" or not words or len(words) > MAX_QUOTE or start < 0 or FORGOTTEN in words:
         return None
     end = start + len(words)
     if not any(left <= start and end <= right for left, right in own(item.text)):
