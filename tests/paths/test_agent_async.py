@@ -81,6 +81,20 @@ def test_a_turn_with_tools_of_both_kinds(tmp_path: Path, server: WireServer, kin
     asyncio.run(scene())
 
 
+def test_working_memory_which_may_be_on_a_server_never_holds_the_loop_up(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(tmp_path) as memory:
+            await memory.status()
+            wrote: list[int] = []
+            memory._opened().working.changed = lambda: wrote.append(threading.get_ident())
+            model = Scripted(says("I look.", ("fetch", {"page": "home"})), "Done.")
+            await AsyncAgentWithMemory(memory, model, [fetch]).run("Look at the home page.")
+            assert len(wrote) > 3
+            assert threading.get_ident() not in wrote
+
+    asyncio.run(scene())
+
+
 def test_the_calls_of_one_reply_are_made_side_by_side(tmp_path: Path) -> None:
     async def scene() -> None:
         met = asyncio.Barrier(2)

@@ -105,6 +105,7 @@ class Turn:
                 elif (kept := (yield from self._said(heard))) is not None:
                     answer = self._answer(heard.reply, last)
                     yield from self._end(answer, kept)
+                    yield from self._leave()
                     return answer
         finally:
             if self._own:
@@ -127,9 +128,9 @@ class Turn:
             return
         self._own = True
         if kept is None:
-            self._memory.start_task(short(self._task))
+            yield Ask(partial(self._memory.start_task, short(self._task)))
         else:
-            working.load(kept["working"])
+            yield Ask(partial(working.load, kept["working"]))
             self._noted = kept["steps"]
 
     # The model
@@ -243,7 +244,8 @@ class Turn:
             return
         for one in called:
             result = short(one.result)
-            self._memory.record_step(short(thought), _action(one), {"failed": result} if one.failed else result)
+            seen = {"failed": result} if one.failed else result
+            yield Ask(partial(self._memory.record_step, short(thought), _action(one), seen))
             thought = ""
         if self._own:
             yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
@@ -297,6 +299,11 @@ class Turn:
             yield Ask(partial(keep, request_id=request))
         except NotFound:
             _log.info("the outcome of a turn was not kept: what it rests on was forgotten meanwhile.")
+
+    def _leave(self) -> Flow[None]:
+        if self._own:
+            yield Ask(self._memory.working.clear)
+            self._own = False
 
     def _keep(self, said: list[Message], number: int, seen: int | None = None) -> Flow[list[str]]:
         """What happened is kept wherever the session has come to; what answers, only if that is still `seen`."""
