@@ -27,7 +27,7 @@ from engrain import (
 from engrain.aio import AsyncMemory
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
-from engrain.core.errors import EngrainError
+from engrain.core.errors import EngrainError, StoreUnavailable
 from engrain.core.mirrored import Synced
 from engrain.lifecycle.mirror import Mirror
 from engrain.stores.files import FolderFiles
@@ -801,6 +801,21 @@ def test_watching_follows_both_sides_and_survives_a_broken_file(
     eventually(lambda: any(isinstance(one, BadText) for one in watched))
     page.write_text("- Ana likes tea.\n- Bob has a dog.\n")
     eventually(lambda: "Bob has a dog." in texts(memory))
+
+
+def test_watching_goes_on_after_the_store_did_not_answer(
+    memory: Memory, folder: Path, watched: list[Synced | EngrainError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eventually((folder / "MEMORY.md").exists)
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("the server does not answer.")
+
+    monkeypatch.setattr(memory._open.kit.items, "changes", away)
+    eventually(lambda: any(isinstance(one, StoreUnavailable) for one in watched))
+    monkeypatch.undo()
+    memory.remember("Ana likes tea.")
+    eventually(lambda: "tea" in (folder / "MEMORY.md").read_text())
 
 
 def test_a_watch_ends_with_its_memory_and_with_its_block(memory: Memory, folder: Path) -> None:

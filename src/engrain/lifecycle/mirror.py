@@ -97,14 +97,18 @@ class Mirror:
         seen: object = None
         since = 0
         for _ in self._folder.ticks(seconds, self._stop):
-            files, since = self._folder.signature(), self._seq(since)
-            # A file that is still being written is left alone until it rests.
-            if (files, since) == seen or self._stop.wait(SETTLE) or files != self._folder.signature():
-                continue
-            seen = (files, since)
-            outcome = self._tried()
-            if isinstance(outcome, StoreError):
-                seen = None
+            try:
+                files, since = self._folder.signature(), self._seq(since)
+                # A file that is still being written is left alone until it rests.
+                if (files, since) == seen or self._stop.wait(SETTLE) or files != self._folder.signature():
+                    continue
+                seen = (files, since)
+                outcome: Synced | EngrainError = self.sync()
+            except StoreClosed:
+                raise
+            except EngrainError as exc:
+                _log.warning("%s was not synced: %s", self.path, exc)
+                outcome, seen = exc, None if isinstance(exc, StoreError) else seen
             if report is not None and (outcome or isinstance(outcome, EngrainError)):
                 report(outcome)
 
@@ -126,15 +130,6 @@ class Mirror:
             return one.run()
         with self._folder.lock(WAIT):
             return one.run()
-
-    def _tried(self) -> Synced | EngrainError:
-        try:
-            return self.sync()
-        except StoreClosed:
-            raise
-        except EngrainError as exc:
-            _log.warning("%s was not synced: %s", self.path, exc)
-            return exc
 
     def _seq(self, since: int) -> int:
         """The number of the memory's last change."""
