@@ -140,6 +140,34 @@ def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, can
     assert sent == ["ana"]
 
 
+def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> None:
+    sent: list[int] = []
+    begun = threading.Barrier(4)
+
+    def send(number: int) -> int:
+        begun.wait(5)
+        threading.Event().wait(0.1 * (number + 1))
+        sent.append(number)
+        return number
+
+    async def main() -> None:
+        async with AsyncMemory(store) as memory:
+
+            async def start() -> list[int]:
+                async with memory.task("order") as run:
+                    return await asyncio.gather(*(run.effect("mail", send, one, key=str(one)) for one in range(3)))
+
+            first = asyncio.create_task(start())
+            await asyncio.to_thread(begun.wait, 5)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert await start() == [0, 1, 2]
+
+    asyncio.run(main())
+    assert sent == [0, 1, 2]
+
+
 def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> None:
     begun = threading.Event()
 

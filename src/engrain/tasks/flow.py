@@ -114,7 +114,7 @@ async def to_the_end(hop: Hop, call: Callable[..., Any], *args: Any) -> Any:
     try:
         return await asyncio.shield(asked)
     except asyncio.CancelledError:
-        await _ended(asked)
+        await outlast(asked)
         if not asked.cancelled():
             asked.exception()  # looked at: the cancellation is what counts
         raise
@@ -154,12 +154,13 @@ async def _on_thread(need: Call) -> _Came:
         if need.run is None:
             raise
         stopped = exc
-        await _ended(asked)
+        await outlast(asked)
     error = asked.exception()
     return _Came(None if error else asked.result(), error, stopped)
 
 
-async def _ended(asked: asyncio.Future[Any]) -> None:
+async def outlast(asked: asyncio.Future[Any]) -> None:
+    """Wait until it has ended, however often somebody cancels meanwhile."""
     while not asked.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([asked])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -15,7 +16,7 @@ from engrain.core.text import checked_key
 from engrain.tasks.course import Course
 from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
 from engrain.tasks.ending import shown
-from engrain.tasks.flow import Flow, Hop, adrive, drive, to_the_end
+from engrain.tasks.flow import Flow, Hop, adrive, drive, outlast, to_the_end
 from engrain.tasks.ledger import Wish
 from engrain.tasks.retry import ONCE, Retry, as_retry
 from engrain.tasks.steps import Work
@@ -193,13 +194,13 @@ class AsyncRun(_Task):
     def __init__(self, course: Callable[[], Course], hop: Hop) -> None:
         self._made = course
         self.hop = hop
+        self._under_way: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}
 
     async def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
-        return await adrive(
-            self.step_flow(name, key, Work(checked_function(function), args, as_retry(retries))), self.hop
-        )
+        work = Work(checked_function(function), args, as_retry(retries))
+        return await self._driven(self.step_flow(name, key, work))
 
     async def effect(
         self,
@@ -212,15 +213,15 @@ class AsyncRun(_Task):
         key_as: str | None = None,
     ) -> Any:
         work = Work(checked_function(function), args, as_retry(retries), on_ambiguous, key_as)
-        return await adrive(self.effect_flow(name, key, work), self.hop)
+        return await self._driven(self.effect_flow(name, key, work))
 
     async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
-        return await adrive(self.course.remember(name, what, key, fields), self.hop)
+        return await self._driven(self.course.remember(name, what, key, fields))
 
     async def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
-        await adrive(self.course.sleep(name, until, key, block), self.hop)
+        await self._driven(self.course.sleep(name, until, key, block))
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         until = self.course.now() + checked_span(seconds, "seconds")
@@ -235,7 +236,7 @@ class AsyncRun(_Task):
         key: str | None = None,
         block: bool = True,
     ) -> Any:
-        return await adrive(self.course.event(event, key, timeout, block, default), self.hop)
+        return await self._driven(self.course.event(event, key, timeout, block, default))
 
     async def keep(self, snapshot: Any) -> None:
         await to_the_end(self.hop, self.course.keep, snapshot)
@@ -253,7 +254,20 @@ class AsyncRun(_Task):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A thread that a cancelled step waits for: given back now, the task could be continued beside it.
+        for left, task in list(self._under_way.items()):
+            if error is not None and task is not None and task.cancelling():
+                await outlast(left)
         await to_the_end(self.hop, self.course.close, error)
+
+    async def _driven(self, flow: Flow[Any]) -> Any:
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way[left] = asyncio.current_task()
+        try:
+            return await adrive(flow, self.hop)
+        finally:
+            del self._under_way[left]
+            left.set_result(None)
 
 
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
