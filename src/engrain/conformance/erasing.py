@@ -14,11 +14,11 @@ from engrain.conformance.suite import Suite
 from engrain.core.erasure import Subject
 from engrain.core.errors import BeingErased, InvalidInput, NotFound, OnHold
 from engrain.core.items import Cite, Source
-from engrain.core.journal import Claim
+from engrain.core.journal import Claim, TaskEnd
 from engrain.core.plans import Add, Plan
 from engrain.core.queries import ListQuery
 from engrain.core.scope import Scope
-from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Trial
+from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Raw, Trial
 
 USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
 NEAR = [Scope(ANA.tenant, ANA.agent, name) for name in ("ana2", "Ana", "ana%", "an_", "ana ", None)]
@@ -36,6 +36,12 @@ def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
     assert not any(erasing.left(named).values())
     erasing.finish(id, {"receipt": id})
     return counts
+
+
+def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
+    ends = START + timedelta(days=1)
+    episode = Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, key="rain")
+    store.episodes.add(scope, episode, Raw("At length.", ends) if raw else None)
 
 
 class ErasingSuite(Suite):
@@ -196,6 +202,45 @@ class ErasingSuite(Suite):
         assert not erasing.release(USER)
         assert texts(store) == {"Ana lives in Lima."}
         assert erase(erasing, USER)["item"] == 1
+
+    def test_nothing_of_a_held_user_goes_by_itself(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
+        for scope in (ANA, BEN):
+            happen(store, scope, "old", raw=True)
+            done = store.journal.claim(Claim(scope, "task", "worker", 30))
+            store.journal.end(done, TaskEnd("done", "fine"))
+        erasing.hold(USER, "case-7")
+        for scope in (ANA, BEN):
+            happen(store, scope, "new")  # would be joined with the other
+        later = clock.advance(30 * 86_400)
+        assert (store.episodes.expire(later), store.journal.prune(later)) == (1, 1)
+        assert store.episodes.trim(ANA, "monday", 1) == 0
+        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old", "new"]
+        assert store.episodes.raw(ANA, "old", START) == "At length."
+        assert store.journal.task(ANA, "task")
+        assert store.episodes.recent(BEN, None, 9, START) == []
+        assert store.journal.task(BEN, "task") is None
+        for refused in (
+            lambda: store.episodes.remove(ANA, ["old"]),
+            lambda: store.journal.remove(ANA, "task"),
+            lambda: erasing.begin("e1", Subject(ANA, "session", "monday")),
+        ):
+            with pytest.raises(OnHold):
+                refused()
+        erasing.release(USER)
+        assert (store.episodes.expire(later), store.journal.prune(later)) == (2, 1)
+
+    def test_what_is_hidden_is_kept_whole(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
+        happen(store, ANA, "old", raw=True)
+        store.journal.claim(Claim(ANA, "task", "worker", 30, deadline=START + timedelta(hours=1)))
+        erasing.hold(USER, "case-7")
+        with pytest.raises(OnHold):
+            erasing.begin("e1", USER)
+        later = clock.advance(30 * 86_400)
+        assert (store.episodes.expire(later), store.journal.expire(later), store.journal.prune(later)) == (0, [], 0)
+        erasing.release(USER)
+        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old"]
+        assert store.episodes.raw(ANA, "old", START) == "At length."
+        assert store.journal.task(ANA, "task").status == "running"
 
     # The audit log
 

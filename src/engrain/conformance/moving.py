@@ -14,17 +14,20 @@ from engrain.conformance.embedder import HashEmbedder
 from engrain.conformance.suite import Suite
 from engrain.conformance.views import View
 from engrain.core.episodes import Episode, Raw
-from engrain.core.errors import Conflict, StoreClosed
+from engrain.core.erasure import Subject
+from engrain.core.errors import Conflict, OnHold, StoreClosed
 from engrain.core.items import Cite, Relation, Source
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
-from engrain.core.moving import ROW_KINDS, Row
+from engrain.core.moving import OWN, ROW_KINDS, Row
 from engrain.core.outcomes import Trial
 from engrain.core.plans import Add, Change, Embed, Plan
+from engrain.core.queries import ListQuery
 from engrain.core.scope import Scope
 from engrain.ports import Summary
 from engrain.stores.reference import ReferenceStore
 
 SCOPES = (ANA, BEN, Scope(), Scope("", None, "日本語"))
+CLEO, KIM = Scope(None, "a", "cleo"), Scope("firm", None, "kim")
 
 
 def dumped(store: Any, page: int = 1_000, scope: Scope | None = None) -> list[Row]:
@@ -87,6 +90,21 @@ def fill(store: Any, clock: SetClock) -> None:
         store.summarize(scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
         store.advance(scope, "monday", "extract", 2)
         _happen(store, scope, ids[5], clock)
+    _keep_out(store)
+
+
+def _keep_out(store: Any) -> None:
+    """Somebody who was erased, and somebody who must not be."""
+    add(store, fact("Cleo lives in Oslo."), scope=CLEO)
+    for stage in ("begin", "take", "unname"):
+        getattr(store.erasing, stage)("e1", *([_user(CLEO)] if stage == "begin" else []))
+    store.erasing.finish("e1", {"receipt": "e1"})
+    add(store, fact("Kim lives in Rome."), scope=KIM)
+    store.erasing.hold(_user(KIM), "case-7")
+
+
+def _user(scope: Scope) -> Subject:
+    return Subject(scope, "user", scope.user or "")
 
 
 def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
@@ -102,6 +120,10 @@ def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
     store.journal.signal(scope, "order", "paid", '"yes"')
     done = store.journal.claim(Claim(scope, "old", "two"))
     store.journal.end(done, TaskEnd("done", "fine"))
+
+
+def _said(store: Any, scope: Scope) -> list[str]:
+    return [item.text for item in store.page(ListQuery(scope))]
 
 
 class MovingSuite(Suite):
@@ -139,7 +161,7 @@ class MovingSuite(Suite):
         fill(store, clock)
         rows = dumped(store)
         for scope in (*SCOPES, Scope(user="nobody")):
-            wanted = [row for row in rows if row.kind == "store" or row.scope == scope]
+            wanted = [row for row in rows if row.kind == "store" or (row.kind not in OWN and row.scope == scope)]
             assert dumped(store, page, scope) == wanted
 
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
@@ -205,6 +227,49 @@ class MovingSuite(Suite):
         assert [one.task for one in store.journal.tasks(TaskQuery(ANA, ("running",)))] == ["order"]
         assert store.nearest(vector_query("Quito", limit=1)).cosines[0] > 0.99
         assert all(one.state != "fail" for one in store.check())
+
+    def test_who_was_erased_stays_out_and_who_is_held_stays(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        assert "cleo" not in str(dumped(store))
+        assert store.erasing.erased(_user(CLEO)) == source.erasing.erased(_user(CLEO))
+        assert store.erasing.barred(CLEO, ["Cleo lives in Oslo.", "Cleo lives in Rome."]) == [True, False]
+        add(store, fact("Cleo came back."), scope=CLEO)
+        assert store.apply(Plan(CLEO, (Add(derived("Cleo lives in Oslo.")),))).outcomes[0].status == "kept_out"
+        assert store.erasing.held(KIM)
+        with pytest.raises(OnHold):
+            store.erasing.begin("e2", _user(KIM))
+
+    def test_the_audit_log_comes_along_and_goes_on(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        assert store.audit.entries(0, 99) == source.audit.entries(0, 99)
+        count = len(store.audit.entries(0, 99))
+        assert store.audit.append("load", {"items": 1}).n == count + 1
+        assert store.audit.verify()
+
+    def test_an_end_that_was_cut_off_is_found_in_a_copy_too(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        rows = dumped(source)
+        last = [row for row in rows if row.kind == "audit"][-2]
+        store.restore([row for row in rows if row != last])
+        assert not store.audit.verify()
+
+    def test_what_is_hidden_is_not_moved_and_a_hold_that_hides_hides(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        moved(source, store)
+        assert _said(store, KIM) == ["Kim lives in Rome."]
+        with pytest.raises(OnHold):
+            source.erasing.begin("e2", _user(KIM))
+        assert "kim" not in str(dumped(source))
+        store.restore([row for row in dumped(source) if row.kind == "hold"])
+        assert _said(store, KIM) == []
+        store.erasing.release(_user(KIM))
+        assert _said(store, KIM) == ["Kim lives in Rome."]
 
     def test_a_store_with_another_memory_is_left_alone(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal, TypeVar, cast, get_args
 
+from engrain.core.audit import Entry, Head
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Episode, Raw
+from engrain.core.erasure import Erased, Hold
 from engrain.core.items import Cite, Item, Relation, Source
 from engrain.core.journal import StepRecord, TaskRecord
 from engrain.core.outcomes import Trial
@@ -21,10 +23,12 @@ from engrain.core.scope import Scope
 
 RowKind = Literal[
     "store", "item", "cites", "tombstone", "request", "session", "summary", "progress", "episode", "trial", "task",
-    "step", "event",
+    "step", "event", "grave", "erased", "hold", "audit",
 ]  # fmt: skip
 # In the order in which they can be restored: what cites comes after what is cited.
 ROW_KINDS: tuple[RowKind, ...] = get_args(RowKind)
+# Those that are the store's own, and of no scope.
+OWN: frozenset[RowKind] = frozenset({"store", "grave", "erased", "hold", "audit"})
 Key = tuple[str, ...]
 T = TypeVar("T")
 
@@ -173,6 +177,40 @@ def step_of(row: Row) -> StepRecord:
 
 def event_row(scope: Scope, task: str, event: str, payload: str) -> Row:
     return Row("event", (scope.id, task, event), {"scope": _parts(scope), "payload": payload})
+
+
+def grave_row(aside: str, hash: str) -> Row:
+    """A tombstone of somebody who was erased: the scope is known by its keyed hash alone."""
+    return Row("grave", (aside, hash))
+
+
+def erased_row(erased: Erased) -> Row:
+    return Row("erased", (erased.mark,), _plain(erased))
+
+
+def erased_of(row: Row) -> Erased:
+    return _made(Erased, row.values)
+
+
+def hold_row(hold: Hold) -> Row:
+    return Row("hold", (hold.mark,), _plain(hold))
+
+
+def hold_of(row: Row) -> Hold:
+    return _made(Hold, row.values)
+
+
+def audit_row(entry: Entry) -> Row:
+    return Row("audit", (f"{entry.n:012d}",), _plain(entry))
+
+
+def head_row(head: Head) -> Row:
+    """The sealed end of the log comes along as it is, so that a cut end is found in a copy as well."""
+    return Row("audit", ("head",), _plain(head))
+
+
+def audited_of(row: Row) -> Entry | Head:
+    return _made(Head, row.values) if row.key == ("head",) else _made(Entry, row.values)
 
 
 def _parts(scope: Scope) -> list[str | None]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict
+from engrain.core.errors import Conflict, OnHold
 from engrain.core.moving import ROW_KINDS, Key, Row, RowKind, digest
-from engrain.ports import Movable
+from engrain.ports import Erasing, Movable
 
 PAGE = 500
 Done = Callable[[int], None]  # told how many rows more were read
@@ -26,6 +26,10 @@ NAMES: Mapping[RowKind, str] = {
     "task": "tasks",
     "step": "steps",
     "event": "events",
+    "grave": "tombstones of the erased",
+    "erased": "marks of erasures",
+    "hold": "legal holds",
+    "audit": "rows of the audit log",
 }
 
 
@@ -53,8 +57,23 @@ def transfer(source: Movable, target: Movable, done: Done, now: datetime | None 
     """How many rows were written. What the target has already is left as it is, so that a copy that was interrupted
     goes on where it stopped. Episodes that are over by `now` are not copied: some stores have let go of them already.
 
-    Conflict if the target holds something that the source does not."""
+    Conflict if the target holds something that the source does not, or while an erasure is under way; OnHold if a hold
+    hides something, which nobody may read."""
+    _check_whole(source)
     return sum(_transferred(kind, source, target, done, now) for kind in ROW_KINDS)
+
+
+def _check_whole(source: Movable) -> None:
+    erasing: Erasing | None = getattr(source, "erasing", None)
+    if erasing is None:
+        return
+    if erasing.running():
+        raise Conflict("an erasure is under way in the source. Complete it first: engrain erase --resume.")
+    if any(hold.hidden for hold in erasing.holds()):
+        raise OnHold(
+            "a user's data is held and shown to nobody, and so it cannot be copied. Take a backup instead, which has it: "
+            "engrain backup. Or end the hold: engrain hold --release."
+        )
 
 
 def compare(source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0) -> Copied:

@@ -77,12 +77,16 @@ class Erasing(Protocol):
     def tombstones(self) -> Iterator[tuple[str, str]]: ...
 
     def hold(self, subject: Subject, reason: str) -> Hold:
-        """Forgetting and erasing anything of this user is OnHold until the release. A second hold changes nothing."""
+        """Removing anything of this user is OnHold until the release, and what would go by itself stays. A second hold
+        changes nothing."""
 
     def release(self, subject: Subject) -> bool:
         """False if there was none. What was hidden is shown again."""
 
     def holds(self) -> list[Hold]: ...
+
+    def held(self, scope: Scope) -> bool:
+        """Whether there is a hold on the user whose scope it is. Nothing of it expires, is trimmed, joined or pruned."""
 
     def raw(self) -> Iterator[bytes]:
         """Every byte of every file of the store that can be read here, in pieces that overlap; of a server none."""

@@ -16,14 +16,15 @@ class Movable(Protocol):
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         """The rows of one kind whose key comes after this one, in the order of their keys, at most so many; with a
-        scope, its rows and no others. The row of kind "store" is of every scope."""
+        scope, its rows and no others. Those of OWN are the store's: with a scope there are none of them but the row of
+        kind "store". What is being erased, or hidden by a hold, is not shown."""
 
     def restore(self, rows: Sequence[Row]) -> None:
         """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task
         which is not there is a Conflict, and so is an item whose id is another scope's.
 
-        The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. What was
+        A hold that hides shuts its user's scopes. The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. What was
         restored is found as if it had been written here, by words and by meaning, and stands in every outbox."""
 
     def close(self) -> None:

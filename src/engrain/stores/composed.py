@@ -8,7 +8,7 @@ from typing import Protocol
 
 from engrain.core.moving import Key, Row, RowKind
 from engrain.core.scope import Scope
-from engrain.ports import Movable
+from engrain.ports import AuditLog, Erasing, Movable
 
 
 class Part(Protocol):
@@ -36,6 +36,14 @@ class Composed:
         self._items.restore([row for row in rows if row.kind not in self._parts])
         for kind, group in groupby(elsewhere, key=lambda row: row.kind):
             self._parts[kind].restore(list(group))
+
+    @property
+    def erasing(self) -> Erasing | None:
+        return getattr(self._items, "erasing", None)
+
+    @property
+    def audit(self) -> AuditLog | None:
+        return getattr(self._items, "audit", None)
 
     def close(self) -> None:
         self._close()

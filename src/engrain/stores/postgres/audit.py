@@ -40,16 +40,21 @@ class PostgresAudit:
 
     def entries(self, after: int, limit: int) -> list[Entry]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["entries"], (after, limit)))
-        return [_entry(row) for row in rows]
+        return [entry_of(row) for row in rows]
 
     def verify(self) -> Audited:
-        def do(db: Db) -> tuple[list[Row], list[Row]]:
-            return db.rows(_SQL["entries"], (-_ALL, _ALL)), db.rows(_SQL["head"])
+        def do(db: Db) -> tuple[list[Row], Head]:
+            return db.rows(_SQL["entries"], (-_ALL, _ALL)), head_of(db)
 
         rows, head = self._store._reading(None, do)
-        return faults(self._store._key, map(_entry, rows), Head(*json.loads(head[0][0])) if head else Head())
+        return faults(self._store._key, map(entry_of, rows), head)
 
 
-def _entry(row: Row) -> Entry:
+def head_of(db: Db) -> Head:
+    rows = db.rows(_SQL["head"])
+    return Head(*json.loads(rows[0][0])) if rows else Head()
+
+
+def entry_of(row: Row) -> Entry:
     n, at, what, subject, details, previous, hash_ = row
     return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)

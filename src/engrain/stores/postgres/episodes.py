@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import joined
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _SQL = load("episodes.sql")
 
 
+class Owner(NamedTuple):
+    """A scope's id, and the keyed hash by which a hold on its user is known."""
+
+    id: str
+    mark: str
+
+
 class PostgresEpisodes:
     """A view of the store: its `expire` is not that of the tasks."""
 
@@ -32,7 +39,7 @@ class PostgresEpisodes:
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         def do(db: Db) -> Episode:
             self._store._lock_scope(db, scope)
-            return keep(db, scope.id, episode, raw)
+            return keep(db, self._owner(scope), episode, raw)
 
         return self._store._writing(scope, do)
 
@@ -49,6 +56,7 @@ class PostgresEpisodes:
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         def do(db: Db) -> int:
             self._store._lock_scope(db, scope)
+            self._store.erasing.check_held(db, scope)
             gone = len(db.rows(_SQL["drop"], (scope.id, list(ids))))
             if gone:
                 db.run(_SQL["sweep_later"])
@@ -59,33 +67,43 @@ class PostgresEpisodes:
     def trim(self, scope: Scope, session: str, keep: int) -> int:
         def do(db: Db) -> int:
             self._store._lock_scope(db, scope)
-            return len(_trimmed(db, scope.id, session, keep))
+            return len(_trimmed(db, self._owner(scope), session, keep))
 
         return self._store._writing(scope, do)
 
     def expire(self, now: datetime) -> int:
         def do(db: Db) -> int:
-            db.run(_SQL["drop_raw"], (to_micros(now),))
-            return len(db.rows(_SQL["expire"], (to_micros(now),)))
+            values = (to_micros(now), self._store.erasing.held_scopes(db))
+            db.run(_SQL["drop_raw"], values)
+            return len(db.rows(_SQL["expire"], values))
 
         return self._store._writing(None, do)
 
+    def _owner(self, scope: Scope) -> Owner:
+        return Owner(scope.id, self._store.erasing.user_mark(scope))
 
-def keep(db: Db, owner: str, episode: Episode, raw: Raw | None) -> Episode:
+
+def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
     """Inside a transaction that has locked the scope."""
-    if episode.item is not None and not db.rows(_SQL["known"], (owner, episode.item)):
+    if episode.item is not None and not db.rows(_SQL["known"], (owner.id, episode.item)):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
     same: list[Episode] = []
     if episode.key is not None:
-        asked = {"scope": owner, "session": episode.session, "key": episode.key, "id": episode.id}
+        asked = {
+            "scope": owner.id,
+            "mark": owner.mark,
+            "session": episode.session,
+            "key": episode.key,
+            "id": episode.id,
+        }
         rows = db.rows(_SQL["same"], {**asked, "at": to_micros(episode.happened_at)})
         same = [episode_of(row) for row in rows]
     stands = joined(episode, same)
-    db.run(_SQL["drop"], (owner, [one.id for one in (episode, *same)]))
-    insert(db, owner, stands, raw)
+    db.run(_SQL["drop"], (owner.id, [one.id for one in (episode, *same)]))
+    insert(db, owner.id, stands, raw)
     most = TIERS["episodic"].max_items
     if most is not None:
-        db.run(_SQL["trim"], {"scope": owner, "session": episode.session, "keep": most})
+        db.run(_SQL["trim"], {"scope": owner.id, "mark": owner.mark, "session": episode.session, "keep": most})
     return stands
 
 
@@ -98,8 +116,8 @@ def insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
     db.run(_SQL["add"], row)
 
 
-def _trimmed(db: Db, owner: str, session: str, keep: int) -> list[Row]:
-    return db.rows(_SQL["trim"], {"scope": owner, "session": session, "keep": keep})
+def _trimmed(db: Db, owner: Owner, session: str, keep: int) -> list[Row]:
+    return db.rows(_SQL["trim"], {"scope": owner.id, "mark": owner.mark, "session": session, "keep": keep})
 
 
 def episode_of(row: Row) -> Episode:

@@ -5,6 +5,7 @@ select 1 from item where scope = %s and id = %s;
 -- The same thing that happened before, in this session, and has not expired by then.
 select {episode} from episode
 where scope = %(scope)s and session = %(session)s and key = %(key)s and id <> %(id)s
+  and not exists (select 1 from hold where mark = %(mark)s)
   and (expires_at is null or expires_at > %(at)s);
 
 -- drop --
@@ -20,6 +21,7 @@ values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
 delete from episode where scope = %(scope)s and id = any(array(
   select id from episode where scope = %(scope)s and session = %(session)s
   order by happened_at desc, id desc offset %(keep)s))
+  and not exists (select 1 from hold where mark = %(mark)s)
 returning id;
 
 -- recent --
@@ -36,10 +38,10 @@ select raw from episode
 where scope = %(scope)s and id = %(id)s and raw_until > %(at)s and (expires_at is null or expires_at > %(at)s);
 
 -- drop_raw --
-update episode set raw = null, raw_until = null where raw_until <= %s;
+update episode set raw = null, raw_until = null where raw_until <= %s and scope <> all(%s::uuid[]);
 
 -- expire --
-delete from episode where expires_at <= %s returning id;
+delete from episode where expires_at <= %s and scope <> all(%s::uuid[]) returning id;
 
 -- sweep_later --
 insert into sweep (after) values (pg_current_xact_id());

@@ -181,7 +181,7 @@ class PostgresErasing:
 
     def _erased(self, mark: str | None) -> list[Erased]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
-        return [Erased(mark, by, from_micros(at), receipt) for mark, by, at, receipt in rows]
+        return [erased_of(row) for row in rows]
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         ids = (scope.id, aside(self._store._key, scope))
@@ -208,7 +208,7 @@ class PostgresErasing:
             if not db.rows(_SQL["hold"], {"mark": mark}):
                 db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
-            return _hold(db.rows(_SQL["hold"], {"mark": mark})[0])
+            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
         return self._store._writing(None, do)
 
@@ -230,9 +230,31 @@ class PostgresErasing:
         return self._store._writing(None, do)
 
     def holds(self) -> list[Hold]:
-        return [_hold(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+        return [hold_of(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+
+    def held(self, scope: Scope) -> bool:
+        rows = self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": self.user_mark(scope)}))
+        return bool(rows)
+
+    def user_mark(self, scope: Scope) -> str:
+        """The keyed hash of the user whose scope it is; of no user none, which no hold has."""
+        user = owner(scope)
+        return self.mark(user) if user else ""
 
     # Inside a transaction
+
+    def held_scopes(self, db: Db) -> list[str]:
+        """Every name is hashed and compared, if there is a hold at all."""
+        marks = {mark for mark, *_ in db.rows(_SQL["hold"], {"mark": None})}
+        named = db.rows(_SQL["named"]) if marks else []
+        return [row[0] for row in named if self.user_mark(Scope(*row[1:4])) in marks]
+
+    def hide(self, db: Db, mark: str) -> None:
+        """The scopes of a user who is known by the hash alone."""
+        named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])]
+        for user in {Subject(Scope(one.tenant), "user", one.user) for one in named if one.user is not None}:
+            if self.mark(user) == mark:
+                self._hide(db, user)
 
     def check_held(self, db: Db, scope: Scope) -> None:
         user = owner(scope)
@@ -313,6 +335,11 @@ def _erasure(row: Row) -> Erasure:
     )  # fmt: skip
 
 
-def _hold(row: Row) -> Hold:
+def erased_of(row: Row) -> Erased:
+    mark, by, at, receipt = row
+    return Erased(mark, by, from_micros(at), receipt)
+
+
+def hold_of(row: Row) -> Hold:
     mark, at, reason, hidden = row
     return Hold(mark, from_micros(at), reason, hidden)

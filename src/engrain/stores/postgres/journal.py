@@ -102,7 +102,10 @@ class PostgresJournal:
         return self._store._writing(None, do)
 
     def prune(self, before: datetime) -> int:
-        ((count,),) = self._store._writing(None, lambda db: db.rows(_SQL["prune"], (to_micros(before),)))
+        def do(db: Db) -> list[Row]:
+            return db.rows(_SQL["prune"], (to_micros(before), self._store.erasing.held_scopes(db)))
+
+        ((count,),) = self._store._writing(None, do)
         return int(count)
 
     def remove(self, scope: Scope, task: str) -> None:
@@ -110,6 +113,7 @@ class PostgresJournal:
             n, _, _, status = _known(db.rows(_SQL["held"], (scope.id, task)), task)
             if status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {status}.")
+            self._store.erasing.check_held(db, scope)
             db.run(_SQL["remove"], (n,))
 
         self._store._writing(scope, do)

@@ -19,7 +19,8 @@ order by started_at desc, task.n desc limit %(limit)s;
 
 -- overdue --
 -- Those that others write to at this moment are left for the next time.
-select n from task where ended_at is null and deadline <= %s order by n for update skip locked;
+select n from task where ended_at is null and deadline <= %s
+  and exists (select 1 from scope where scope.id = task.scope and scope.shut = 0) order by n for update skip locked;
 
 -- by_number --
 select {task} from task join scope on scope.id = task.scope left join snapshot on snapshot.task = task.n
@@ -43,7 +44,7 @@ update task set status = %(status)s, outcome = coalesce(%(outcome)s, outcome), e
 where n = any(%(n)s);
 
 -- prune --
-with old as (delete from task where ended_at < %s returning scope, task),
+with old as (delete from task where ended_at < %s and scope <> all(%s::uuid[]) returning scope, task),
 events as (delete from event using old where event.scope = old.scope and event.task = old.task)
 select count(*) from old;
 

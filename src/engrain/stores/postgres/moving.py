@@ -17,7 +17,9 @@ from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
+from engrain.stores.postgres.audit import entry_of, head_of
 from engrain.stores.postgres.episodes import episode_of
+from engrain.stores.postgres.erasing import erased_of, hold_of
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
@@ -26,7 +28,7 @@ from engrain.stores.postgres.rows import answer_of, item_of
 from engrain.stores.postgres.sql import load
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
+_QUERIES, _JOURNAL, _ERASING = load("queries.sql"), load("journal.sql"), load("erasing.sql")
 _ITEM = 26  # the columns that rows.py makes an item of
 _FIRST = "0" * 32
 Values = dict[str, Any]
@@ -39,12 +41,16 @@ class Moving(Handle):
         first = "" if kind in ("item", "cites") else _FIRST
         values = {"a": first, "b": "", "c": "", **dict(zip("abc", after or (), strict=False)), "limit": limit}
         values["scope"] = scope and scope.id
+        if kind in moving.OWN and scope is not None and kind != "store":
+            return []
 
         def do(db: Db) -> list[Row]:
             if scope is None and after is None:
                 self._sees_all(db)
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
+            if kind in moving.OWN:
+                return list(_OWN[kind](db, after or ("",), limit))
             if kind == "item":
                 return [moving.item_row(self._used(one)) for one in _items(db, values)]
             return list(_DUMPS[kind](db, values))
@@ -71,12 +77,14 @@ class Moving(Handle):
 
         def do(db: Db) -> None:
             self._adopt(db, key)
-            scopes = {row.scope for row in rows if row.kind != "store"}
+            scopes = {row.scope for row in rows if row.kind not in moving.OWN}
             for scope in sorted(scopes, key=lambda one: one.id):
                 self._add_scope(db, scope)
             db.run(_SQL["lock_scopes"], (sorted(one.id for one in scopes),))
             ((micros, _),) = db.rows(_QUERIES["begin_write"], (self._clock_micros(),))
             Restoring(db, micros, self._models).keep_all(rows)
+            for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
+                self.erasing.hide(db, mark)
 
         # Doing it twice changes nothing.
         self._writing(None, do, "repeat")
@@ -95,7 +103,7 @@ class Moving(Handle):
 
 def _rows(db: Db, statement: str, values: Values) -> list[tuple[Any, ...]]:
     table = {"citing": "item", "summary": "session", "stepped": "task"}.get(statement, statement)
-    within = "true" if values["scope"] is None else f"{table}.scope = %(scope)s"
+    within = "scope.shut = 0" if values["scope"] is None else f"{table}.scope = %(scope)s"
     return db.rows(_SQL[statement].replace("{within}", within), values)
 
 
@@ -159,6 +167,36 @@ def _episode(scope: Scope, text: str | None, until: int, *values: Any) -> Row:
 def _trial(scope: Scope, procedure: str, task: str, success: bool, at: int, note: str) -> Row:
     return moving.trial_row(scope, Trial(procedure, task, success, from_micros(at), note))
 
+
+def _graves(db: Db, after: Key, limit: int) -> Iterator[Row]:
+    values = {"a": after[0] or _FIRST, "b": after[1] if len(after) > 1 else "", "limit": limit}
+    return (moving.grave_row(*row) for row in db.rows(_SQL["grave"], values))
+
+
+def _erased(db: Db, after: Key, limit: int) -> Iterator[Row]:
+    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+
+
+def _holds(db: Db, after: Key, limit: int) -> Iterator[Row]:
+    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+
+
+def _audit(db: Db, after: Key, limit: int) -> Iterator[Row]:
+    if after == ("head",):
+        return
+    rows = db.rows(_ERASING["entries"], (int(after[0] or 0), limit))
+    yield from (moving.audit_row(entry_of(row)) for row in rows)
+    head = head_of(db)
+    if len(rows) < limit and head.n:
+        yield moving.head_row(head)
+
+
+_OWN: Mapping[RowKind, Callable[[Db, Key, int], Iterator[Row]]] = {
+    "grave": _graves,
+    "erased": _erased,
+    "hold": _holds,
+    "audit": _audit,
+}
 
 _DUMPS: Mapping[RowKind, Callable[[Db, Values], Iterator[Row]]] = {
     "cites": _cites,

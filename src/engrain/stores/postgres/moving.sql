@@ -92,9 +92,23 @@ select pg_advisory_xact_lock(hashtext(current_schema()), hashtext('restore'));
 -- key --
 select value from meta where name = 'key';
 
+-- grave --
+-- Of somebody who was erased: under the keyed hash of a scope that is not there.
+select replace(scope::text, '-', ''), encode(hash, 'hex') from tombstone
+where (scope, hash) > (%(a)s::uuid, decode(%(b)s, 'hex'))
+  and not exists (select 1 from scope as there where there.id = tombstone.scope)
+order by scope, hash limit %(limit)s;
+
+-- erased --
+select mark, made_by, at, receipt from erased where mark > %s order by mark limit %s;
+
+-- held --
+select mark, at, reason, hidden from hold where mark > %s order by mark limit %s;
+
 -- inhabited --
 select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
-  or exists (select 1 from task) or exists (select 1 from episode);
+  or exists (select 1 from task) or exists (select 1 from episode) or exists (select 1 from hold)
+  or exists (select 1 from erased) or exists (select 1 from audit);
 
 -- set_key --
 update meta set value = %s where name = 'key';
@@ -147,6 +161,22 @@ update item set changed = nextval('change') where n = any(%s);
 
 -- keep_tombstone --
 insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
+
+-- keep_erased --
+insert into erased (mark, made_by, at, receipt) values (%s, %s, %s, %s)
+on conflict (mark) do update set made_by = excluded.made_by, at = excluded.at, receipt = excluded.receipt;
+
+-- keep_hold --
+insert into hold (mark, at, reason, hidden) values (%s, %s, %s, %s)
+on conflict (mark) do update set at = excluded.at, reason = excluded.reason, hidden = excluded.hidden;
+
+-- keep_entry --
+insert into audit (n, at, what, subject, details, previous, hash) values (%s, %s, %s, %s, %s, %s, %s)
+on conflict (n) do update set at = excluded.at, what = excluded.what, subject = excluded.subject,
+  details = excluded.details, previous = excluded.previous, hash = excluded.hash;
+
+-- keep_head --
+insert into meta (name, value) values ('audit', %s) on conflict (name) do update set value = excluded.value;
 
 -- keep_request --
 insert into request (scope, id, answer, at) values (%s, %s, %s, %s)

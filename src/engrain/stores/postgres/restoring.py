@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from engrain.core import moving
+from engrain.core.audit import Head, details_text
 from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.items import Item, Vectors, Words
@@ -174,6 +176,28 @@ class Restoring:
     def _event(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.db.run(_SQL["keep_event"], (row.scope.id, *row.key[1:], self._now, row.values["payload"]))
+
+    # What is the store's own
+
+    def _grave(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.db.run(_SQL["keep_tombstone"], (row.key[0], bytes.fromhex(row.key[1]), self._now))
+
+    def _erased(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.db.run(_SQL["keep_erased"], tuple(row.values[name] for name in ("mark", "by", "at", "receipt")))
+
+    def _hold(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
+
+    def _audit(self, rows: Sequence[Row]) -> None:
+        for found in map(moving.audited_of, rows):
+            if isinstance(found, Head):
+                self.db.run(_SQL["keep_head"], (json.dumps([found.n, found.hash, found.seal]),))
+            else:
+                told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
+                self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
 
     # By name
 

@@ -30,7 +30,7 @@ from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.text import checked_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
-from engrain.stores.postgres.episodes import keep
+from engrain.stores.postgres.episodes import Owner, keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
 from engrain.stores.postgres.link import Db, Late
@@ -84,7 +84,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
         flush(work)
         for happening in plan.episodes:
-            _happen(work, happening)
+            _happen(work, happening, self.erasing.user_mark(plan.scope))
         if page and plan.record:
             page.finish_memory(plan.record, [one.id for one in outcomes])
         self._record(db, outcomes)
@@ -195,7 +195,7 @@ def _standing_for(work: Work, name: str) -> str | None:
     return id_ if id_ is not None and work.db.rows(_SQL["hash_of"], (work.owner, id_)) else None
 
 
-def _happen(work: Work, happening: Happening) -> None:
+def _happen(work: Work, happening: Happening, mark: str) -> None:
     episode = happening.episode
     if episode.item is not None:
         item = _standing_for(work, episode.item)
@@ -204,7 +204,7 @@ def _happen(work: Work, happening: Happening) -> None:
         episode = replace(episode, item=item, id=episode.id or item)
     if not episode.id:
         raise InvalidInput("an episode without an item needs an id of its own.")
-    keep(work.db, work.owner, episode, happening.raw)
+    keep(work.db, Owner(work.owner, mark), episode, happening.raw)
 
 
 def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Applied | None:

@@ -9,8 +9,10 @@ from engrain.core.episodes import joined
 from engrain.core.errors import NotFound
 from engrain.core.scope import Scope
 from engrain.core.tiers import TIERS
-from engrain.ports import Episode, Raw
-from engrain.stores.reference.state import Holder, State
+from engrain.ports import Episode, Happening, Raw
+from engrain.stores.reference.state import Holder, State, check_held, held
+
+Key = tuple[Scope, str]
 
 
 class EpisodeBook:
@@ -21,7 +23,7 @@ class EpisodeBook:
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         with self._holder.writing() as state:
-            return keep(state, scope, episode, raw)
+            return keep(state, self._holder._key, scope, Happening(episode, raw))
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         with self._holder.reading() as state:
@@ -35,29 +37,36 @@ class EpisodeBook:
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         with self._holder.writing() as state:
+            check_held(state, self._holder._key, scope)
             return _drop(state, ((scope, id) for id in ids))
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
         with self._holder.writing() as state:
-            return _trim(state, scope, session, keep)
+            return 0 if held(state, self._holder._key, scope) else _trim(state, scope, session, keep)
 
     def expire(self, now: datetime) -> int:
         with self._holder.writing() as state:
-            for key in [key for key, raw in state.raws.items() if raw.expires_at <= now]:
+            over = [key for key, raw in state.raws.items() if raw.expires_at <= now]
+            for key in self._free(state, over):
                 del state.raws[key]
-            return _drop(state, [key for key, one in state.episodes.items() if not one.alive(now)])
+            over = [key for key, one in state.episodes.items() if not one.alive(now)]
+            return _drop(state, self._free(state, over))
+
+    def _free(self, state: State, keys: Iterable[Key]) -> list[Key]:
+        return [key for key in keys if not held(state, self._holder._key, key[0])]
 
 
-def keep(state: State, scope: Scope, episode: Episode, raw: Raw | None) -> Episode:
+def keep(state: State, key: bytes, scope: Scope, happening: Happening) -> Episode:
+    episode, raw, on_hold = happening.episode, happening.raw, held(state, key, scope)
     if episode.item is not None and not state.known(scope, episode.item):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
-    same = [one for one in _newest(state, scope, episode.session) if _again(episode, one)]
+    same = [one for one in _newest(state, scope, episode.session) if _again(episode, one) and not on_hold]
     stands = joined(episode, same)
     _drop(state, [(scope, one.id) for one in (episode, *same)])
     state.episodes[scope, episode.id] = stands
     if raw:
         state.raws[scope, episode.id] = raw
-    _trim(state, scope, episode.session, TIERS["episodic"].max_items)
+    _trim(state, scope, episode.session, None if on_hold else TIERS["episodic"].max_items)
     return stands
 
 

@@ -13,7 +13,7 @@ from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.stores.reference.forget import forget, reached, remove
-from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State
+from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State, held
 from engrain.stores.reference.work import Work
 
 
@@ -152,8 +152,16 @@ class Eraser:
             if one.stage == "rows":
                 for scope in one.scopes:
                     state.shut.pop(scope, None)
+                    if one.by == "user":
+                        self._bury(state, scope)
                 state.erasing[id] = replace(one, stage="named", subject=None, scopes=(), ids=())
             return state.erasing[id]
+
+    def _bury(self, state: State, scope: Scope) -> None:
+        """Its tombstones lose its names."""
+        mine = {one for one in state.tombstones if one[0] == scope}
+        state.tombstones -= mine
+        state.graves |= {(keyed(self._holder._key, "scope", scope.id), hash) for _, hash in mine}
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         total: dict[str, int] = {}
@@ -189,7 +197,7 @@ class Eraser:
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         with self._holder.whole() as state:
             work = self._work(state, scope)
-            return [(scope, work.fingerprint(text)) in state.tombstones for text in texts]
+            return [work.entombed(text) for text in texts]
 
     def tombstones(self) -> Iterator[tuple[str, str]]:
         with self._holder.whole() as state:
@@ -220,8 +228,19 @@ class Eraser:
         with self._holder.whole() as state:
             return list(state.holds.values())
 
+    def held(self, scope: Scope) -> bool:
+        with self._holder.whole() as state:
+            return held(state, self._holder._key, scope)
+
     def _work(self, state: State, scope: Scope) -> Work:
         return Work(state, scope, self._holder.now(), self._holder._ids, self._holder._key)
+
+
+def hide(state: State, key: bytes, mark: str) -> None:
+    """The scopes of a user who is known by the hash alone."""
+    for scope in _all_scopes(state):
+        if (user := owner(scope)) and keyed(key, *user.parts()) == mark:
+            state.shut[scope] = HIDDEN
 
 
 def _known(state: State, id: str) -> Erasure:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from engrain.core import moving
+from engrain.core.audit import Head
 from engrain.core.errors import Conflict
 from engrain.core.moving import Kept, Key, Row, RowKind
 from engrain.core.passages import index_words
 from engrain.core.scope import Scope
+from engrain.stores.reference.erasing import hide
 from engrain.stores.reference.state import Changed, Holder, State, Stored
 
 
@@ -18,18 +20,25 @@ class Moving(Holder):
         with self.reading() as state:
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
+            if kind in moving.OWN and scope is not None:
+                return []
             rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
             return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
 
     def restore(self, rows: Sequence[Row]) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
         with self.writing() as state:
-            if key != self._key and any((state.items, state.tombstones, state.requests, state.tasks, state.episodes)):
+            if key != self._key and any(getattr(state, name) for name in _INHABITED):
                 raise Conflict("this store holds a memory already. Copy into a new one.")
             for row in rows:
                 if row.kind != "store":
                     _RESTORES[row.kind](state, row)
+                if row.kind == "hold" and row.values["hidden"]:
+                    hide(state, key, row.key[0])
             self._key = key
+
+
+_INHABITED = ("items", "tombstones", "requests", "tasks", "episodes", "graves", "erased", "holds", "audit")
 
 
 def _items(state: State) -> Iterator[Row]:
@@ -48,6 +57,12 @@ def _cites(state: State) -> Iterator[Row]:
 def _sessions(state: State) -> Iterator[Row]:
     for (scope, session), length in state.numbers.items():
         yield moving.session_row(scope, session, length, state.written[scope, session])
+
+
+def _audit(state: State) -> Iterator[Row]:
+    yield from map(moving.audit_row, state.audit)
+    if state.head.n:
+        yield moving.head_row(state.head)
 
 
 def _steps(state: State) -> Iterator[Row]:
@@ -72,6 +87,10 @@ _DUMPS: Mapping[RowKind, Callable[[State], Iterator[Row]]] = {
     "task": lambda state: (moving.task_row(one) for one in state.tasks.values()),
     "step": _steps,
     "event": lambda state: (moving.event_row(*key, payload) for key, payload in state.events.items()),
+    "grave": lambda state: (moving.grave_row(*one) for one in state.graves),
+    "erased": lambda state: map(moving.erased_row, state.erased.values()),
+    "hold": lambda state: map(moving.hold_row, state.holds.values()),
+    "audit": _audit,
 }
 
 
@@ -135,6 +154,15 @@ def _keep_step(state: State, row: Row) -> None:
     state.steps[row.scope, row.key[1], step.name, step.occurrence] = step
 
 
+def _keep_audit(state: State, row: Row) -> None:
+    found = moving.audited_of(row)
+    if isinstance(found, Head):
+        state.head = found
+    else:
+        others = [one for one in state.audit if one.n != found.n]
+        state.audit = sorted([*others, found], key=lambda one: one.n)
+
+
 def _known(state: State, scope: Scope, id: str) -> Stored:
     stored = state.known(scope, id)
     if stored is None:
@@ -160,4 +188,8 @@ _RESTORES: Mapping[RowKind, Callable[[State, Row], object]] = {
     "task": lambda state, row: state.tasks.update({(row.scope, row.key[1]): moving.task_of(row)}),
     "step": _keep_step,
     "event": lambda state, row: state.events.update({(row.scope, row.key[1], row.key[2]): row.values["payload"]}),
+    "grave": lambda state, row: state.graves.add((row.key[0], row.key[1])),
+    "erased": lambda state, row: state.erased.update({row.key[0]: moving.erased_of(row)}),
+    "hold": lambda state, row: state.holds.update({row.key[0]: moving.hold_of(row)}),
+    "audit": _keep_audit,
 }

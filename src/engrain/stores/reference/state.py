@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from engrain.core.audit import Entry, Head
 from engrain.core.clock import Clock, system_clock
-from engrain.core.erasure import Erased, Erasure, Hold
+from engrain.core.erasure import Erased, Erasure, Hold, keyed, owner
 from engrain.core.errors import BeingErased, OnHold, StoreClosed
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.items import Item, Words
@@ -58,6 +58,7 @@ class State:
     changes: dict[str, Changed] = field(default_factory=dict)  # by item: its latest
     requests: dict[tuple[Scope, str], tuple[str, Applied]] = field(default_factory=dict)
     tombstones: set[tuple[Scope, str]] = field(default_factory=set)
+    graves: set[tuple[str, str]] = field(default_factory=set)  # of those who were erased: scopes as keyed hashes
     settled: dict[str, int] = field(default_factory=dict)  # by target of the outbox
     numbers: dict[Session, int] = field(default_factory=dict)  # the next place
     written: dict[Session, int] = field(default_factory=dict)  # the change that last added to it
@@ -107,6 +108,16 @@ class State:
     def known(self, scope: Scope, id: str) -> Stored | None:
         stored = self.items.get(id)
         return stored if stored and stored.scope == scope else None
+
+
+def held(state: State, key: bytes, scope: Scope) -> bool:
+    user = owner(scope)
+    return user is not None and keyed(key, *user.parts()) in state.holds
+
+
+def check_held(state: State, key: bytes, scope: Scope) -> None:
+    if held(state, key, scope):
+        raise OnHold("a legal hold keeps this data from being removed. Release it first.")
 
 
 class Holder:

@@ -19,7 +19,7 @@ from engrain.core.journal import (
 )
 from engrain.core.scope import Scope
 from engrain.stores.reference import journal
-from engrain.stores.reference.state import Holder
+from engrain.stores.reference.state import Holder, check_held, held
 
 
 class Tasks:
@@ -118,7 +118,7 @@ class Tasks:
             moment = self._holder.now()
             over = [
                 task
-                for task in state.tasks.values()
+                for task in state.open().tasks.values()
                 if task.status not in ENDED and task.deadline is not None and task.deadline <= now
             ]
             return [
@@ -128,6 +128,7 @@ class Tasks:
     def prune(self, before: datetime) -> int:
         with self._holder.writing() as state:
             old = {key for key, task in state.tasks.items() if task.ended_at is not None and task.ended_at < before}
+            old = {key for key in old if not held(state, self._holder._key, key[0])}
             journal.drop(state, old)
             return len(old)
 
@@ -138,4 +139,5 @@ class Tasks:
                 raise NotFound(f"there is no task {task!r} in this scope.")
             if there.status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {there.status}.")
+            check_held(state, self._holder._key, scope)
             journal.drop(state, {(scope, task)})

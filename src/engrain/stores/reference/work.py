@@ -36,6 +36,12 @@ class Work:
     def fingerprint(self, text: str) -> str:
         return self.digest("text", text)
 
+    def entombed(self, text: str) -> bool:
+        hash = self.fingerprint(text)
+        return (self.scope, hash) in self.state.tombstones or (
+            self.digest("scope", self.scope.id), hash,
+        ) in self.state.graves  # fmt: skip
+
     def digest(self, *parts: str) -> str:
         digest = hashlib.blake2b(key=self.key, digest_size=16)
         for part in parts:

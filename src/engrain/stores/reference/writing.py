@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.core.episodes import Happening
-from engrain.core.erasure import keyed, owner
-from engrain.core.errors import Conflict, InvalidInput, NotFound, OnHold
+from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
 from engrain.core.plans import (
@@ -32,7 +31,7 @@ from engrain.core.text import checked_metadata
 from engrain.stores.reference import episodes, journal
 from engrain.stores.reference.cutting import span
 from engrain.stores.reference.forget import forget
-from engrain.stores.reference.state import Stored
+from engrain.stores.reference.state import Stored, check_held
 from engrain.stores.reference.work import Work
 
 
@@ -61,11 +60,6 @@ class Transaction(Work):
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = (self._asked(plan.steps), applied)
         return applied
-
-    def _check_held(self) -> None:
-        user = owner(self.scope)
-        if user and keyed(self.key, *user.parts()) in self.state.holds:
-            raise OnHold("a legal hold keeps this data from being removed. Release it first.")
 
     def _check_version(self, session: str, version: int) -> None:
         stored = self.state.summaries.get((self.scope, session))
@@ -96,7 +90,7 @@ class Transaction(Work):
             episode = replace(episode, item=item, id=episode.id or item)
         if not episode.id:
             raise InvalidInput("an episode without an item needs an id of its own.")
-        episodes.keep(self.state, self.scope, episode, happening.raw)
+        episodes.keep(self.state, self.key, self.scope, Happening(episode, happening.raw))
 
     def _add_once(self, step: Add) -> Outcome:
         first = None if self._kept_out(step.draft) else self._answered(step.request_id, (step,))
@@ -129,7 +123,7 @@ class Transaction(Work):
         if isinstance(step, Change):
             return self._change(step)
         if isinstance(step, Forget):
-            self._check_held()
+            check_held(self.state, self.key, self.scope)
             return forget(self, step)
         return self._embed(step)
 
@@ -172,7 +166,7 @@ class Transaction(Work):
         return Outcome(item.id, status, (decision.closes,) if decision.closes else (), place=item.place)
 
     def _kept_out(self, draft: Draft) -> bool:
-        return draft.derived and (self.scope, self.fingerprint(draft.text)) in self.state.tombstones
+        return draft.derived and self.entombed(draft.text)
 
     def _trust(self, source: Source) -> float:
         cited = [self._cited(cite) for cite in source.cites]

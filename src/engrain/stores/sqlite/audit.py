@@ -30,7 +30,7 @@ class SqliteAudit:
     def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
         """Inside a transaction."""
         key = self._store._key
-        entry = linked(key, _head(db), from_micros(self._store._micros(db)), what, subject, details)
+        entry = linked(key, head_of(db), from_micros(self._store._micros(db)), what, subject, details)
         row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
         db.run(_SQL["add"], row)
         head = sealed(key, entry.n, entry.hash)
@@ -39,18 +39,18 @@ class SqliteAudit:
 
     def entries(self, after: int, limit: int) -> list[Entry]:
         with self._store._reading() as db:
-            return [_entry(row) for row in db.rows(_SQL["entries"], (after, limit))]
+            return [entry_of(row) for row in db.rows(_SQL["entries"], (after, limit))]
 
     def verify(self) -> Audited:
         with self._store._reading() as db:
-            return faults(self._store._key, map(_entry, db.rows(_SQL["entries"], (-_ALL, _ALL))), _head(db))
+            return faults(self._store._key, map(entry_of, db.rows(_SQL["entries"], (-_ALL, _ALL))), head_of(db))
 
 
-def _head(db: Connection) -> Head:
+def head_of(db: Connection) -> Head:
     rows = db.rows(_QUERIES["meta"], ("audit",))
     return Head(*json.loads(rows[0][0])) if rows else Head()
 
 
-def _entry(row: Row) -> Entry:
+def entry_of(row: Row) -> Entry:
     n, at, what, subject, details, previous, hash_ = row
     return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)

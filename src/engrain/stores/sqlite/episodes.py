@@ -15,6 +15,7 @@ from engrain.core.scope import Scope
 from engrain.core.tiers import TIERS
 from engrain.ports import Episode, Happening, Raw
 from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.holding import check_held, held, held_scopes
 from engrain.stores.sqlite.rows import as_json, metadata_text, micros_of, moment
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work, item_number, known_item
@@ -54,7 +55,9 @@ class SqliteEpisodes:
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         with self._store._writing() as db:
-            gone = db.run(_SQL["remove"], (self._store._scope(db, scope), as_json(ids)))
+            number = self._store._scope(db, scope)
+            check_held(db, number)
+            gone = db.run(_SQL["remove"], (number, as_json(ids)))
             if gone:
                 self._store._purge.mark(db)
             return gone
@@ -72,7 +75,7 @@ class SqliteEpisodes:
         over = 0
         while True:
             with self._store._writing() as db:
-                gone = db.run(_SQL[statement], (to_micros(now), _BATCH))
+                gone = db.run(_SQL[statement], (to_micros(now), as_json(held_scopes(db)), _BATCH))
             over += gone
             if gone < _BATCH:
                 return over
@@ -96,7 +99,7 @@ def happen(work: Work, happening: Happening) -> None:
 
 def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: Raw | None) -> Episode:
     happened = to_micros(episode.happened_at)
-    if episode.key is not None:
+    if episode.key is not None and not held(db, scope):
         rows = db.rows(_SQL["same"], (scope, episode.session, episode.key, episode.id, happened))
         same = [episode_of(row) for row in rows]
         episode = joined(episode, same)
@@ -120,7 +123,9 @@ def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: R
 def _trim(db: Connection, scope: int | None, session: str, keep: int) -> int:
     rows = db.rows(_SQL["how_many"], (scope, session))
     over = rows[0][0] - keep if rows else 0
-    return db.run(_SQL["drop_oldest"], {"scope": scope, "session": session, "over": over}) if over > 0 else 0
+    if over <= 0 or held(db, scope):
+        return 0
+    return db.run(_SQL["drop_oldest"], {"scope": scope, "session": session, "over": over})
 
 
 def episode_of(row: Row) -> Episode:

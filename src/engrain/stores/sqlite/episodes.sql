@@ -42,7 +42,9 @@ where episode.scope = :scope and episode.id = :id and raw.expires_at > :now
 delete from episode indexed by episode_id where scope = ? and id in (select value from json_each(?));
 
 -- expire --
-delete from episode where (scope, id) in (select scope, id from episode where expires_at <= ? limit ?);
+delete from episode where (scope, id) in (
+  select scope, id from episode where expires_at <= ? and scope not in (select value from json_each(?)) limit ?);
 
 -- expire_raw --
-delete from raw where n in (select n from raw where expires_at <= ? limit ?);
+delete from raw where n in (
+  select n from raw where expires_at <= ? and scope not in (select value from json_each(?)) limit ?);

@@ -35,13 +35,6 @@ def aside(key: bytes, scope: Scope) -> str:
     return f"shut:{keyed(key, 'scope', scope.id)}"
 
 
-def check_held(db: Connection, key: bytes, scope: Scope) -> None:
-    user = owner(scope)
-    held = user and db.rows(_SQL["hold"], {"mark": keyed(key, *user.parts())})
-    if held:
-        raise OnHold(f"a legal hold ({held[0][2]}) keeps this data from being removed. Release it first: engrain hold.")
-
-
 class SqliteErasing:
     """A view of the store."""
 
@@ -189,11 +182,11 @@ class SqliteErasing:
     def erased(self, subject: Subject) -> Erased | None:
         with self._store._reading() as db:
             rows = db.rows(_SQL["erased"], {"mark": self.mark(subject)})
-        return _erased(rows[0]) if rows else None
+        return erased_of(rows[0]) if rows else None
 
     def all_erased(self) -> list[Erased]:
         with self._store._reading() as db:
-            return [_erased(row) for row in db.rows(_SQL["erased"], {"mark": None})]
+            return [erased_of(row) for row in db.rows(_SQL["erased"], {"mark": None})]
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         with self._store._reading() as db:
@@ -225,7 +218,7 @@ class SqliteErasing:
             if not db.rows(_SQL["hold"], {"mark": mark}):
                 db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
-            return _hold(db.rows(_SQL["hold"], {"mark": mark})[0])
+            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
     def release(self, subject: Subject) -> bool:
         with self._store._writing() as db:
@@ -243,7 +236,18 @@ class SqliteErasing:
 
     def holds(self) -> list[Hold]:
         with self._store._reading() as db:
-            return [_hold(row) for row in db.rows(_SQL["hold"], {"mark": None})]
+            return [hold_of(row) for row in db.rows(_SQL["hold"], {"mark": None})]
+
+    def held(self, scope: Scope) -> bool:
+        user = owner(scope)
+        with self._store._reading() as db:
+            return user is not None and bool(db.rows(_SQL["hold"], {"mark": self.mark(user)}))
+
+    def hide(self, db: Connection, mark: str) -> None:
+        """The scopes of a user who is known by the hash alone."""
+        scopes = [row[:5] for row in db.rows(_SQL["named"]) if row[4] == OPEN]
+        owned = [(owner(Scope(*row[1:4])), row) for row in scopes]
+        self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)
 
     # The files
 
@@ -333,11 +337,11 @@ def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
     return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
 
 
-def _erased(row: Row) -> Erased:
+def erased_of(row: Row) -> Erased:
     mark, by, at, receipt = row
     return Erased(mark, by, from_micros(at), receipt)
 
 
-def _hold(row: Row) -> Hold:
+def hold_of(row: Row) -> Hold:
     mark, at, reason, hidden = row
     return Hold(mark, from_micros(at), reason, bool(hidden))

@@ -2,6 +2,9 @@
 -- Exactly this user in this tenant, whatever the agent.
 select n, tenant, agent, user, shut from scope where user = :user and tenant is :tenant order by n;
 
+-- names_of --
+select tenant, agent, user from scope where n = ?;
+
 -- named --
 -- Those that are not erased.
 select n, tenant, agent, user, shut, id from scope where shut <> 3 order by n;

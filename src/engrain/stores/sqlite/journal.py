@@ -13,6 +13,7 @@ from engrain.core.errors import Conflict, NotFound, TaskClaimed
 from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection, Row
+from engrain.stores.sqlite.holding import check_held, held_scopes
 from engrain.stores.sqlite.journal_rows import Page, step_of, task_of
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.steady import Steady, machine_steady, mark, passed
@@ -107,10 +108,11 @@ class SqliteJournal:
         with self._store._writing() as db:
             # The wall clock may have been set forward: what the steady clock calls younger than asked for stays.
             asked = from_micros(self._now(db)) - before
+            on_hold = held_scopes(db)
             old = [
                 row
                 for row in db.rows(_SQL["ended"], (to_micros(before),))
-                if passed(self._steady, row[4], asked) is not False
+                if row[1] not in on_hold and passed(self._steady, row[4], asked) is not False
             ]
             for n, scope, task, _, _ in old:
                 _drop(db, n, scope, task)
@@ -122,6 +124,7 @@ class SqliteJournal:
             found = task_of(row)
             if found.status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {found.status}.")
+            check_held(db, number)
             _drop(db, row[_N], number, task)
             self._store._purge.mark(db)  # whoever names one task wants its bytes gone, too
 

@@ -16,8 +16,10 @@ from engrain.core.moving import Kept, Key, Row, RowKind
 from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.ports import Summary
+from engrain.stores.sqlite.audit import entry_of, head_of
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import episode_of
+from engrain.stores.sqlite.erasing import erased_of, hold_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.restoring import Restoring
@@ -25,7 +27,7 @@ from engrain.stores.sqlite.rows import answer_of, as_json, items_of
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
+_QUERIES, _JOURNAL, _AUDIT = load("queries.sql"), load("journal.sql"), load("audit.sql")
 _ITEM = 25  # the columns that rows.py makes an item of
 _EPISODE = 11
 Values = dict[str, Any]
@@ -33,11 +35,14 @@ Values = dict[str, Any]
 
 class Moving(Handle):
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
-        within = {"first": scope.id, "last": scope.id} if scope else {"first": "", "last": "~"}
+        # One that is shut has an id beyond those.
+        within = {"first": scope.id, "last": scope.id} if scope else {"first": "", "last": "g"}
         values = {**dict(zip("abc", after or (), strict=False)), "limit": limit, **within}
         with self._reading() as db:
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
+            if kind in moving.OWN:
+                return [] if scope else list(_OWN[kind](db, after or ("",), limit))
             if kind == "item":
                 return [moving.item_row(self._used(one)) for one in _items(db, {"a": "", **values})]
             return list(_DUMPS[kind](db, {"a": "", "b": "", "c": "", **values}))
@@ -58,6 +63,8 @@ class Moving(Handle):
             for row in rows:
                 work.keep(row)
             work.finish()
+            for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
+                self.erasing.hide(db, mark)
         self._key = key or self._key
 
     def _adopt(self, db: Connection, key: bytes) -> None:
@@ -141,6 +148,36 @@ def _tasks(db: Connection, values: Values) -> Iterator[Row]:
 def _only(values: Values, keys: str) -> Values:
     return {name: values[name] for name in (*keys, "limit", "first", "last")}
 
+
+def _graves(db: Connection, after: Key, limit: int) -> Iterator[Row]:
+    values = {"a": after[0], "b": after[-1], "limit": limit}
+    return (moving.grave_row(*row) for row in db.rows(_SQL["grave"], values))
+
+
+def _erased(db: Connection, after: Key, limit: int) -> Iterator[Row]:
+    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+
+
+def _holds(db: Connection, after: Key, limit: int) -> Iterator[Row]:
+    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+
+
+def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
+    if after == ("head",):
+        return
+    rows = db.rows(_AUDIT["entries"], (int(after[0] or 0), limit))
+    yield from (moving.audit_row(entry_of(row)) for row in rows)
+    head = head_of(db)
+    if len(rows) < limit and head.n:
+        yield moving.head_row(head)
+
+
+_OWN: Mapping[RowKind, Callable[[Connection, Key, int], Iterator[Row]]] = {
+    "grave": _graves,
+    "erased": _erased,
+    "hold": _holds,
+    "audit": _audit,
+}
 
 _DUMPS: Mapping[RowKind, Callable[[Connection, Values], Iterator[Row]]] = {
     "cites": _cites,

@@ -73,9 +73,21 @@ select scope.tenant, scope.agent, scope.user, task, event, payload from event jo
 where (scope.id, task, event) > (:a, :b, :c)
   and scope.id between :first and :last order by scope.id, task, event limit :limit;
 
+-- grave --
+-- Of scopes that were erased: their ids are "shut:" and a keyed hash.
+select substr(scope.id, 6), lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope
+where scope.shut = 3 and (scope.id, lower(hex(hash))) > ('shut:' || :a, :b) order by scope.id, hash limit :limit;
+
+-- erased --
+select mark, "by", at, receipt from erased where mark > ? order by mark limit ?;
+
+-- held --
+select mark, at, reason, hidden from hold where mark > ? order by mark limit ?;
+
 -- inhabited --
 select exists (select 1 from item) or exists (select 1 from tombstone) or exists (select 1 from request)
-  or exists (select 1 from task) or exists (select 1 from episode);
+  or exists (select 1 from task) or exists (select 1 from episode) or exists (select 1 from hold)
+  or exists (select 1 from erased) or exists (select 1 from audit);
 
 -- keep_item --
 insert into item (
@@ -104,6 +116,18 @@ delete from cite where item = ?;
 
 -- keep_tombstone --
 insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);
+
+-- keep_grave --
+insert into scope (id, shut) select ?, 3 where not exists (select 1 from scope where id = ?);
+
+-- keep_erased --
+insert or replace into erased (mark, "by", at, receipt) values (?, ?, ?, ?);
+
+-- keep_hold --
+insert or replace into hold (mark, at, reason, hidden) values (?, ?, ?, ?);
+
+-- keep_entry --
+insert or replace into audit (n, at, what, subject, details, previous, hash) values (?, ?, ?, ?, ?, ?, ?);
 
 -- keep_request --
 insert or replace into request (scope, id, answer, at) values (?, ?, ?, ?);

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from engrain.core import moving
+from engrain.core.audit import Head, details_text
 from engrain.core.errors import Conflict
 from engrain.core.items import Item, Vectors, Words
 from engrain.core.moving import Row
@@ -19,7 +21,7 @@ from engrain.stores.sqlite.work import item_number
 
 _SQL = load("moving.sql")
 _QUERIES, _SESSIONS = load("queries.sql"), load("sessions.sql")
-_EPISODES, _JOURNAL = load("episodes.sql"), load("journal.sql")
+_EPISODES, _JOURNAL, _ERASING = load("episodes.sql"), load("journal.sql"), load("erasing.sql")
 
 
 class Restoring:
@@ -32,7 +34,9 @@ class Restoring:
         self._indexing: list[tuple[int, Words, Vectors | None]] = []
 
     def keep(self, row: Row) -> None:
-        if row.kind != "store":
+        if row.kind in moving.OWN - {"store"}:
+            getattr(self, f"_{row.kind}")(row)
+        elif row.kind != "store":
             getattr(self, f"_{row.kind}")(row, self._number_of(self.db, row.scope))
 
     def finish(self) -> None:
@@ -132,6 +136,26 @@ class Restoring:
 
     def _event(self, row: Row, scope: int) -> None:
         self.db.run(_SQL["keep_event"], (scope, *row.key[1:], self._now, row.values["payload"]))
+
+    def _grave(self, row: Row) -> None:
+        aside, hash_ = f"shut:{row.key[0]}", row.key[1]
+        self.db.run(_SQL["keep_grave"], (aside, aside))
+        ((scope, _),) = self.db.rows(_ERASING["aside"], (aside,))
+        self.db.run(_SQL["keep_tombstone"], (scope, bytes.fromhex(hash_), self._now))
+
+    def _erased(self, row: Row) -> None:
+        self.db.run(_SQL["keep_erased"], tuple(row.values[name] for name in ("mark", "by", "at", "receipt")))
+
+    def _hold(self, row: Row) -> None:
+        self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
+
+    def _audit(self, row: Row) -> None:
+        found = moving.audited_of(row)
+        if isinstance(found, Head):
+            self.db.run(_QUERIES["set_meta"], ("audit", json.dumps([found.n, found.hash, found.seal])))
+            return
+        told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
+        self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
 
     def _known(self, scope: int, id_: str) -> int:
         number = item_number(self.db, scope, id_)

@@ -33,8 +33,8 @@ from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import happen
-from engrain.stores.sqlite.erasing import check_held
 from engrain.stores.sqlite.forget import forget
+from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
@@ -111,7 +111,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
         if isinstance(step, Change):
             return _change(work, step)
         if isinstance(step, Forget):
-            check_held(work.db, self._key, work.scope)
+            check_held(work.db, work.scope_n)
             outcome = forget(work, step)
             if outcome.status == "forgotten":
                 self._purge.mark(work.db)
