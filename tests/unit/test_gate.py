@@ -211,6 +211,11 @@ def test_what_is_denied_or_over_names_its_slot_and_its_value(text: str, name: st
 @pytest.mark.parametrize(
     "text",
     [
+        "Please write the release notes. Use bullet points.",
+        "Please save the report as PDF.",
+        "Write the code so that it passes the tests.",
+        "Store our logs for 30 days in the bucket.",
+        "Please note the changes in the changelog.",
         "Moved to done.",
         "I moved to Done.",
         "moved to In Review",
