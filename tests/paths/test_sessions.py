@@ -373,6 +373,18 @@ def test_the_prompt_has_task_knowledge_and_history(memory: Memory) -> None:
     assert "Please deploy it today." not in bare(memory.memory_aware_prompt("Find the key", include_history=False))
 
 
+def test_the_prompt_tells_nothing_twice(memory: Memory) -> None:
+    memory.start_session("s")
+    memory.start_task("Find the deploy key")
+    memory.add_message("user", "Where is the deploy key of heron?")
+    memory.add_message("assistant", "The deploy key of heron is in the blue folder.")
+    for budget in (None, 300):
+        prompt = memory.memory_aware_prompt("Find the deploy key of heron", budget=budget)
+        assert prompt.count("Where is the deploy key of heron?") == 1
+        assert prompt.count("in the blue folder") == 1
+        assert "## Current session" in prompt
+
+
 def bare(prompt: str) -> str:
     """Without what happened last, which recall shows in any case."""
     head, _, rest = prompt.partition("## Recent context")

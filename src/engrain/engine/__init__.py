@@ -11,13 +11,13 @@ from engrain.capture import write
 from engrain.core.answers import Status
 from engrain.core.backups import BackedUp
 from engrain.core.checked import Checked
-from engrain.core.recalled import RecallRequest, Section, escaped, indented
+from engrain.core.recalled import SESSION, RecallRequest, Section, escaped, indented
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
 from engrain.engine.counting import held
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
-from engrain.engine.knowledge import Knowledge
+from engrain.engine.knowledge import SESSION_TOKENS, Knowledge
 from engrain.engine.portable import Portable
 from engrain.lifecycle.backups import back_up
 from engrain.lifecycle.consolidate import Consolidated, consolidate
@@ -68,21 +68,29 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         """The task, what is known that bears on it, and what was said so far."""
         head = f"Current task: {checked_text(task, 'task')}"
         left = None if budget is None else max(0, budget - self.kit.count_tokens(head + "\n\n"))
-        told = self._history(None if left is None else left // 3) if history and self.session is not None else ""
+        told, shown = self._history(None if left is None else left // 3) if history and self.session else ("", None)
+        work = self._work(left) if shown else ""
         if left is not None:
-            left -= self.kit.count_tokens(told)
-        known = str(self.recall(RecallRequest(task, budget=left)))
-        return "\n\n".join(part for part in (head, known, told) if part)
+            left = max(0, left - self.kit.count_tokens(f"{work}\n\n{told}"))
+        known = str(self.recall(RecallRequest(task, budget=left, shown=shown)))
+        return "\n\n".join(part for part in (head, work, known, told) if part)
 
-    def _history(self, budget: int | None) -> str:
-        """The newest turns that fit, and the summary of those before, quoted as everything that was kept."""
+    def _work(self, budget: int | None) -> str:
+        """What is at hand; recall tells it by itself where no conversation is shown, with what happened last."""
+        room = SESSION_TOKENS if budget is None else min(SESSION_TOKENS, budget // 4)
+        text = self.working.context(room) if self.working.task else ""
+        return str(Section(SESSION, tuple(text.splitlines()))) if text else ""
+
+    def _history(self, budget: int | None) -> tuple[str, frozenset[str] | None]:
+        """The newest turns that fit, and the summary of those before, quoted as everything that was kept; and which
+        messages these are."""
         window = self.conversation().window()
-        lines = [f'- {one.speaker or one.role}: "{escaped(one.text)}"' for one in window.messages]
+        lines = [(f'- {one.speaker or one.role}: "{escaped(one.text)}"', one.id or "") for one in window.messages]
         if window.summary:
-            lines.insert(0, "\n".join(("- before:", *indented(window.summary))))
-        while lines and budget is not None and self.kit.count_tokens(str(Section(HISTORY, tuple(lines)))) > budget:
+            lines.insert(0, ("\n".join(("- before:", *indented(window.summary))), ""))
+        while lines and budget is not None and self.kit.count_tokens(_told(lines)) > budget:
             del lines[0]
-        return str(Section(HISTORY, tuple(lines))) if lines else ""
+        return (_told(lines), frozenset(id for _, id in lines)) if lines else ("", None)
 
     def maintain(self, dry_run: bool, reembed: bool, progress: Callable[[int], None]) -> Maintained:
         # By the present embedder, even while the one before still answers.
@@ -125,3 +133,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         self.upkeep.stop()
         self.feeder.stop()
         self.kit.close()
+
+
+def _told(lines: Sequence[tuple[str, str]]) -> str:
+    return str(Section(HISTORY, tuple(line for line, _ in lines)))
