@@ -325,6 +325,14 @@ def test_an_unknown_procedure_leaves_the_task_to_others(memory: Memory) -> None:
         run.step("a", lambda: 1)
 
 
+def test_a_parked_task_that_could_not_be_entered_stays_parked(memory: Memory) -> None:
+    with suppress(RuntimeError), memory.task("order"):
+        raise RuntimeError("the power went")
+    with pytest.raises(NotFound, match="'ship'"), memory.task("order", procedure="ship"):
+        pass
+    assert [(one.status, one.outcome) for one in memory.tasks()] == [("parked", "RuntimeError: the power went")]
+
+
 def test_an_outcome_is_forgotten_with_what_it_cites(memory: Memory) -> None:
     with memory.task("order") as run:
         id = run.remember_step("note", "Ana lives in Lisbon.")

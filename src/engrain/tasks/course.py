@@ -118,7 +118,8 @@ class Course:
             if self._desk:
                 self._desk.leave()
             if tenure.lease.status == "running":
-                tenure.end(TaskEnd("waiting"))
+                parked = before if before is not None and before.status == "parked" else None
+                tenure.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
             raise
         self.record, self._tenure, self._ledger = found, tenure, ledger
 
