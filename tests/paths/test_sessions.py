@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, Source
+from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, ReadOnlyStore, Source
 from engrain.capture import recap, write
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
@@ -118,6 +118,30 @@ def test_the_profile_is_the_users_own(memory: Memory) -> None:
     memory.add_message("user", "I prefer dark mode.", speaker="Bob")
     memory.add_message("user", "I prefer light mode.")
     assert [item.slot for item in memory.start_session("b").profile] == ["user.prefers.theme"]
+
+
+def test_a_session_that_says_nothing_is_read_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.add_messages([{"role": "user", "content": "ok thanks"}] * 20, session="a")
+    assert memory.start_session("b").summary is None
+    log = memory._open.kit.log
+    monkeypatch.setattr(log, "read", lambda *_: pytest.fail("it was read again"))
+    assert memory.start_session("c").summary is None
+    monkeypatch.undo()
+    memory.add_message("user", "The wedding is in Lisbon.", session="a")
+    opening = memory.start_session("d")
+    assert opening.summary is not None
+    assert "Lisbon" in opening.summary.text
+
+
+def test_where_nothing_can_be_written_one_session_follows_another(open_memory: Any) -> None:
+    with open_memory() as before:
+        before.add_message("user", "The wedding is in Lisbon.", session="a")
+    memory = open_memory(read_only=True)
+    memory.start_session("a")
+    assert memory.start_session("b").session == "b"
+    memory.start_session("a")
+    with pytest.raises(ReadOnlyStore):
+        memory.end_session()
 
 
 def test_a_summary_that_never_told_it_stays(memory: Memory) -> None:
@@ -383,6 +407,11 @@ def test_the_prompt_tells_nothing_twice(memory: Memory) -> None:
         assert prompt.count("Where is the deploy key of heron?") == 1
         assert prompt.count("in the blue folder") == 1
         assert "## Current session" in prompt
+
+
+def test_the_prompt_tells_which_tool_was_called(memory: Memory) -> None:
+    memory.record_tool_call("look_up", {"parcel": 7}, "It is in Lisbon.")
+    assert 'assistant: "look_up {\\"parcel\\":7}"' in memory.memory_aware_prompt("Where is it?")
 
 
 def bare(prompt: str) -> str:

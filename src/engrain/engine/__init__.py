@@ -11,6 +11,7 @@ from engrain.capture import write
 from engrain.core.answers import Status
 from engrain.core.backups import BackedUp
 from engrain.core.checked import Checked
+from engrain.core.messages import note_of
 from engrain.core.recalled import SESSION, RecallRequest, Section, escaped, indented
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
@@ -85,7 +86,8 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         """The newest turns that fit, and the summary of those before, quoted as everything that was kept; and which
         messages these are."""
         window = self.conversation().window()
-        lines = [(f'- {one.speaker or one.role}: "{escaped(one.text)}"', one.id or "") for one in window.messages]
+        told = [(one, note_of(one, "").text) for one in window.messages]  # with the calls in it
+        lines = [(f'- {one.speaker or one.role}: "{escaped(text)}"', one.id or "") for one, text in told]
         if window.summary:
             lines.insert(0, ("\n".join(("- before:", *indented(window.summary))), ""))
         while lines and budget is not None and self.kit.count_tokens(_told(lines)) > budget:

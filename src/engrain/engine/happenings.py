@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from engrain.core.chat import ToolCall
-from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError
 from engrain.core.messages import Message
 from engrain.core.sessions import Closing, Opening
 from engrain.core.text import checked_key, checked_text
@@ -15,6 +16,8 @@ from engrain.engine.desk import PROCEDURE, WorkingDesk
 from engrain.engine.parts import Parts
 from engrain.tasks.course import Course, Terms
 from engrain.tiers.conversation import ConversationMemory
+
+_log = logging.getLogger("engrain")
 
 ACTION = 100  # characters under which a result is kept; the rest of a long action says no more
 
@@ -25,7 +28,7 @@ class Happenings(Parts):
     def start_session(self, session: str | None) -> Opening:
         name = self._new_id(self.kit.clock()) if session is None else checked_key(session, "session")
         if self.session is not None and self.session != name:
-            self.end_session()
+            self._leave(self.session)
         opening = self.sessions.open(name)
         for left in self.sessions.before(name) if self.model else ():
             self.enricher.wake(left, all_of_it=True)
@@ -33,6 +36,13 @@ class Happenings(Parts):
         if self.snapshots is not None:
             self.snapshots.restore(name, self.working)
         return opening
+
+    def _leave(self, session: str) -> None:
+        """To begin a session needs reading alone: where nothing can be written, the last one's summary waits."""
+        try:
+            self.end_session()
+        except StoreError as exc:
+            _log.warning("session %r is not summed up yet: %s", session, exc)
 
     def end_session(self) -> Closing | None:
         session = self.session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 from engrain.capture import write
@@ -27,6 +28,7 @@ EPISODES = 5
 LEFT_OPEN = 3  # sessions before this one that are looked at for a summary that was never made
 READ = 1_000  # messages of one session that are looked at for what was kept of them: the newest
 TRIES = 5
+NOTHING = "nothing told"  # under which the log keeps up to where a session says nothing worth telling
 
 
 class Sessions:
@@ -71,8 +73,12 @@ class Sessions:
             held = self._kit.items.slot(self._scope, SLOT + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
+            if held is None and self._kit.log.progress(self._scope, session, NOTHING) >= length:
+                return None
             made = recap(self._kit, self._scope, session, held, length)
             if made is None or not made.text:
+                with suppress(StoreError):  # it only spares the next one to read all of it again
+                    self._kit.log.advance(self._scope, session, NOTHING, length)
                 return held
             try:
                 return self._keep(session, made, held, seen)
