@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -131,9 +132,13 @@ def test_a_sleep_keeps_the_time_it_was_first_given(memory: Memory, clock: SetClo
 def test_a_sleep_in_the_process_ends_by_itself(open_memory: Open) -> None:
     from engrain.core.clock import system_clock
 
-    with open_memory(clock=system_clock).task("nap") as run:
+    memory = open_memory(clock=system_clock)
+    began = time.monotonic()
+    with memory.task("nap") as run:
         run.sleep(0.05)
         run.sleep_until("2020-01-01")
+    assert 0.05 <= time.monotonic() - began < 5
+    assert [one.status for one in memory.timeline("nap").steps] == ["done", "done"]
 
 
 def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) -> None:
