@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engrain.core.audit import Audited, Entry
 from engrain.core.erasure import Erasure, Hold, Subject
@@ -15,6 +16,7 @@ from engrain.engine.parts import Parts
 from engrain.lifecycle.erasing import Erased, Report, Undone, erase, port, resume
 from engrain.lifecycle.erasing_files import OpenFolder, clean_folder
 from engrain.lifecycle.receipts import Receipt, Verified, verify
+from engrain.lifecycle.recording import record
 from engrain.ports import AuditLog
 
 _log = logging.getLogger("engrain")
@@ -80,6 +82,9 @@ class Erasures(Parts):
 
     def verify_audit(self) -> Audited:
         return self._log().verify()
+
+    def record(self, what: str, details: Mapping[str, Any]) -> None:
+        record(self.kit, what, details, self.scope)
 
     def _log(self) -> AuditLog:
         if self.kit.audit is None:

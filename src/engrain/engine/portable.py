@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, BinaryIO
 from engrain.capture import write
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.engine.parts import Parts
+from engrain.lifecycle.recording import record
 
 if TYPE_CHECKING:
     from engrain.lifecycle.exporting import Exported
     from engrain.lifecycle.intake import Loaded, Terms
 
 FORMS = ("jsonl", "markdown")
+OWN_FORMS = ("engrain", "notes")
+COUNTED = ("added", "repeated", "replaced", "behind", "kept_out")
 
 _log = logging.getLogger("engrain")
 
@@ -26,13 +29,20 @@ class Portable(Parts):
         if form not in FORMS:
             raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
         if form == "markdown":
-            return telling.tell(self.kit, self.scope, out, done)
-        return exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
+            exported = telling.tell(self.kit, self.scope, out, done)
+        else:
+            exported = exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
+        record(self.kit, "export", {"form": form, "counts": dict(exported.rows)}, self.scope)
+        return exported
 
     def load(self, file: BinaryIO, terms: Terms, done: Callable[[int], None]) -> Loaded:
         from engrain.lifecycle import intake
 
         loaded = intake.load(file, self.scope, self.kit, terms, done)
+        if loaded.written:
+            counts = {name: getattr(loaded, name) for name in COUNTED}
+            what = "load" if loaded.form in OWN_FORMS else "import"
+            record(self.kit, what, {"form": loaded.form, "counts": counts}, self.scope)
         if loaded.written and loaded.rows.get("item"):
             self._embed(done)
         return loaded

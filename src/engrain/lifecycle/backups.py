@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, surplus, taken_at
 from engrain.core.errors import ConfigError, StoreError
+from engrain.lifecycle.recording import record
 from engrain.ports import Kit
 from engrain.ports.backups import Backed
 
@@ -28,7 +29,9 @@ def back_up(kit: Kit, path: Path, key: str | None = None) -> BackedUp:
     store = kit.items
     if not isinstance(store, Backed):
         raise ConfigError(f"a {kit.items.status().backend} store is {TOOLS}")
-    return BackedUp(str(path), store.backup(path, key))
+    manifest = store.backup(path, key)
+    record(kit, "backup", {"items": manifest.items, "encrypted": manifest.encrypted})
+    return BackedUp(str(path), manifest)
 
 
 def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:

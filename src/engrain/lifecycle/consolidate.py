@@ -73,7 +73,7 @@ def planned(care: Round) -> Pass:
 
 
 def _fading(care: Round) -> list[Fading]:
-    if not care.policies.consolidate_below:
+    if not care.policies.consolidate_below or care.held:
         return []
     rare = [item for page in _pages(care) for item in page if _may_go(item, care)]
     going = _uncited(care, [item.id for item in rare])

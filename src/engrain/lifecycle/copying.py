@@ -71,8 +71,8 @@ def _check_whole(source: Movable) -> None:
         raise Conflict("an erasure is under way in the source. Complete it first: engrain erase --resume.")
     if any(hold.hidden for hold in erasing.holds()):
         raise OnHold(
-            "a user's data is held and shown to nobody, and so it cannot be copied. Take a backup instead, which has it: "
-            "engrain backup. Or end the hold: engrain hold --release."
+            "a user's data is held and shown to nobody, and so it cannot be copied. Take a backup, which has it: "
+            "engrain backup TO. Or end the hold: engrain hold --user … --release."
         )
 
 

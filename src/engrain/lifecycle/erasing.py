@@ -24,6 +24,7 @@ _ALL = 1_000_000
 _EVER = datetime.min.replace(tzinfo=UTC)
 _BATCH = 500
 _TRIES = 3
+_UNDER_WAY = 0.2  # seconds
 _log = logging.getLogger("engrain")
 _new_id = SortableIds()
 
@@ -124,6 +125,10 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
         raise _Pending(f"the vector server does not answer: {exc}") from exc
     report("removing it from files")
     files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
+    if one.by == "user" and kit.servers:
+        # A write that was under way when the user was shut out may have come to a server since.
+        time.sleep(_UNDER_WAY)
+        beside += _servers(kit, one)
     port(kit).keep(one.id, {"beside": beside, "files": files}, one.prints)
     return port(kit).unname(one.id)
 

@@ -38,8 +38,9 @@ def passes(care: Round) -> list[Pass]:
     promoted = [one for one in book.entries if _left_behind(one) and book.text(one)]
     lasting = {one.id for one in promoted}
     kept = [replace(one, expires_at=None) if one.id in lasting else one for one in book.entries]
-    over = [one for one in kept if not one.alive(care.now)]
-    alive = [one for one in kept if one.alive(care.now)]
+    going = [] if care.held else kept
+    over = [one for one in going if not one.alive(care.now)]
+    alive = [one for one in going if one.alive(care.now)]
     surplus = _surplus(alive)
     beyond = {one.id for one in surplus}
     lost = [one for one in alive if one.id not in beyond and _lost(one, book, care)]

@@ -14,6 +14,7 @@ from engrain.lifecycle import backups, consolidate, lapsing
 from engrain.lifecycle import reembed as vectors
 from engrain.lifecycle.backups import Rotation
 from engrain.lifecycle.mirror import Mirror
+from engrain.lifecycle.recording import record
 from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
 from engrain.ports import Kit
 
@@ -28,6 +29,9 @@ def maintain(
     trouble: list[str] = []
     if not dry_run:
         planned = [_carried_out(one, tell, trouble) for one in planned]
+        gone = {one.name: len(one.each) for one in planned if one.each and one.verb is REMOVED}
+        if gone:
+            record(kit, "maintain", {"counts": gone}, scope)
     return Maintained(
         dry_run,
         {one.name: len(one.each) for one in planned},
@@ -68,7 +72,7 @@ def _prune(care: Round) -> Pass:
     """In all memories of the store, of which this one's are told."""
     journal, kept = care.kit.journal, timedelta(days=care.policies.task_days)
     before = care.now - kept
-    ended = [] if journal is None else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
+    ended = [] if journal is None or care.held else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
 
     def act(tell: Tell) -> None:

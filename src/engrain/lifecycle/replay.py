@@ -27,10 +27,13 @@ def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
     anew, or was cut: it comes back as it stands there."""
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
         raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
+    if present.erasing.running():
+        raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
     before = _items(restored)
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
     gone = before - _items(restored)
     back = _put_back(present, restored, gone) if gone else 0
+    _carry(present, restored)
     return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
 
 
@@ -50,6 +53,18 @@ def _put_back(present: Movable, restored: Movable, gone: Collection[str]) -> int
         beside = [row for kind, name in kinds.items() for row in _rows(present, kind) if row.values[name] in ids]
         restored.restore([*cites, *beside])
     return len(ids)
+
+
+def _carry(present: Movable, restored: Movable) -> None:
+    """What the present store knows beside its data: whom it has erased, whom it must not, and the audit log, if that of
+    the backup is the beginning of it. A hold that was released since stays."""
+    kinds: tuple[RowKind, ...] = ("grave", "erased", "hold")
+    rows = [row for kind in kinds for row in _rows(present, kind)]
+    log, older = list(_rows(present, "audit")), [row for row in _rows(restored, "audit") if row.key != ("head",)]
+    if older == log[: len(older)]:
+        rows += log
+    for start in range(0, len(rows), PAGE):
+        restored.restore(rows[start : start + PAGE])
 
 
 def _cited(row: Row) -> set[str]:

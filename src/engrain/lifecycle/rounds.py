@@ -28,6 +28,11 @@ class Round:
     def policies(self) -> Policies:
         return self.kit.policies
 
+    @property
+    def held(self) -> bool:
+        """Whether a legal hold keeps all of this memory from being removed."""
+        return self.kit.erasing is not None and self.kit.erasing.held(self.scope)
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:

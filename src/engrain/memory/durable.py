@@ -113,12 +113,16 @@ class DurableTasks(Opened):
     @traced
     def prune_tasks(self, older_than: timedelta | float = timedelta(days=7)) -> int:
         """Remove tasks that ended so long ago, with their steps; never one that has not ended."""
-        return self._open.tasks.prune(older_than)
+        gone = self._open.tasks.prune(older_than)
+        if gone:
+            self._open.record("prune_tasks", {"tasks": gone})
+        return gone
 
     @traced
     def remove_task(self, task: str) -> None:
         """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them."""
         self._open.tasks.remove(task)
+        self._open.record("remove_task", {"tasks": 1})
         self._open.tasks.purge()
 
     @traced

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
 from engrain.core.backups import TOOLS, Restored
-from engrain.core.errors import ConfigError, InvalidInput, StoreBusy
+from engrain.core.errors import ConfigError, InvalidInput, OnHold, StoreBusy
 
 if TYPE_CHECKING:
     from engrain.lifecycle.replay import Forgetting
@@ -48,8 +48,12 @@ def restore_backup(
     try:
         with closing(open_connection(site)) as whole:
             write_copy(whole, ready, chosen.key or "")
+        if goal.exists() and not alone:
+            _check_holds(to)
         with closing(_opened(ready, chosen)) as restored:
             kept_out = None if present is None else _kept_out(present, cast("Forgetting", restored))
+            told = {"kept_out": dict(kept_out or {}), "items": manifest.items, "alone": present is None}
+            restored.audit.append("restore", told)
             if not restored.purge():
                 raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
         put_in_place(ready, goal)
@@ -75,6 +79,19 @@ def _opened(path: Path, chosen: Settings) -> SqliteStore:
     from engrain.stores.sqlite.engine import Sealed
 
     return SqliteStore(path, engine=chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine))
+
+
+def _check_holds(replaced: PathOrUrl) -> None:
+    """What a held user has said since the backup would be lost."""
+    from engrain.wiring import open_movable
+
+    with closing(open_movable(settings(replaced).store)) as known:
+        holds = cast("Forgetting", known).erasing.holds()
+    if holds:
+        raise OnHold(
+            f"a legal hold ({holds[0].reason}) is on somebody in the store that would be replaced. Restore to a new "
+            "path with --against and keep the old store, or end the hold: engrain hold --user … --release."
+        )
 
 
 def _kept_out(present: PathOrUrl, restored: Forgetting) -> Mapping[str, int]:

@@ -86,7 +86,7 @@ class Erasing(Protocol):
     def holds(self) -> list[Hold]: ...
 
     def held(self, scope: Scope) -> bool:
-        """Whether there is a hold on the user whose scope it is. Nothing of it expires, is trimmed, joined or pruned."""
+        """Whether there is a hold on the user whose scope it is; then nothing of it expires or is trimmed or pruned."""
 
     def raw(self) -> Iterator[bytes]:
         """Every byte of every file of the store that can be read here, in pieces that overlap; of a server none."""

@@ -24,8 +24,9 @@ class Movable(Protocol):
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task
         which is not there is a Conflict, and so is an item whose id is another scope's.
 
-        A hold that hides shuts its user's scopes. The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. What was
-        restored is found as if it had been written here, by words and by meaning, and stands in every outbox."""
+        The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. A hold that
+        hides shuts its user's scopes. What was restored is found as if it had been written here, by words and by
+        meaning, and stands in every outbox."""
 
     def close(self) -> None:
         """As ItemStore.close."""

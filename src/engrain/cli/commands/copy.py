@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.verbs import verb
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import InvalidInput, ReadOnlyStore
+
+if TYPE_CHECKING:
+    from engrain.ports import AuditLog
 
 
 @verb(
@@ -50,10 +54,20 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
                 read += rows
                 done(rows)
 
+            _record(begins, target)
             written = transfer(begins, ends, count, now)
         with progress("Comparing", 2 * read, cli.json) as done:
             copied = compare(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
+
+
+def _record(source: object, target: str) -> None:
+    """In the source, before: so the copy has it as well. Not where it is opened only to be read."""
+    audit: AuditLog | None = getattr(source, "audit", None)
+    scheme, named, _ = target.partition("://")
+    with suppress(ReadOnlyStore):
+        if audit is not None:
+            audit.append("copy", {"to": scheme if named else "file"})
 
 
 def _same(source: str, target: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Episode, Raw
+from engrain.core.errors import OnHold
 from engrain.core.scope import Scope
 from engrain.core.tiers import TIERS
 from engrain.stores.redis.link import Link, new_call
@@ -25,10 +26,13 @@ _PAGE = 500
 
 
 class RedisEpisodes:
-    """A view of the store. It knows no items: what stands over one that was forgotten is for others to remove."""
+    """A view of the store. It knows no items: what stands over one that was forgotten is for others to remove.
 
-    def __init__(self, link: Link) -> None:
+    What is `held` is not removed; but the engine lets go of each episode when its time is over."""
+
+    def __init__(self, link: Link, held: Callable[[Scope], bool] = lambda scope: False) -> None:
         self._link = link
+        self._held = held
         self._scopes = Registry(link, "episodes", spare=True)
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
@@ -55,11 +59,13 @@ class RedisEpisodes:
         return text
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
+        if self._held(scope):
+            raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
         pages = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
         return sum(int(self._run("remove", scope, *page)) for page in pages)
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        return int(self._run("trim", scope, session, keep))
+        return 0 if self._held(scope) else int(self._run("trim", scope, session, keep))
 
     def expire(self, now: datetime) -> int:
         at = to_micros(now)
@@ -68,7 +74,7 @@ class RedisEpisodes:
             bases = [base(one.scope) for one in page]
             over = self._link.commands([("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE])
             for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
-                gone += self._expire(one.scope, at) if count else 0
+                gone += self._expire(one.scope, at) if count and not self._held(one.scope) else 0
             left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
         return gone

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import Clock, system_clock, to_micros
+from engrain.core.errors import OnHold
 from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.redis.journal_replies import (
@@ -32,8 +33,9 @@ _PAGE = 100
 class RedisJournal:
     """A view of the store. Leases are judged by the server's clock; with a clock that was handed in, by that one."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, link: Link, clock: Clock, on_hold: Callable[[Scope], bool] = lambda scope: False) -> None:
         self._link = link
+        self._on_hold = on_hold  # nothing of such a scope is removed
         self._clock = None if clock is system_clock else clock
         self._scopes = Registry(link, "tasks")
 
@@ -76,10 +78,12 @@ class RedisJournal:
 
     def prune(self, before: datetime) -> int:
         old = to_micros(before)
-        scopes = self._scopes_with("ended", f"({old}")
+        scopes = [scope for scope in self._scopes_with("ended", f"({old}") if not self._on_hold(scope)]
         return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
 
     def remove(self, scope: Scope, task: str) -> None:
+        if self._on_hold(scope):
+            raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
         checked(self._run("remove", scope, task), f"the task {task!r}")
 
     # Steps

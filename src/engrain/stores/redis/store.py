@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
@@ -28,6 +29,8 @@ class RedisStore:
 
     def __init__(self, url: str, *, clock: Clock = system_clock, read_only: bool = False) -> None:
         self._clock = clock
+        # Set by whoever opens it beside a store that knows of legal holds.
+        self.held: Callable[[Scope], bool] = lambda scope: False
         self._link = Link(read_url(url), read_only)
         try:
             promised(self._link)
@@ -47,7 +50,7 @@ class RedisStore:
 
     @cached_property
     def episodes(self) -> RedisEpisodes:
-        return RedisEpisodes(self._link)
+        return RedisEpisodes(self._link, lambda scope: self.held(scope))
 
     @cached_property
     def state(self) -> RedisSessionState:
@@ -57,7 +60,7 @@ class RedisStore:
     def journal(self) -> RedisJournal:
         """ConfigError if the server may lose what it acknowledges, unless the URL says durability=relaxed."""
         proved(self._link, promised(self._link))
-        return RedisJournal(self._link, self._clock)
+        return RedisJournal(self._link, self._clock, lambda scope: self.held(scope))
 
     @cached_property
     def moving(self) -> RedisMoving:

@@ -1,0 +1,225 @@
+"""What was erased or is held stays so, whatever way it might come back or go."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from erasing_kit import WORD, fill, found, opened
+
+from engrain import Memory, Source
+from engrain.cli.root import root
+from engrain.conformance.clock import SetClock
+from engrain.core.errors import Conflict, OnHold
+from engrain.memory.restoring import restore_backup
+
+TEXT = f"A text with {WORD}-text in it."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    (tmp_path / "store").mkdir()
+    return tmp_path / "store" / "agent.db"
+
+
+def run(*args: str, code: int = 0) -> Any:
+    result = CliRunner().invoke(root, list(args))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def recorded(store: Path) -> list[str]:
+    with opened(store) as memory:
+        assert memory.verify_audit()
+        return [entry.what for entry in memory.audit()]
+
+
+# The ways back
+
+
+def test_an_export_from_before_brings_nothing_back(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ana.jsonl"
+    with opened(store) as memory:
+        fill(memory)
+        rows = sum(memory.export(file).rows.values())
+        memory.erase(user="ana")
+        loaded = memory.load(file)
+        assert (loaded.kept_out, loaded.rows.get("item", 0)) == (rows, 0)
+        assert memory.list() == []
+    assert found(store.parent) == {}
+
+
+def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -> None:
+    backup, new = tmp_path / "backup.db", tmp_path / "new" / "agent.db"
+    new.parent.mkdir()
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        ben.remember("Ben takes the train.")
+        fill(memory)
+        memory.backup(backup)
+        receipt = memory.erase(user="ana").receipt
+    done = restore_backup(backup, new, against=store)
+    assert done.kept_out
+    assert done.kept_out["item"] > 0
+    assert found(new.parent) == {}
+    with opened(new) as memory, opened(new, user="ben") as ben:
+        assert [item.text for item in ben.list()] == ["Ben takes the train."]
+        assert memory.list() == []
+        # The record of it came along, and the receipt still fits.
+        assert memory.verify_erasure(str(receipt))
+        assert [entry.what for entry in memory.audit()] == ["backup", "erase", "restore"]
+        assert memory._open.kit.erasing.barred(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
+
+
+def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> None:
+    before, after, file = tmp_path / "before.db", tmp_path / "after" / "agent.db", tmp_path / "ana.jsonl"
+    after.parent.mkdir()
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        ben.remember("Ben takes the train.")
+        fill(memory)
+        memory.export(file)
+    run("copy", str(store), str(before))
+    with opened(store) as memory:
+        receipt = memory.erase(user="ana").receipt
+    assert "Copy into a new store" in run("copy", str(store), str(before), code=1).output
+    run("copy", str(store), str(after))
+    assert found(after.parent) == {}
+    with opened(after) as memory:
+        assert memory.verify_erasure(str(receipt))
+        loaded = memory.load(file)
+        assert (loaded.added, memory.list()) == (0, [])
+    assert found(after.parent) == {}
+
+
+def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engrain.lifecycle import erasing
+
+    with opened(store) as memory:
+        fill(memory)
+        memory.backup(tmp_path / "backup.db")
+        monkeypatch.setattr(erasing, "_beside", lambda *_: (_ for _ in ()).throw(erasing._Pending("not now.")))
+        assert memory.erase(user="ana").pending
+    told = run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
+    assert "engrain erase --resume" in told
+    with pytest.raises(Conflict, match="engrain erase --resume"):
+        restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
+    assert not (tmp_path / "new.db").exists()
+
+
+# Legal holds
+
+
+def test_a_hold_made_since_is_in_the_restored_store(store: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.db"
+    with opened(store) as memory:
+        memory.remember("Ana drinks tea.")
+        memory.backup(tmp_path / "backup.db")
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+    restore_backup(tmp_path / "backup.db", new, against=store)
+    with opened(new) as memory:
+        assert [(hold.reason, hold.hidden) for hold in memory.holds()] == [("case-7", True)]
+        assert memory.list() == []
+        memory.release("ana")
+        assert [item.text for item in memory.list()] == ["Ana drinks tea."]
+
+
+def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.backup(tmp_path / "backup.db")
+        memory.remember("Said since.")
+        memory.hold("ana", reason="case-7")
+    with pytest.raises(OnHold, match="case-7"):
+        restore_backup(tmp_path / "backup.db", store, over=True)
+    with opened(store) as memory:
+        assert [item.text for item in memory.list()] == ["Said since."]
+
+
+def test_what_a_hold_hides_is_not_copied_but_backed_up(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana drinks tea.")
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+        memory.backup(tmp_path / "backup.db")
+    assert "engrain backup" in run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
+    restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
+    with opened(tmp_path / "new.db") as memory:
+        memory.release("ana")
+        assert [item.text for item in memory.list()] == ["Ana drinks tea."]
+
+
+def test_care_removes_nothing_of_a_held_user(store: Path) -> None:
+    clock = SetClock()
+    with opened(store, clock=clock) as memory:
+        memory.remember("Of no importance.", importance=0.1, source=Source("page", "web"))
+        memory.record_decision("We take the train.", session="monday")
+        with memory.task("order", goal="ship it") as task:
+            task.step("one", lambda: 1)
+        memory.hold("ana", reason="case-7")
+        clock.advance(60 * 86_400)
+        foretold = memory.maintain(dry_run=True)
+        done = memory.maintain()
+        assert (foretold.counts, done.trouble) == (done.counts, ())
+        assert not any(done.counts[name] for name in ("expired", "trimmed", "consolidated", "pruned"))
+        assert memory.consolidate(dry_run=False).items == ()
+        assert memory.prune_tasks(timedelta(0)) == 0
+        (item,) = [one for one in memory.list() if one.kind == "fact"]
+        for refused in (
+            lambda: memory.remove_task("order"),
+            lambda: memory.undo("page", dry_run=False),
+            lambda: memory.forget(item.id),
+        ):
+            with pytest.raises(OnHold):
+                refused()
+        assert memory.tasks()
+        memory.release("ana")
+        assert memory.maintain().counts["consolidated"] == 1
+        assert memory.tasks() == []
+
+
+# The record
+
+
+def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path: Path) -> None:
+    clock = SetClock()
+    (tmp_path / "mem0.json").write_text(json.dumps({"results": [{"id": "1", "memory": "Ana likes chess."}]}))
+    with opened(store, clock=clock) as memory:
+        memory.remember("Of no importance.", importance=0.1)
+        memory.export(tmp_path / "ana.jsonl")
+        memory.load(tmp_path / "ana.jsonl", dry_run=True)
+        memory.load(tmp_path / "ana.jsonl")
+        memory.load(tmp_path / "mem0.json")
+        memory.backup(tmp_path / "backup.db")
+        memory.maintain()
+        clock.advance(60 * 86_400)
+        memory.maintain(dry_run=True)
+        memory.maintain()
+        whats = [entry.what for entry in memory.audit()]
+        assert whats == ["export", "load", "import", "backup", "forget", "maintain"]
+        assert {entry.subject for entry in memory.audit() if entry.what in ("export", "load", "import")} == {
+            memory._open.kit.erasing.mark(memory._open.user("ana"))  # type: ignore[union-attr]
+        }
+        with memory.task("order") as task:
+            task.step("one", lambda: 1)
+        memory.remove_task("order")
+    run("copy", str(store), str(tmp_path / "copy.db"))
+    for path in (store, tmp_path / "copy.db"):
+        assert recorded(path)[6:] == ["remove_task", "copy"]
+    shown = run("--store", str(store), "--user", "ana", "audit").output
+    assert "export" in shown
+    assert "chess" not in shown
+
+
+def test_reading_alone_records_nothing(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana drinks tea.")
+    with Memory(store, user="ana", read_only=True) as memory:
+        memory.export(tmp_path / "ana.jsonl")
+    assert recorded(store) == []
