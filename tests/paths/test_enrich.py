@@ -178,6 +178,64 @@ def test_a_model_closes_nothing_that_somebody_else_said(open_memory, model, serv
     assert "for my brother it is Lima from now on" in kept(memory)
 
 
+def test_an_old_message_that_is_read_late_changes_nothing_newer(open_memory, clock, model, server) -> None:  # type: ignore[no-untyped-def]
+    with open_memory() as before:
+        before.add_message("user", "Lima has been home since spring.", session="old")
+        clock.advance(86_400)
+        before.add_message("user", "Quito has been home since autumn.", session="new")
+    memory = open_memory(model=model)
+    for session, quote in (("new", "Quito has been home"), ("old", "Lima has been home")):
+        server.script = [facts({"message": 1, "quote": quote, "slot": "user.city"})]
+        memory._open.enricher.wake(session, all_of_it=True)
+        settled(memory)
+    assert memory.slot("user.city").text == "Quito has been home"
+    assert "Lima has been home" in [item.text for item in memory.list(history=True)]
+
+
+def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_with_it(open_memory) -> None:  # type: ignore[no-untyped-def]
+    held, asked = threading.Event(), []
+
+    class Slow:
+        name = "slow"
+
+        def reply(self, ask: Ask) -> Reply:
+            held.wait(10)
+            asked.append(ask.messages[0].text)
+            return Reply("[]", (), "end", self.name)
+
+    memory = open_memory(model=Slow())
+    for session in ("first", "second"):
+        memory.add_message("user", f"Hello to the {session}.", session=session)
+    enricher = memory._open.enricher
+    enricher.wait(10)
+    enricher.wake("first", all_of_it=True)
+    while enricher.state()["reading"] != "first":
+        time.sleep(0.01)
+    enricher.wake("second", all_of_it=True)
+    enricher.wake("second")
+    held.set()
+    settled(memory)
+    assert [one for one in asked if "second" in one]
+
+
+def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(enrich, "PAUSE", 0.001)
+
+    class Odd:
+        name = "odd"
+
+        def reply(self, ask: Ask) -> Reply:
+            return Reply("no", (), "end", self.name)
+
+    memory = open_memory(model=Odd())
+    memory.add_message("user", "Hello.", session="a")
+    memory.start_session("a")
+    memory.end_session()
+    settled(memory)
+    assert memory.status().model["calls"] == enrich.ATTEMPTS
+    assert memory.status().background["enrichment"]["parked"] == ["a"]
+
+
 def test_a_model_that_cannot_sum_up_still_sees_facts(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
     with open_memory() as before:
         before.start_session("a")

@@ -120,6 +120,19 @@ def test_the_profile_is_the_users_own(memory: Memory) -> None:
     assert [item.slot for item in memory.start_session("b").profile] == ["user.prefers.theme"]
 
 
+def test_to_end_a_session_again_without_a_new_message_writes_nothing(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(memory, "a", "The wedding is in Lisbon.")
+    first = memory.end_session()
+    memory.start_session("a")
+    monkeypatch.setattr(memory._open.kit.items, "apply", lambda _: pytest.fail("it was written again"))
+    again = memory.end_session()
+    assert first is not None
+    assert again is not None
+    assert again.summary == first.summary
+
+
 def test_a_session_that_says_nothing_is_read_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add_messages([{"role": "user", "content": "ok thanks"}] * 20, session="a")
     assert memory.start_session("b").summary is None
