@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from redis_server import redis_server
 from servers import postgres
 
 from engrain import Memory, Source
+from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
 from engrain.lifecycle import erasing as run
+from engrain.ports import Kit
 
 _numbers = count()
 
@@ -192,3 +195,57 @@ def _names(port: int, number: int) -> list[str]:
 
     client = redis.Redis(port=port, db=number, decode_responses=True)
     return [name for key in client.keys("engrain:scopes:*") for name in client.zrange(key, 0, -1)]
+
+
+def test_a_write_that_was_on_its_way_to_redis_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nepisodic = "{server.url}/0"\n')
+    swept: list[int] = []
+    with opened(settings) as memory:
+        memory.record_decision(f"We take {WORD}.", session="monday")
+        episodes, now = memory._open.kit.episodes, memory._open.kit.clock()
+        assert episodes is not None
+        (entry,) = episodes.recent(memory.scope, None, 9, now)
+        clean = run._servers
+
+        def sweep(kit: Kit, one: Erasure) -> int:
+            swept.append(clean(kit, one))
+            if len(swept) == 1:
+                episodes.add(memory.scope, entry)
+            return swept[-1]
+
+        monkeypatch.setattr(run, "_servers", sweep)
+        done = memory.erase(user="ana")
+        assert done.receipt, done.why
+        assert [bool(gone) for gone in swept] == [True, True]
+        assert [key for key in _keys(server.port, 0) if memory.scope.id in key] == []
+
+
+def test_a_hold_keeps_tasks_and_episodes_in_redis(tmp_path: Path) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(
+        f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nepisodic = "{server.url}/0"\ntasks = "{server.url}/1"\n'
+    )
+    with opened(settings) as memory, opened(settings, user="ben") as ben:
+        for one in (memory, ben):
+            one.record_tool_call("read", {"path": "a"}, "It says nothing.", session="monday")
+            with one.task("order") as task:
+                task.step("one", lambda: 1)
+        memory.hold("ana", reason="case-7")
+        far = memory._open.kit.clock() + timedelta(days=60)
+        kit = memory._open.kit
+        assert kit.episodes is not None
+        assert kit.journal is not None
+        there = len(ben.episodic.recent(9))
+        assert (kit.episodes.expire(far), kit.journal.prune(far)) == (there, 1)
+        assert kit.episodes.trim(memory.scope, "monday", 0) == 0
+        assert (len(memory.episodic.recent(9)), ben.episodic.recent(9)) == (there, [])
+        assert (len(memory.tasks()), ben.tasks()) == (1, [])
+        with pytest.raises(OnHold):
+            memory.remove_task("order")
+        with pytest.raises(OnHold):
+            kit.episodes.remove(memory.scope, ["any"])
