@@ -12,6 +12,7 @@ from servers import postgres
 
 from engrain.core.scope import Scope
 from engrain.stores.postgres import PostgresStore
+from engrain.stores.postgres.link import Timed
 
 _numbers = count()
 
@@ -43,3 +44,70 @@ def tables(connection: psycopg.Connection[Any], schema: str) -> list[str]:
         "select table_name from information_schema.columns where table_schema = %s and column_name = 'scope'", (schema,)
     ).fetchall()
     return sorted({*(name for (name,) in rows), "scope"})
+
+
+class Pooler:
+    """Hands out what seems a connection, as a pooler in transaction mode does: each statement, or each transaction as a
+    whole, goes to another session, and what one leaves behind in a session is there for all."""
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._sessions = [Timed.connect(**{**parameters, "prepare_threshold": None}) for _ in range(3)]
+        self._turns = count()
+
+    def connect(self) -> Any:
+        return Pooled(self)
+
+    def next(self) -> Timed:
+        for _ in self._sessions:
+            one = self._sessions[next(self._turns) % len(self._sessions)]
+            if one.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                return one
+        raise AssertionError("all sessions are in a transaction")
+
+    def left(self) -> set[str]:
+        """Settings and locks that a session was left with."""
+        found: set[str] = set()
+        for one in self._sessions:
+            changed = "select name from pg_settings where source = 'session' and name <> 'client_encoding'"
+            found |= {name for (name,) in one.execute(changed).fetchall()}
+            held = "select locktype from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'"
+            found |= {kind for (kind,) in one.execute(held).fetchall()}
+        return found
+
+    def __enter__(self) -> Pooler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._sessions:
+            one.close()
+
+
+class Pooled:
+    patience = 60.0
+
+    def __init__(self, pooler: Pooler) -> None:
+        self._pooler = pooler
+        self._mine: Timed | None = None
+
+    def execute(self, *args: Any, **values: Any) -> Any:
+        return (self._mine or self._pooler.next()).execute(*args, **values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self._mine is not None:
+            with self._mine.transaction():
+                yield
+            return
+        self._mine = self._pooler.next()
+        try:
+            with self._mine.transaction():
+                yield
+        finally:
+            self._mine = None
+
+    @property
+    def info(self) -> psycopg.ConnectionInfo:
+        return self._pooler.next().info
+
+    def close(self) -> None:
+        """The sessions stay."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
-from postgres_schemas import fresh_schema, open_store
+from postgres_schemas import Pooler, fresh_schema, open_store
+from servers import postgres
 
 from engrain.conformance.clock import SetClock
 from engrain.conformance.drafts import MODEL, add, fact, forget
@@ -146,13 +149,70 @@ def test_the_index_is_of_its_scope_alone_and_is_used_under_row_level_security(in
 
 
 def test_a_build_that_was_cut_short_is_made_anew(indexed: PostgresStore) -> None:
-    name = index_name(1, MIDDLE.id)
-    schema = indexed._link.address.schema
-    indexed._link.alone(lambda connection: connection.execute(f'drop index {schema}."{name}"'.encode()))
+    _drop(indexed, index_name(1, MIDDLE.id))
     indexed._near._asked.clear()
     assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
     indexed._near.wait()
     assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+
+
+def test_one_that_another_process_has_built_meanwhile_is_left_as_it_is(indexed: PostgresStore) -> None:
+    name = index_name(1, MIDDLE.id)
+    before = _made(indexed, name)
+    indexed._near._asked.clear()
+    indexed._near.ask(MIDDLE.id, 1, DIMENSION)
+    indexed._near.wait()
+    assert _made(indexed, name) == before
+
+
+def test_one_that_could_not_be_built_is_tried_again_later(
+    indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have died while it built it."""
+    name = index_name(1, MIDDLE.id)
+    _drop(indexed, name)
+    indexed._near._asked.clear()
+    with psycopg.connect(postgres().url(), autocommit=True) as other:
+        lock = "select pg_advisory_lock(hashtext(%s), hashtext(%s))"
+        other.execute(lock, (indexed._link.address.schema, name))
+        assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+        indexed._near.wait()
+    assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+    indexed._near.wait()
+    assert _made(indexed, name) is None  # not at once
+    later = time.monotonic() + 3_600
+    monkeypatch.setattr("engrain.stores.postgres.near.time.monotonic", lambda: later)
+    assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+    indexed._near.wait()
+    assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+
+
+def test_one_that_was_left_half_built_is_told_and_mended(indexed: PostgresStore) -> None:
+    name = index_name(1, MIDDLE.id)
+    place = f"'{indexed._link.address.schema}.{name}'::regclass"
+    postgres().run(f"update pg_index set indisvalid = false where indexrelid = {place}")
+    assert [one.point for one in indexed.check() if one.state == "fail"] == ["indexes"]
+    indexed.rebuild()
+    assert not [one for one in indexed.check() if one.state == "fail"]
+    indexed._near._asked.clear()
+    assert indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+    indexed._near.wait()
+    assert not indexed.nearest(VectorQuery(rows(1, 1)[0], MODEL, MIDDLE)).exact
+
+
+def test_one_is_built_behind_a_pooler_that_gives_every_statement_to_another_session(
+    indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = index_name(1, MIDDLE.id)
+    _drop(indexed, name)
+    indexed._near._asked.clear()
+    with Pooler(indexed._link.parameters()) as pooler:
+        monkeypatch.setattr(indexed._link, "connect", pooler.connect)
+        monkeypatch.setattr(indexed._link, "address", replace(indexed._link.address, prepare=False))
+        indexed._near.ask(MIDDLE.id, 1, DIMENSION)
+        indexed._near.wait()
+        assert pooler.left() == set()
+    assert _made(indexed, name) is not None
 
 
 def test_a_forgotten_vector_is_not_named(indexed: PostgresStore) -> None:
@@ -165,3 +225,16 @@ def test_a_forgotten_vector_is_not_named(indexed: PostgresStore) -> None:
 def _indexes(store: PostgresStore) -> list[Any]:
     named = b"select indexname from pg_indexes where schemaname = %s and indexname like 'near\\_%%'"
     return store._link.alone(lambda connection: connection.execute(named, (store._link.address.schema,)).fetchall())
+
+
+def _drop(store: PostgresStore, name: str) -> None:
+    statement = f'drop index {store._link.address.schema}."{name}"'.encode()
+    store._link.alone(lambda connection: connection.execute(statement))
+
+
+def _made(store: PostgresStore, name: str) -> int | None:
+    """A number of its own for each index that is made."""
+    asked = b"select to_regclass(%s)::oid"
+    place = f"{store._link.address.schema}.{name}"
+    ((found,),) = store._link.alone(lambda connection: connection.execute(asked, (place,)).fetchall())
+    return found

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from postgres_schemas import fresh_schema, member, open_store
+from postgres_schemas import Pooler, fresh_schema, member, open_store
 from servers import postgres
 
 from engrain import Memory
@@ -36,7 +36,7 @@ from engrain.core.plans import Add, Applied, Plan
 from engrain.ports import Raw
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Link
 from engrain.stores.postgres.migrate import latest
 from engrain.stores.postgres.touches import Uses
 
@@ -352,6 +352,22 @@ def test_prepared_statements_can_be_left_out(schema: str) -> None:
     left = store._link.alone(lambda connection: connection.execute(count).fetchall())
     assert left == [(0,)]
     store.close()
+
+
+def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fresh_schema() as another:
+        open_store(another).close()
+        first = open_store(schema)
+        with Pooler(Link(read_url(postgres().url())).parameters()) as pooler:
+            monkeypatch.setattr(Link, "connect", lambda self: pooler.connect())
+            for name in (schema, another) * 3:
+                opened = open_store(name, "&prepare=off")
+                assert (opened._key == first._key) is (name == schema)
+                opened.close()
+            assert pooler.left() == set()
+        first.close()
 
 
 # The address

@@ -69,6 +69,11 @@ class Care(Handle):
     def rebuild(self) -> int:
         if self._read_only:
             raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only.")
+        for (name,) in self._asked(None, _SQL["broken"]):
+            # A search that wants it makes it anew.
+            broken = sql.SQL("drop index concurrently if exists {}")
+            statement = broken.format(sql.Identifier(self._link.address.schema, name))
+            self._link.alone(lambda connection: connection.execute(statement))  # noqa: B023
         seen, last = 0, _FIRST
         while rows := self._reading(None, lambda db: db.rows(_SQL["scopes"], (last, _BATCH))):  # noqa: B023
             for id_, tenant, agent, user in rows:

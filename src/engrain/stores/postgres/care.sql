@@ -25,7 +25,14 @@ select
   (select count(*) from embedded where count <> (
     select count(*) from embedding where embedding.scope = embedded.scope and embedding.model = embedded.model)),
   (select count(*) from pg_index join pg_class on pg_class.oid = indexrelid
-    where relnamespace = current_schema()::regnamespace and not (indisvalid and indisready));
+    where relnamespace = current_schema()::regnamespace and not (indisvalid and indisready)
+      and not exists (select 1 from pg_stat_progress_create_index as building where building.index_relid = indexrelid));
+
+-- broken --
+-- Indexes of large scopes that were left half built, and that nobody is building now.
+select relname from pg_index join pg_class on pg_class.oid = indexrelid
+where relnamespace = current_schema()::regnamespace and starts_with(relname, 'near_') and not (indisvalid and indisready)
+  and not exists (select 1 from pg_stat_progress_create_index as building where building.index_relid = indexrelid);
 
 -- checksums --
 select current_setting('data_checksums');

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from contextlib import closing
 
 import psycopg
 from psycopg import sql
 
 from engrain.core.errors import EngrainError
 from engrain.stores.postgres.link import Link, Timed
+from engrain.stores.postgres.migrate import vector_home
 
 # From so many vectors on an index is faster than comparing all: measured, decision 10.
 LARGE = 10_000
@@ -18,6 +21,10 @@ FEW = 5_000
 # What pgvector indexes of a halfvec.
 WIDEST = 4_000
 _MEMORY = "256MB"
+# Seconds after which one that is still not there is tried again: another process may have died while it built it.
+_AGAIN = 600.0
+_VALID = b"""select indisvalid and indisready from pg_index
+  where indexrelid = to_regclass(format('%%I.%%I', %s::text, %s::text))"""
 _log = logging.getLogger("engrain")
 
 
@@ -31,16 +38,18 @@ class NearIndexes:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._guard = threading.Lock()
-        self._asked: set[str] = set()
+        self._asked: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def ask(self, scope: str, model: int, dimension: int) -> None:
-        """Begin to build it, unless that was tried already."""
+        """Begin to build it, unless that was tried a short while ago."""
         name = index_name(model, scope)
         with self._guard:
-            if name in self._asked or dimension > WIDEST or (self._thread and self._thread.is_alive()):
+            if dimension > WIDEST or (self._thread and self._thread.is_alive()):
                 return
-            self._asked.add(name)
+            if time.monotonic() < self._asked.get(name, 0.0):
+                return
+            self._asked[name] = time.monotonic() + _AGAIN
             values = (name, scope, model, dimension)
             self._thread = threading.Thread(target=self._build, args=values, name="engrain-near", daemon=True)
             self._thread.start()
@@ -52,34 +61,39 @@ class NearIndexes:
 
     def _build(self, name: str, scope: str, model: int, dimension: int) -> None:
         try:
-            connection = self._link.connect()
-        except EngrainError:
-            _log.warning("no connection to build the index %s; every vector is compared until the next start", name)
-            return
-        # It takes as long as it takes.
-        connection.patience = float("inf")
-        try:
-            self._create(connection, name, sql.Literal(scope), (model, dimension))
-        except psycopg.Error:
-            _log.exception("the index %s could not be built; every vector is compared until the next start", name)
-        finally:
-            connection.close()
+            with closing(self._link.connect()) as keeper, closing(self._link.connect()) as builder:
+                # It takes as long as it takes.
+                keeper.patience = builder.patience = float("inf")
+                with keeper.transaction():
+                    if self._alone(keeper, name):
+                        self._create(builder, name, sql.Literal(scope), (model, dimension))
+        except (EngrainError, psycopg.Error):
+            _log.exception("the index %s could not be built; every vector is compared meanwhile", name)
 
-    def _create(self, connection: Timed, name: str, scope: sql.Literal, size: tuple[int, int]) -> None:
+    def _alone(self, keeper: Timed, name: str) -> bool:
+        """Of the transaction, which a pooler leaves to us for as long; one of the session it may give to others."""
+        keeper.execute(b"select set_config('idle_in_transaction_session_timeout', '0', true)")
+        lock = sql.SQL("select pg_try_advisory_xact_lock(hashtext({}), hashtext({}))")
+        # Without parameters: a question that has some keeps its moment until the next, and the build waits for that.
+        ((free,),) = keeper.execute(lock.format(self._link.address.schema, name)).fetchall()
+        return bool(free)
+
+    def _create(self, builder: Timed, name: str, scope: sql.Literal, size: tuple[int, int]) -> None:
+        """Everything by its whole name, for the same reason."""
         model, dimension = size
         schema = self._link.address.schema
-        # Of the session, which ends with the connection: no pool sees it again.
-        ((free,),) = connection.execute(
-            b"select pg_try_advisory_lock(hashtext(%s), hashtext(%s))", (schema, name)
-        ).fetchall()
-        if not free:
-            return
-        connection.execute(b"select set_config('search_path', %s, false)", (self._link.path,))
-        connection.execute(b"select set_config('maintenance_work_mem', %s, false)", (_MEMORY,))
-        # What is left of a build that was cut short is not valid.
-        connection.execute(sql.SQL("drop index concurrently if exists {}").format(sql.Identifier(schema, name)))
+        found = builder.execute(_VALID, (schema, name)).fetchall()
+        if found == [(True,)]:
+            return  # another process was faster
+        if found:  # left by a build that was cut short
+            builder.execute(sql.SQL("drop index concurrently {}").format(sql.Identifier(schema, name)))
+        if self._link.address.prepare:
+            builder.execute(b"select set_config('maintenance_work_mem', %s, false)", (_MEMORY,))
+        ((_, home),) = vector_home(builder)
         statement = sql.SQL(
-            "create index concurrently {} on embedding using hnsw ((vector::halfvec({})) halfvec_ip_ops) "
+            "create index concurrently {} on {} using hnsw ((vector::{}.halfvec({})) {}.halfvec_ip_ops) "
             "where scope = {} and model = {}"
         )
-        connection.execute(statement.format(sql.Identifier(name), sql.Literal(dimension), scope, sql.Literal(model)))
+        table, space = sql.Identifier(schema, "embedding"), sql.SQL(home)
+        size_, model_ = sql.Literal(dimension), sql.Literal(model)
+        builder.execute(statement.format(sql.Identifier(name), table, space, size_, space, scope, model_))
