@@ -190,3 +190,16 @@ def test_no_read_of_the_store_needs_more_than_its_scope(schema: str) -> None:
     assert store.unembedded("another", 9) == []
     assert store.status().items == 0
     store.close()
+
+
+def test_a_role_that_may_not_look_through_all_scopes_still_sees_what_waits_of_its_own(schema: str) -> None:
+    """Else a vector server would hide what was written and not yet fed."""
+    store = open_store(schema)
+    waiting = store.outbox("index", 100, ANA)
+    with member(schema) as connection:
+        for table in tables(connection, schema):
+            connection.execute(f"drop policy upkeep on {table}".encode())
+    assert waiting
+    assert store.outbox("index", 100, ANA) == waiting
+    assert store.outbox("index", 100) == []
+    store.close()

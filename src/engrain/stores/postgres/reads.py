@@ -136,8 +136,9 @@ class Reads(Handle):
             values = {"since": known[0][0] if known else 0, "upto": upto, "limit": limit}
             return db.rows(_SQL["outbox"], {**values, "scope": scope and scope.id}), bool(known)
 
-        # Not one snapshot: the rows must be read after the number up to which they are complete.
-        rows, known = self._reading(None, do, mode="look")
+        # Not one snapshot: the rows must be read after the number up to which they are complete. Of one scope under its
+        # policy: a role that may not look through all of them still finds what the server has not taken yet.
+        rows, known = self._reading(scope, do, mode="look")
         if not known:
             self._writing(None, lambda db: db.run(_SQL["add_target"], (target,)), "repeat")
         return [OutboxEntry(seq, Scope(*owner), item, gone) for seq, item, gone, *owner in rows]
