@@ -24,6 +24,7 @@ class Proxy:
         self.judge: Judge = lambda *_: "pass"
         self.delay = 0.0
         self._ends: list[socket.socket] = []
+        self._buried: dict[socket.socket, Callable[[], Fate]] = {}
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -35,6 +36,10 @@ class Proxy:
         ends, self._ends = self._ends, []
         for end in ends:
             _shut(end)
+
+    def bury(self, fate: Callable[[], Fate]) -> None:
+        """Every connection that is open now meets this with the next that goes through; new ones pass."""
+        self._buried |= dict.fromkeys(self._ends, fate)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -53,7 +58,7 @@ class Proxy:
         silent = False
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                fate = self.judge(direction, data)
+                fate = self._buried[source]() if source in self._buried else self.judge(direction, data)
                 if fate == "cut":
                     break
                 silent = silent or fate == "swallow"

@@ -132,6 +132,23 @@ def test_a_server_that_takes_all_and_answers_nothing_is_given_up(store: Postgres
     assert page(store) == []
 
 
+@pytest.mark.parametrize("first", ["cut", "swallow"])
+def test_connections_that_died_in_silence_cost_one_time_out_not_one_each(
+    store: PostgresStore, proxy: Proxy, first: Fate
+) -> None:
+    together = threading.Barrier(3)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: store._link.alone(lambda _: together.wait(9)), range(3)))
+    told = iter([first])
+    proxy.bury(lambda: next(told, "swallow"))
+    began = time.monotonic()
+    if first == "swallow":
+        with pytest.raises(StoreUnavailable, match="did not answer"):
+            page(store)
+    assert page(store) == []
+    assert time.monotonic() - began < (5 if first == "cut" else 12)
+
+
 def test_a_slow_network_is_no_error(store: PostgresStore, proxy: Proxy) -> None:
     proxy.delay = 0.02
     store.apply(Plan(ANA, (Add(fact("Slow but kept.")),)))

@@ -177,8 +177,6 @@ class Link:
                 late = attempt >= _ATTEMPTS or time.monotonic() > deadline
                 if late or not (again(exc) or lost(exc)):
                     raise translated(exc, self.address.shown) from exc
-                if lost(exc):
-                    self.opened().check()
             time.sleep(_PAUSE * 2**attempt * (0.5 + random()))
 
     # Connections
@@ -189,12 +187,11 @@ class Link:
         connection = self._taken(pool)
         try:
             yield connection
-        except psycopg.Error as exc:
-            if lost(exc):
+        except (psycopg.Error, OutcomeUnknown) as exc:
+            if isinstance(exc, OutcomeUnknown) or lost(exc):
                 connection.close()
-            raise
-        except OutcomeUnknown:
-            connection.close()
+                # Those that lie idle may be dead as well, and to ask each of them would take a time-out each.
+                pool.drain()
             raise
         finally:
             pool.putconn(connection)
