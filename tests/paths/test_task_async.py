@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -166,6 +167,41 @@ def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> 
 
     asyncio.run(main())
     assert sent == [0, 1, 2]
+
+
+def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str) -> None:
+    sent: list[int] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def send(number: int) -> int:
+        begun.set()
+        go.wait(5)
+        sent.append(number)
+        return number
+
+    async def main() -> None:
+        threads = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(threads)
+        async with AsyncMemory(store) as memory:
+
+            async def start() -> list[int]:
+                async with memory.task("order") as run:
+                    return await asyncio.gather(*(run.effect("mail", send, one, key=str(one)) for one in range(2)))
+
+            first = asyncio.create_task(start())
+            while not (begun.is_set() and threads._work_queue.qsize()):  # one has the thread, the other waits for it
+                await asyncio.sleep(0.005)
+            first.cancel()
+            await asyncio.sleep(0.01)
+            go.set()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            assert len(sent) == 1
+            assert sorted(one.status for one in (await memory.timeline("order")).steps) == ["done", "failed"]
+            assert await start() == [0, 1]
+
+    asyncio.run(main())
+    assert sorted(sent) == [0, 1]
 
 
 def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> None:

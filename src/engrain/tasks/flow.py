@@ -8,9 +8,10 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
+
+from engrain.core.errors import NotDone
 
 T = TypeVar("T")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -145,9 +146,15 @@ async def _called(need: Call) -> _Came:
 async def _on_thread(need: Call) -> _Came:
     """A step is waited for even by whoever is cancelled: a run that was left while its step goes on would be continued
     by another, and an effect that a probe did not find would happen twice."""
-    call = partial(copy_context().run, need.function, *need.args, **need.named)
-    asked = asyncio.get_running_loop().run_in_executor(None, call)
     stopped: asyncio.CancelledError | None = None
+    context = copy_context()
+
+    def call() -> Any:
+        if stopped is not None:
+            raise NotDone("it was cancelled while it waited for a thread")
+        return context.run(need.function, *need.args, **need.named)
+
+    asked = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         await asyncio.wait([asked])
     except asyncio.CancelledError as exc:
