@@ -261,6 +261,10 @@ _TIMES = {
 }  # fmt: skip
 
 
+def is_row(line: object) -> bool:
+    return isinstance(line, dict) and line.get(TAG) in FORMS
+
+
 def line_of(row: Row) -> Line:
     """Values that are not there are left out."""
     values = dict(row.values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from engrain.core.clock import Time, checked_time
@@ -144,4 +144,6 @@ def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
     try:
         return kind(**given)
     except TypeError as exc:
-        raise InvalidInput(f"a {what} lacks a value: {exc}.") from exc
+        needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+        lacking = " and its ".join(name for name in needed if name not in given)
+        raise InvalidInput(f"a {what} lacks its {lacking}.") from exc

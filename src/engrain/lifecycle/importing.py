@@ -15,11 +15,12 @@ from engrain.core.foreign import Origin, entries, notes_of
 from engrain.core.items import Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.text import MAX_METADATA, MAX_TEXT
-from engrain.lifecycle.lines import lines, value_of
+from engrain.lifecycle.lines import BOM, lines, value_of
 
 # The largest text, with every character written as an escape of six, and room for the rest of a note.
 MAX_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
 MAX_DOCUMENT = 1 << 29
+HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ def notes_in(file: BinaryIO, source: str | None, done: Callable[[int], None]) ->
                 found.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
                 done(1)
         except EngrainError as exc:
-            found.bad.append(BadLine(number, type(exc).__name__, str(exc)))
+            hint = f" {HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
+            found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
     return found
 
 
@@ -65,10 +67,11 @@ def document(file: BinaryIO) -> object:
     if len(raw) > MAX_DOCUMENT:
         raise TooLarge(f"the file has more than {MAX_DOCUMENT:,} bytes.")
     try:
-        return orjson.loads(raw.removeprefix(b"\xef\xbb\xbf"))
+        return orjson.loads(raw.removeprefix(BOM))
     except orjson.JSONDecodeError as exc:
         kind = BadText if "surrogate" in exc.msg or "UTF-8" in exc.msg else InvalidInput
-        raise kind(f"the file is not JSON: {exc.msg}, line {exc.lineno}.") from exc
+        cut = " It may have been cut off." if exc.pos >= len(exc.doc) else ""
+        raise kind(f"the file is not JSON: {exc.msg}, line {exc.lineno}.{cut}") from exc
 
 
 def _note(value: object, source: str | None) -> Note:

@@ -1,27 +1,23 @@
-"""Load a file of any known form: tell what it is, prove all of it, then write."""
+"""Load a file of any known form: prove all of it, then write."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal, get_args
+from typing import BinaryIO
 
 from engrain.capture import write
-from engrain.core.errors import BadFile, BadLine, Conflict, InvalidInput
-from engrain.core.foreign import Origin, origin_of
-from engrain.core.manifests import is_manifest
+from engrain.core.errors import BadFile, BadLine, Conflict
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
 from engrain.lifecycle.foretelling import foretold
-from engrain.lifecycle.importing import MAX_LINE, Read, document, entries_in, notes_in
-from engrain.lifecycle.lines import lines, value_of
+from engrain.lifecycle.forms import Form, told
+from engrain.lifecycle.importing import Read, entries_in, notes_in
 from engrain.lifecycle.loading import proved
 from engrain.lifecycle.restoring import restore
 from engrain.ports import Kit
 
-Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
-FORMS: tuple[Form, ...] = get_args(Form)
 PART = 2_048  # notes between two words of progress
 
 Done = Callable[[int], None]
@@ -59,50 +55,11 @@ class Loaded:
 
 def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
     """BadFile if a line cannot be used, and then nothing is written."""
-    if terms.form is not None and terms.form not in FORMS:
-        raise InvalidInput(f"unknown form {terms.form!r}. Known: {', '.join(FORMS)}.")
-    form, value = _told(file, terms.form)
+    form, value = told(file, terms.form)
     if form == "engrain":
         return _export(file, scope, kit, terms, done)
     read = notes_in(file, terms.source, done) if form == "notes" else entries_in(value, form, done)
     return _notes(read, form, scope, kit, terms, done)
-
-
-def _told(file: BinaryIO, given: Form | None) -> tuple[Form, object]:
-    """What form the file has, and the whole of it where that is one JSON document; the file is back at its start."""
-    found: Form | None = given
-    first = next(iter(lines(file, MAX_LINE)), None)
-    file.seek(0)
-    start = (first.raw or b"").lstrip()[:1] if first else b""
-    if found is None and first and first.raw is not None:
-        found = _by_first_line(first.raw)
-    if found in ("engrain", "notes"):
-        return found, None
-    if found is None and start not in (b"[", b"{"):
-        return "notes", None
-    try:
-        value = document(file)
-    except InvalidInput:
-        if given is not None:
-            raise
-        # Then its lines say one by one what is wrong with them.
-        file.seek(0)
-        return "notes", None
-    origin: Origin | None = found or origin_of(value)  # type: ignore[assignment]
-    if origin is None:
-        raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
-    return origin, value
-
-
-def _by_first_line(raw: bytes) -> Form | None:
-    try:
-        value = value_of(raw, MAX_LINE)
-    except InvalidInput:
-        # The beginning of a document over several lines, or a bad line of notes.
-        return None if raw.strip() in (b"[", b"{", b"[{") else "notes"
-    if is_manifest(value):
-        return "engrain"
-    return None if isinstance(value, list) or origin_of(value) else "notes"
 
 
 def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:

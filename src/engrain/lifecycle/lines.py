@@ -9,6 +9,8 @@ import orjson
 
 from engrain.core.errors import BadText, InvalidInput, TooLarge
 
+BOM = b"\xef\xbb\xbf"
+
 
 class Given(NamedTuple):
     """A line; `raw` is None if it was too long, and its rest was dropped."""
@@ -22,7 +24,7 @@ def lines(file: BinaryIO, limit: int) -> Iterator[Given]:
     while raw := file.readline(limit + 1):
         number += 1
         if number == 1:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
+            raw = raw.removeprefix(BOM)
         if len(raw) <= limit or raw.endswith(b"\n"):
             yield Given(number, raw)
             continue

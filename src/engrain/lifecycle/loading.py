@@ -11,7 +11,7 @@ from engrain.core.clock import to_micros
 from engrain.core.coherence import check
 from engrain.core.errors import BadFile, BadLine, EngrainError, InvalidInput, TooLarge
 from engrain.core.exporting import EXPORTED, row_of
-from engrain.core.manifests import Manifest, Sums, manifest_of
+from engrain.core.manifests import Manifest, Sums, is_manifest, manifest_of
 from engrain.core.moving import Key, Row
 from engrain.core.scope import Scope
 from engrain.lifecycle.lines import Given, lines, value_of
@@ -64,7 +64,9 @@ class _Reading:
     def _take(self, given: Given) -> None:
         value = value_of(given.raw, MAX_LINE)
         if given.number == 1:
-            self._manifest = manifest_of(value if isinstance(value, dict) else {})
+            if not isinstance(value, dict) or not is_manifest(value):
+                raise InvalidInput("the first line of the export, its manifest, is missing.")
+            self._manifest = manifest_of(value)
             return
         row = row_of(value, self._scope)
         before = self._rows[-1] if self._rows else None
@@ -99,8 +101,9 @@ def _differing(manifest: Manifest, sums: Sums) -> Iterator[str]:
     for kind in EXPORTED:
         told, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
         if told != found:
-            yield f"the manifest counts {told:,} lines of kind {kind!r}, and there are {found:,}."
+            there = "is 1" if found == 1 else f"are {found:,}"
+            yield f"the manifest counts {told:,} lines of kind {kind!r}, and there {there}: the file is not whole."
         elif manifest.hashes.get(kind) != sums.hashes.get(kind):
-            yield f"the lines of kind {kind!r} are not those that were exported: their hash differs."
-    if manifest.hash != sums.hash:
-        yield "the lines are not those that were exported: their hash differs."
+            yield f"the lines of kind {kind!r} were changed since the export: their hash differs."
+    if manifest.hash != sums.hash and manifest.hashes == sums.hashes:
+        yield "the manifest was changed since the export: its hash is not that of the lines."

@@ -16,7 +16,8 @@ from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.lifecycle.exporting import Exported
-    from engrain.lifecycle.intake import Form, Loaded
+    from engrain.lifecycle.forms import Form
+    from engrain.lifecycle.intake import Loaded
 
 MAX_PIPED = 1 << 30
 

@@ -1,0 +1,68 @@
+"""Tell what form a file has by how it begins."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Literal, get_args
+
+from engrain.core.errors import InvalidInput
+from engrain.core.exporting import is_row
+from engrain.core.foreign import Origin, origin_of
+from engrain.core.manifests import is_manifest
+from engrain.lifecycle.importing import document
+from engrain.lifecycle.lines import BOM, lines, value_of
+from engrain.lifecycle.loading import MAX_LINE
+
+Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
+FORMS: tuple[Form, ...] = get_args(Form)
+HEAD = 4_096
+
+
+def told(file: BinaryIO, given: Form | None) -> tuple[Form, object]:
+    """The form, and the whole of the file where it is one JSON document; else the file is back at its start."""
+    if given is not None and given not in FORMS:
+        raise InvalidInput(f"unknown form {given!r}. Known: {', '.join(FORMS)}.")
+    form: Form | None = given or _by_beginning(file)
+    if form in ("engrain", "notes"):
+        return form, None
+    value = document(file)
+    origin: Origin | None = form or origin_of(value)
+    if origin is None and value == []:
+        raise InvalidInput("the list in the file is empty: there is nothing to load.")
+    if origin is None:
+        raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
+    return origin, value
+
+
+def _by_beginning(file: BinaryIO) -> Form | None:
+    """None for a JSON document, which must be read whole to tell."""
+    head = file.read(HEAD)
+    _check_text(head)
+    start = head.removeprefix(BOM).lstrip()[:1]
+    if not start and not file.read(1):
+        raise InvalidInput("the file is empty: there is nothing to load.")
+    file.seek(0)
+    if start == b"[":
+        return None
+    form = _by_first_line(next(iter(lines(file, MAX_LINE))).raw) if start == b"{" else "notes"
+    file.seek(0)
+    return form
+
+
+def _by_first_line(raw: bytes | None) -> Form | None:
+    try:
+        value = value_of(raw, MAX_LINE)
+    except InvalidInput:
+        # The beginning of a document over several lines, or a bad line of notes.
+        return None if raw is not None and raw.strip() == b"{" else "notes"
+    if is_manifest(value) or is_row(value):
+        return "engrain"
+    return None if origin_of(value) else "notes"
+
+
+def _check_text(head: bytes) -> None:
+    if head.startswith(b"\x1f\x8b"):
+        raise InvalidInput("the file is packed with gzip. Unpack it first.")
+    if head.startswith(b"PK\x03\x04"):
+        raise InvalidInput("this is a ZIP archive. Unpack it, and load its conversations.json.")
+    if b"\x00" in head:
+        raise InvalidInput("this is not a text file. An export, notes and chats are JSON in UTF-8.")
