@@ -236,6 +236,21 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     assert memory.status().background["enrichment"]["parked"] == ["a"]
 
 
+def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    with open_memory() as before:
+        before.start_session("a")
+        for n in range(6):
+            before.add_message("assistant", f"We decided that house {n} is for bob@example.com, with {n + 3} windows.")
+        before.end_session()
+    server.script = [Says("We decided on six houses with windows for bob@example.com.")]
+    memory = open_memory(model=model, redact=["mails"])
+    memory.start_session("b")
+    settled(memory)
+    item = memory._open.kit.items.slot(memory._open.scope, "session:a", None)
+    assert "six houses" in item.text
+    assert "bob@example.com" not in item.text
+
+
 def test_a_model_that_cannot_sum_up_still_sees_facts(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
     with open_memory() as before:
         before.start_session("a")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from engrain.capture import write
 from engrain.capture.recap import covered
+from engrain.capture.redacting import clean
 from engrain.capture.summaries import CLEARED, DIGEST, keep, version
 from engrain.core.chat import Ask, Said
 from engrain.core.digest import agrees
@@ -94,7 +95,7 @@ def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> t
     lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
     text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
     reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(reply.text.strip(), LIMIT, kit.count_tokens)
+    made = clipped(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
     if not agrees(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
