@@ -15,4 +15,4 @@ def owners(nobodys: int, owned: int) -> Finding:
         )
     if nobodys:
         return Finding("owners", "pass", f"one memory without a user, with {nobodys:,} items, and no user's beside it")
-    return Finding("owners", "pass", f"every item is some user's: {owned:,} in all")
+    return Finding("owners", "pass", f"every item belongs to somebody; users with a memory: {owned:,}")

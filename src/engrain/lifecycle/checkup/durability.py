@@ -18,6 +18,7 @@ from engrain.ports.backups import Backed
 CHECKPOINT = "checkpoint"  # the version of a task that is nothing but its snapshot, whose lease lasts no time
 READ_AGAIN = 256 << 20  # bytes; a larger backup is known by its size alone
 MOST = 1_000
+BY_HAND = timedelta(days=7)  # the age at which a backup that somebody thought of is an old one
 SLACK = timedelta(minutes=5)
 
 
@@ -39,8 +40,10 @@ def integrity(look: Look) -> Verdict:
 
 def schema(look: Look) -> Verdict:
     found = look.found("schema")
-    if found is None or found.state == "pass":
-        return found or passed("the store is in memory, and of this version of engrain")
+    if found is None:
+        return passed("the store is in memory, and of this version of engrain")
+    if found.state == "pass":
+        return passed(f"{found.why}, the one that this engrain writes")
     return failed(f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open")
 
 
@@ -59,10 +62,7 @@ def backup(look: Look) -> Verdict:
     if store.location == ":memory:" or not store.items:
         return passed("there is nothing to back up yet")
     if not policies.backup_folder:
-        why = f"no backup_folder is set, so that nothing takes backups of {several(store.items, 'item')}"
-        return warned(
-            why, 'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: engrain backup FILE'
-        )
+        return _by_hand(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
     taken = {at: folder / name for name in names_in(folder) if (at := taken_at(stem, name))}
     if not taken:
@@ -74,6 +74,16 @@ def backup(look: Look) -> Verdict:
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
         return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", "engrain maintain")
     return passed(f"{told} and is whole")
+
+
+def _by_hand(look: Look) -> Verdict:
+    """Where it went nobody knows but who asked for it; the audit log has when."""
+    last = look.last("backup")
+    if last is not None and look.now - last <= BY_HAND:
+        return passed(f"the last backup was taken by hand, {ago(last, look.now)}")
+    old = f"the last was taken by hand {ago(last, look.now)}" if last else "none was ever taken"
+    why = f"nothing takes backups of {several(look.store.items, 'item')} by itself, and {old}"
+    return warned(why, 'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: engrain backup FILE')
 
 
 def _damaged(path: Path) -> str:

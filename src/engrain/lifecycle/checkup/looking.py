@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from engrain.core.audit import Audited
 from engrain.core.checked import Group, Verdict
 from engrain.core.items import Item
 from engrain.core.queries import Finding, ListQuery, StoreStatus
@@ -16,6 +17,7 @@ from engrain.ports import Kit
 from engrain.ports.deployed import Deployed
 
 NEWEST = 500  # items that are read for what their texts say
+RECENT = 5_000  # entries of the audit log
 
 
 class Look:
@@ -35,6 +37,17 @@ class Look:
     @cached_property
     def newest(self) -> list[Item]:
         return self.kit.items.page(ListQuery(self.scope, limit=NEWEST))
+
+    @cached_property
+    def audited(self) -> Audited | None:
+        return self.kit.audit.verify() if self.kit.audit else None
+
+    def last(self, what: str) -> datetime | None:
+        """When this was last done, as the audit log has it; None if that is long ago, or never was."""
+        if self.kit.audit is None or self.audited is None:
+            return None
+        entries = self.kit.audit.entries(max(0, self.audited.entries - RECENT), RECENT)
+        return max((one.at for one in entries if one.what == what), default=None)
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""

@@ -44,8 +44,10 @@ def _by_hand(look: Look) -> Verdict:
     from engrain.lifecycle.checkup.privacy import past_its_time
 
     if past_its_time(look).state == "pass":
-        return passed("care is called from outside (every_minutes is 0), nothing is overdue, and nothing beside fails")
-    why = "nobody seems to look after this store: every_minutes is 0, and things are overdue"
+        return passed("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
+    last = look.last("maintain")
+    since = f"the last care that did something was {ago(last, look.now)}" if last else "no care ever did something"
+    why = f"nobody seems to look after this store: things are overdue, and {since}"
     return warned(
         why, "engrain maintain daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
     )

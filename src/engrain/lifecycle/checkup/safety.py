@@ -47,9 +47,9 @@ def instructions(look: Look) -> Verdict:
     read = look.kit.items.page(ListQuery(look.scope, where, limit=NEWEST))
     found = [one for one in read if reads_like_an_order(one.text)]
     if not found:
-        return passed(f"no text, of {len(read):,} from tools, pages and files, gives orders to the model")
+        return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
     told = named([_known_by(one) for one in found])
-    why = f"{len(found):,} of {several(len(read), 'text')} from tools, pages and files give orders to the model: {told}"
+    why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
     source = next((one.source for one in found if one.source), None)
     return warned(why, f"engrain undo {source}" if source else f"engrain get {found[0].id}, then engrain forget")
 

@@ -65,7 +65,7 @@ class Care(Handle):
         if self._site.path is None:
             return
         free, used = shutil.disk_usage(self._site.path.parent).free, sum(map(_size, self._site.files()))
-        state = f"{free / 1e9:,.1f} GB free, the store takes {used / 1e9:,.1f} GB"
+        state = f"{free / 1e9:,.1f} GB free, the store takes {used / 1e6:,.1f} MB"
         if free < max(_LITTLE_SPACE, used):
             # A backup, a restore and an upgrade of the schema each write a second copy.
             yield Finding("disk", "warn", f"{state}: not enough for a copy of it", "free some space on its disk")

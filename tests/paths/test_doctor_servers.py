@@ -1,0 +1,144 @@
+"""The doctor on Postgres and Redis: the same 35 points, and what only servers can get wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import servers
+from redis_server import start_redis
+from servers import postgres, start_postgres
+
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.checked import Checked
+from engrain.lifecycle.checkup import POINTS
+from engrain.stores.postgres import care, deployment
+
+
+@contextmanager
+def opened(url: str, **options: Any) -> Iterator[Memory]:
+    settings = {"user": "ana", "embedder": HashEmbedder(), "background": False, **options}
+    with Memory(url, **settings) as memory:
+        memory.remember("Ana likes tea.", slot="user.drink")
+        yield memory
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    yield f"{postgres().url()}?schema=doctor"
+    postgres().run("drop schema if exists doctor cascade")
+
+
+def points(memory: Memory) -> dict[str, Checked]:
+    return {one.name: one for one in memory.check()}
+
+
+def test_every_point_is_looked_at_on_postgres(url: str) -> None:
+    with opened(url) as memory:
+        memory.add_message("user", "I live in Lima.", session="s")
+        with memory.task("order") as run:
+            run.step("one", lambda: 1)
+        found = memory.check()
+    assert [(one.number, one.name) for one in found] == [(one.number, one.name) for one in POINTS]
+    # The servers of tests run without fsync.
+    assert [one.name for one in found if one.state != "pass"] == ["power cut"]
+
+
+@pytest.mark.slow
+def test_a_server_that_may_lose_commits_fails_and_one_that_waits_for_its_disk_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "_SETTINGS", {"max_connections": "20"})
+    server = start_postgres()
+    try:
+        with opened(server.url()) as memory:
+            assert points(memory)["power cut"].state == "pass"
+        server.run("alter role member set synchronous_commit = off")
+        with opened(server.url()) as memory:
+            found = points(memory)["power cut"]
+            assert (found.state, "synchronous_commit off" in found.why) == ("fail", True)
+            assert "alter role" in found.mend
+    finally:
+        server.stop()
+
+
+def test_what_a_commit_survives_is_judged_by_three_settings() -> None:
+    assert deployment._sync("on", "on", "on").state == "pass"
+    assert deployment._sync("on", "on", "local").state == "pass"
+    for settings in (("off", "on", "on"), ("on", "off", "on"), ("on", "on", "off")):
+        assert deployment._sync(*settings).state == "fail"
+
+
+def test_a_server_without_fsync_fails(url: str) -> None:
+    with opened(url) as memory:
+        found = points(memory)["power cut"]
+    assert (found.state, "fsync off" in found.why, "fsync = on" in found.mend) == ("fail", True, True)
+
+
+def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(url) as memory:
+        assert points(memory)["integrity"].state == "pass"
+        monkeypatch.setattr(care, "_SQL", {**care._SQL, "checksums": "select 'off'"})
+        found = points(memory)["integrity"]
+    assert (found.state, "pg_checksums" in found.mend) == ("warn", True)
+
+
+def test_a_connection_over_a_network_in_the_clear_warns() -> None:
+    assert deployment._sealed(sealed=False, near=True).state == "pass"
+    assert deployment._sealed(sealed=True, near=False).state == "pass"
+    assert deployment._sealed(sealed=False, near=False).state == "warn"
+
+
+def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engrain.stores.postgres.vectors.VectorSearch.large", 10)
+    with opened(url) as memory:
+        assert points(memory)["search"].state == "pass"
+        memory.remember_many([f"Note {n} speaks of parcels." for n in range(20)])
+        items: Any = memory._open.kit.items
+        found = items.search_state(memory.scope)
+        assert (found.state, "21 vectors have no index" in found.why) == ("warn", True)
+        memory.recall("parcels")
+        items._near.wait()
+        assert points(memory)["search"].state == "pass"
+        assert "21 vectors have an index" in points(memory)["search"].why
+
+
+def test_walls_that_are_down_fail_and_items_of_nobody_warn(url: str) -> None:
+    with opened(url) as memory:
+        assert points(memory)["walls"].state == "pass"
+        with opened(url, user=None):
+            assert points(memory)["walls"].state == "warn"
+        postgres().run("alter table doctor.episode no force row level security")
+        assert points(memory)["walls"].state == "fail"
+
+
+def test_a_slot_with_two_values_at_a_time_fails(url: str) -> None:
+    with opened(url) as memory:
+        memory.remember("Ana drinks coffee.", slot="user.drink")
+        assert points(memory)["slots"].state == "pass"
+        postgres().run(
+            "drop index doctor.item_open_slot", "update doctor.item set valid_to = null where slot = 'user.drink'"
+        )
+        assert points(memory)["slots"].state == "fail"
+
+
+def test_redis_beside_is_part_of_the_points(tmp_path: Path) -> None:
+    server = start_redis()
+    (tmp_path / "agent.toml").write_text(
+        f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nepisodic = "{server.url}"\ntasks = "{server.url}"\n'
+        f'sessions = "{server.url}"\n'
+    )
+    with opened(str(tmp_path / "agent.toml")) as memory:
+        memory.add_message("user", "I live in Lima.", session="s")
+        with memory.task("order") as run:
+            run.step("one", lambda: 1)
+        found = points(memory)
+        assert {one.name for one in found.values() if one.state != "pass"} <= {"backup", "rights", "encryption"}
+        assert f":{server.port}" in found["stores"].why
+        server.client.config_set("appendfsync", "everysec")
+        assert points(memory)["power cut"].state == "warn"
+    server.stop()
