@@ -234,6 +234,17 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     settled(memory)
     assert memory.status().model["calls"] == enrich.ATTEMPTS
     assert memory.status().background["enrichment"]["parked"] == ["a"]
+    for n in range(20):
+        memory.add_message("user", f"Hello {n}.", session="a")
+    settled(memory)
+    assert memory.status().model["calls"] == enrich.ATTEMPTS
+    memory.maintain()
+    settled(memory)
+    assert memory.status().model["calls"] == enrich.ATTEMPTS + 1
+    monkeypatch.setattr(enrich, "REST", 0.0)
+    memory.add_message("user", "Still there?", session="a")
+    settled(memory)
+    assert memory.status().model["calls"] == enrich.ATTEMPTS + 2
 
 
 def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]

@@ -29,6 +29,7 @@ BATCH = 30
 QUEUE = 1_000  # sessions that may wait; beyond, the oldest is left to `maintain`
 ATTEMPTS = 5
 PAUSE, LONGEST_PAUSE = 1.0, 60.0
+REST = 600.0  # seconds that a parked session is not read for a new message
 TIMEOUT = 60.0
 LEAVE = 0.5  # seconds that closing waits for a call that is under way
 
@@ -46,6 +47,7 @@ class Enricher:
         self._enabled = enabled and kit.model is not None
         self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
         self._failed: Counter[str] = Counter()
+        self._failed_at: dict[str, float] = {}
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,10 +62,14 @@ class Enricher:
                 self.wake(one.session, all_of_it=True)
 
     def wake(self, session: str, all_of_it: bool = False) -> None:
-        """There is something new in this session."""
+        """There is something new in this session. One that is parked rests a while, unless it is to be read to its end:
+        not every message is to pay for a call that fails."""
         if not self._enabled or self._stop.is_set():
             return
         with self._guard:
+            rests = time.monotonic() - self._failed_at.get(session, 0.0) < REST
+            if self._failed[session] >= ATTEMPTS and rests and not all_of_it:
+                return
             self._waiting[session] = self._waiting.pop(session, False) or all_of_it
             while len(self._waiting) > QUEUE:
                 del self._waiting[next(iter(self._waiting))]
@@ -181,6 +187,7 @@ class Enricher:
         with self._guard:
             self._error = str(exc)
             self._failed[session] += 1
+            self._failed_at[session] = time.monotonic()
             if self._failed[session] < ATTEMPTS:
                 self._waiting.setdefault(session, to_the_end)
 
