@@ -272,6 +272,23 @@ def test_a_corrected_slot_is_found_by_its_name(memory: Memory) -> None:
     assert [hit.item.id for hit in before] == [right]
 
 
+def test_a_question_about_the_user_by_name_is_about_the_users_own_words(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "Hi! I'm Ana and I work as a baker. My wife is called Paula.")
+    memory.add_message("assistant", "Nice to meet you, Ana!")
+    memory.add_message("user", "I'm allergic to peanuts.")
+    memory.start_session("b")
+    assert memory.recall("Does Ana have an allergy?").hits[0].text == "I'm allergic to peanuts"
+    assert not memory.recall("Which music does Ana like?").hits
+
+
+def test_a_fact_about_the_user_is_told_from_one_about_another(memory: Memory) -> None:
+    memory.remember("Bruno prefers Go for tools.")
+    memory.remember("Ana prefers Python over JavaScript.")
+    for name, language in (("Ana", "Python"), ("Bruno", "Go")):
+        assert language in memory.recall(f"Which language does {name} prefer?").hits[0].text
+
+
 def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -> None:
     said = [
         ("Greta", "Yes."), ("Tom", "Did you sleep well?"), ("Greta", "Oh no."), ("Lena", "My cat is ill again."),

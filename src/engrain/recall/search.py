@@ -28,7 +28,7 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
     candidates: list[list[Choice]] = []
     terms: frozenset[int] = frozenset()
     for number, scope in enumerate(request.scopes):
-        question = understand(request.query, kit.items.speakers(scope), request.now)
+        question = understand(request.query, _speakers(request.query, scope, kit), request.now)
         gathered.append(gather(question, scope, request, kit))
         ranked.append(rank(fuse(gathered[-1], question, kit.embedder.model), question, request.now.timestamp()))
         terms |= frozenset(question.terms) - question.light
@@ -48,6 +48,14 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
         hits = _hits(chosen, request, kit, gathered, ranked)
     further = {one: hit for one, hit in around(hits, request, kit).items() if one.relevance >= floor}
     return pack(_joined(hits, further, chosen, request.n), chosen, budget, request.context)
+
+
+def _speakers(query: str, scope: Scope, kit: Kit) -> list[str]:
+    """Whoever spoke under a name; and the user, whose own words stand under none. Many a user is called "test": that is
+    a name only where it is written as one."""
+    user = scope.user or ""
+    own = [user.title() if user == user.lower() else user] if user and query != query.lower() else []
+    return [*kit.items.speakers(scope), *own]
 
 
 def _joined(hits: dict[Choice, Hit], further: dict[Choice, Hit], chosen: Chosen, n: int) -> dict[Choice, Hit]:
