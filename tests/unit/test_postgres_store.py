@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -322,6 +323,30 @@ def test_uses_are_written_when_many_wait(schema: str, monkeypatch: pytest.Monkey
     assert [get(store, id).access_count for id in ids] == [2, 2, 1, 1, 1]
     store.close()
     other.close()
+
+
+def test_while_a_long_sweep_is_at_work_nobody_stands_in_line_behind_it(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engrain.stores.postgres.care._LONG", 0.2)
+    store = open_store(schema, "&timeout=1")
+    (id,) = add(store, fact("Secret."))
+    forget(store, id)
+    sweeps = "select count(*) from pg_stat_activity where query like %s and state = 'active'"
+    with ThreadPoolExecutor(1) as pool, member(schema) as other, member(schema) as watch:
+        with other.transaction():
+            other.execute("lock table item in share update exclusive mode")
+            first = pool.submit(store.purge)
+            while watch.execute(sweeps, (f'vacuum%"{schema}"%',)).fetchone() != (1,):
+                time.sleep(0.05)
+            time.sleep(0.3)
+            began = time.monotonic()
+            assert not store.purge()
+            assert time.monotonic() - began < 2
+            assert watch.execute(sweeps, (f'vacuum%"{schema}"%',)).fetchone() == (1,)
+        assert first.result(20)
+    assert store.purge()
+    store.close()
 
 
 # Processes and poolers

@@ -24,6 +24,8 @@ _SWEPT = (
     "request", "task", "step", "snapshot", "event", "erasing",
 )  # fmt: skip
 _FIRST = "0" * 32
+_SWEEP = "vacuum (index_cleanup on, truncate off) "
+_LONG = 5.0  # seconds
 
 
 class Care(Handle):
@@ -116,6 +118,12 @@ class Care(Handle):
         ((held,),) = self._reading(None, lambda db: db.rows(_SQL["held"]), mode="look")
         if held is not None and held >= age:
             return False
+        # A sweep of large tables takes longer than a caller waits, and goes on without him: others would stand in line
+        # behind it, each with a connection of its own.
+        ours = f"{_SWEEP}{sql.Identifier(self._link.address.schema).as_string()}."
+        ((busy,),) = self._reading(None, lambda db: db.rows(_SQL["sweeping"], (ours, _LONG)), mode="look")
+        if busy:
+            return False
         try:
             self._link.alone(self._vacuum)
         except StoreError:
@@ -129,8 +137,7 @@ class Care(Handle):
         schema = self._link.address.schema
         for table in _SWEPT:
             # Also what only indexes hold: names, and vectors.
-            statement = sql.SQL("vacuum (index_cleanup on, truncate off) {}").format(sql.Identifier(schema, table))
-            connection.execute(statement)
+            connection.execute(sql.SQL(_SWEEP + "{}").format(sql.Identifier(schema, table)))
 
     def _leavings(self) -> int:
         ((count,),) = self._reading(None, lambda db: db.rows(_SQL["leavings"], (list(_SWEPT),)), mode="look")

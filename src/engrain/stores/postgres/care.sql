@@ -94,6 +94,12 @@ select case when pg_has_role(current_user, 'pg_read_all_stats', 'usage') or (
     (select coalesce(max(age(xmin)), 0) from pg_replication_slots),
     (select coalesce(max(age(transaction)), 0) from pg_prepared_xacts where database = current_database())) end;
 
+-- sweeping --
+-- Whether a sweep of ours has been at work, or in line, for so many seconds: one more would only wait behind it.
+select exists (select 1 from pg_stat_activity
+  where datname = current_database() and usename = current_user and pid <> pg_backend_pid() and state = 'active'
+    and starts_with(query, %s) and query_start < clock_timestamp() - make_interval(secs => %s));
+
 -- leavings --
 -- Rows that are dead and still there, as the last vacuum counted them.
 select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_all_tables
