@@ -162,7 +162,7 @@ def test_redacting_again_changes_nothing() -> None:
 
 
 def test_what_overlaps_is_one_mark() -> None:
-    assert redacted("https://ana:pw@example.org/x") == "https://ana:«key»/x"
+    assert redacted("https://ana:pw@example.org/x") == "https://ana:«key»@example.org/x"
     spans = [(one.start, one.end) for one in finds("sk-ant-4111111111111111-abcdefgh ana@example.org@x.org")]
     assert spans == sorted(spans)
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
@@ -220,3 +220,20 @@ def test_ten_megabytes_of_anything_take_seconds(piece: str) -> None:
 
 def test_every_kind_has_a_mark() -> None:
     assert set(MARKS) == set(PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://u:pw@host/x", "https://u:«key»@host/x"),
+        ("See https://ana:s3cret@db.example.org:5432/app.", "See https://ana:«key»@db.example.org:5432/app."),
+        ("redis://:pw123@cache.example.com:6379/0", "redis://:«key»@cache.example.com:6379/0"),
+        ("https://u:pa@ss@host.org/", "https://u:«key»@host.org/"),
+        ("https://u:pw@host.org?to=ana@example.org", "https://u:«key»@host.org?to=«mail»"),
+        ("https://git@example.org/x.git", "https://git@example.org/x.git"),
+        ("https://example.org/ana@example.org", "https://example.org/«mail»"),
+        ("https://example.org ana@example.org", "https://example.org «mail»"),
+    ],
+)
+def test_of_a_url_with_a_password_the_host_stays(text: str, kept: str) -> None:
+    assert redacted(text) == kept

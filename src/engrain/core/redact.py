@@ -33,7 +33,7 @@ _PREFIXES = (
 # Groups: what is given away. The password in an address, a bearer token, the value of something that is named so.
 _GIVEN = re.compile(
     r"""
-      (?<![a-z])[a-z][a-z0-9+.-]{1,19}://[^\s:/@]{1,64}:([^\s@/]{1,256})@
+      (?<![a-z])[a-z][a-z0-9+.-]{1,19}://[^\s:/@]{0,64}:([^\s/?\#]{1,256})@
     | (?<![A-Za-z])[Bb]earer\ ([A-Za-z0-9._~+/=-]{20,4096})
     """,
     re.VERBOSE,
@@ -64,6 +64,8 @@ _ISSUERS = re.compile(
 _MAILS = re.compile(
     r"(?<![\w.%+-])[\w%+-](?:[\w.%+-]{0,62}[\w%+-])?@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w@])"
 )
+_LOGIN = re.compile(r"://[^\s/?#]*$")
+_LONGEST_LOGIN = 330
 _GAP = r"[ .()/-]{0,3}"
 _PHONES = (
     re.compile(rf"\+(?<![\w+.]\+)[1-9]\d{{0,2}}(?:{_GAP}\d){{7,13}}(?![\d+])"),
@@ -206,8 +208,10 @@ def _cards(text: str) -> Iterator[Found]:
 
 
 def _mails(text: str) -> Iterator[Found]:
-    if "@" in text:
-        yield from (Found(*match.span(), "mails") for match in _MAILS.finditer(text))
+    for match in _MAILS.finditer(text) if "@" in text else ():
+        # Before the @ of an address on the web stands who logs in, after it the host.
+        if not _LOGIN.search(text[max(0, match.start() - _LONGEST_LOGIN) : match.start()]):
+            yield Found(*match.span(), "mails")
 
 
 def _phones(text: str) -> Iterator[Found]:

@@ -25,7 +25,7 @@ def told(file: BinaryIO, given: Form | None) -> tuple[Form, object]:
     if form in ("engrain", "notes"):
         return form, None
     value = document(file)
-    origin: Origin | None = form or origin_of(value)
+    origin: Origin | None = form or origin_of(value)  # type: ignore[assignment]
     if origin is None and value == []:
         raise InvalidInput("the list in the file is empty: there is nothing to load.")
     if origin is None:
