@@ -9,11 +9,14 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
+import click
 import pytest
 from conftest import Open
 from export_kit import exported
 
 from engrain import InvalidInput, Memory
+from engrain.capture import write
+from engrain.cli.failures import ended
 from engrain.conformance.embedder import HashEmbedder
 
 
@@ -85,3 +88,30 @@ def test_a_large_export_of_chats_on_one_line_is_known_by_itself(memory: Memory) 
     raw = json.dumps(chats).encode()
     assert b"\n" not in raw
     assert loaded(memory, raw, dry_run=True).form == "chatgpt"
+
+
+def test_whoever_stops_a_load_learns_what_stays(memory: Memory, whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "BATCH", 10)
+    notes = b"".join(json.dumps({"text": f"Note {n}."}).encode() + b"\n" for n in range(50))
+
+    def stopping(_: int) -> None:
+        if len(memory.list(limit=99)) >= 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        loaded(memory, notes, progress=stopping)
+    assert "at least 20 notes" in stopped.value.__notes__[0]
+    assert 20 <= len(memory.list(limit=99)) < 50
+    again = loaded(memory, notes)
+    assert (again.added + again.repeated, again.repeated >= 20) == (50, True)
+    assert len(memory.list(limit=99)) == 50
+
+
+def test_a_load_that_was_stopped_says_so_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    def stopped() -> None:
+        stop = KeyboardInterrupt()
+        stop.add_note("What was written by then stays.")
+        raise click.Abort from stop
+
+    assert ended(stopped, []) == 130
+    assert capfd.readouterr().err == "Stopped. What was written by then stays.\n"

@@ -58,7 +58,7 @@ def _told(message: str, kind: str, as_json: bool, code: int) -> int:
 
 def _stopped(stop: click.Abort) -> int:
     if isinstance(stop.__cause__, KeyboardInterrupt):
-        click.echo("Stopped.", err=True)
+        click.echo(" ".join(["Stopped.", *getattr(stop.__cause__, "__notes__", ())]), err=True)
         return INTERRUPTED
     click.echo("Nothing was changed.", err=True)
     return 1

@@ -55,5 +55,8 @@ class Portable(Parts):
         try:
             while made := write.embed_missing(self.kit, write.BATCH):
                 done(made)
+        except KeyboardInterrupt as stop:
+            stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")
+            raise
         except EmbedderFailed as exc:
             _log.warning("what was loaded is without vectors for now: %s", exc)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -32,7 +31,7 @@ class Read:
     bad: list[BadLine] = field(default_factory=list)
 
 
-def notes_in(file: BinaryIO, source: str | None, done: Callable[[int], None]) -> Read:
+def notes_in(file: BinaryIO, source: str | None) -> Read:
     """One note a line: {"text": …} or a whole Note."""
     found = Read()
     seen: Counter[str] = Counter()
@@ -43,19 +42,17 @@ def notes_in(file: BinaryIO, source: str | None, done: Callable[[int], None]) ->
                 digest = _digest([value, source])
                 seen[digest] += 1
                 found.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
-                done(1)
         except EngrainError as exc:
             hint = f" {HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
             found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
     return found
 
 
-def entries_in(value: object, origin: Origin, done: Callable[[int], None]) -> Read:
+def entries_in(value: object, origin: Origin) -> Read:
     found = Read()
     for number, entry in enumerate(entries(value, origin), 1):
         try:
             found.notes.extend(notes_of(entry, origin))
-            done(1)
         except EngrainError as exc:
             found.bad.append(BadLine(number, type(exc).__name__, str(exc)))
     return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -54,12 +55,31 @@ class Loaded:
 
 
 def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    """BadFile if a line cannot be used, and then nothing is written."""
+    """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
+    stops it learns what stays."""
     form, value = told(file, terms.form)
     if form == "engrain":
         return _export(file, scope, kit, terms, done)
-    read = notes_in(file, terms.source, done) if form == "notes" else entries_in(value, form, done)
+    read = notes_in(file, terms.source) if form == "notes" else entries_in(value, form)
     return _notes(read, form, scope, kit, terms, done)
+
+
+@contextmanager
+def _counted(what: str, done: Done) -> Iterator[Done]:
+    """While something is written."""
+    count = 0
+
+    def counting(more: int) -> None:
+        nonlocal count
+        count += more
+        done(more)
+
+    try:
+        yield counting
+    except KeyboardInterrupt as stop:
+        known = f" (at least {count:,} {what})" if count else ""
+        stop.add_note(f"What was written by then stays{known}. The same load again skips it and goes on.")
+        raise
 
 
 def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
@@ -69,7 +89,8 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
-    decision = restore(export.rows, scope, kit, done, terms.dry_run)
+    with _counted("rows", done) as counting:
+        decision = restore(export.rows, scope, kit, counting, terms.dry_run)
     return Loaded(
         "engrain",
         len(export.rows),
@@ -84,8 +105,9 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
-    statuses = foretold(read.notes, scope, kit) if terms.dry_run else _written(read.notes, scope, kit, done)
-    found = Counter(statuses)
+    with _counted("notes", done) as counting:
+        statuses = foretold(read.notes, scope, kit) if terms.dry_run else _written(read.notes, scope, kit, counting)
+        found = Counter(statuses)
     return Loaded(
         form,
         len(read.notes) + len(read.bad),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -55,13 +56,26 @@ def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
     if dry_run:
         cli.must_exist()
     try:
-        with cli.memory(makes=True) as memory, progress("Loading", None, cli.json) as done:
+        with cli.memory(makes=True) as memory, progress("Loading", _total(file), cli.json) as done:
             loaded = memory.load(file, dry_run=dry_run, progress=done, **terms)  # type: ignore[arg-type]
     except BadFile as wrong:
         bad = wrong.lines
         cli.answer({"written": False, "bad": bad}, lambda: (*_bad(bad), _refused(len(bad))))
         click.get_current_context().exit(1)
     cli.answer(loaded, lambda: _report(loaded))
+
+
+def _total(file: BinaryIO) -> int | None:
+    """How much there is to do where the file shows it: an export tells its rows, of which items get vectors too."""
+    if not file.seekable():
+        return None
+    first = file.readline(65_536)
+    file.seek(0)
+    try:
+        rows = json.loads(first)["rows"]
+        return sum(rows.values()) + int(rows.get("item", 0))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
 
 
 def _report(loaded: Loaded) -> Iterator[str]:
