@@ -77,6 +77,16 @@ def test_export_load_export_is_the_same_to_the_byte(full: Memory, fresh: Callabl
     assert (answer.added, answer.read, answer.repeated, answer.kept_out) == (len(read(raw)) - 1, answer.added, 0, 0)
 
 
+def test_a_memory_with_a_folder_of_files_is_loaded_elsewhere(
+    full: Memory, fresh: Callable[..., Memory], tmp_path: Path
+) -> None:
+    full.mirror(tmp_path / "notes").sync()
+    raw = exported(full)
+    there = fresh()
+    loaded(there, raw)
+    assert exported(there) == raw
+
+
 def test_another_scope_holds_the_same_under_another_name(full: Memory, fresh: Callable[..., Memory]) -> None:
     raw = exported(full)
     there = fresh(user="ben", tenant="acme")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from click.testing import CliRunner, Result
 
 from engrain import Memory, Source
 from engrain.cli.root import root
+from engrain.conformance.clock import START, SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.lifecycle import erasing
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def run(store: Path, *words: str) -> Result:
 
 def test_erase_shows_first_and_then_does_it_with_a_receipt(store: Path, tmp_path: Path) -> None:
     shown = run(store, "erase", "--user", "ana")
-    assert "Would erase: 1 scope, 2 item" in shown.output
+    assert "Would erase: 1 memory, 2 items" in shown.output
     receipt = tmp_path / "ana.json"
     done = run(store, "erase", "--user", "ana", "--yes", "--json", "--receipt", str(receipt))
     assert done.exit_code == 0, done.output
@@ -60,3 +63,47 @@ def test_a_hold_is_set_listed_and_released(store: Path) -> None:
 @pytest.mark.parametrize("words", [("erase",), ("erase", "--session", "a", "--id", "b"), ("hold", "--release")])
 def test_what_is_missing_is_said(store: Path, words: tuple[str, ...]) -> None:
     assert run(store, *words).exit_code != 0
+
+
+def test_the_receipt_says_what_remains_and_until_when(store: Path, tmp_path: Path) -> None:
+    run(store, "backup", str(tmp_path / "old.db"))
+    run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana")
+    told = run(store, "erase", "--user", "ana", "--yes", "--receipt", str(tmp_path / "ana.json")).output
+    for words in ("backups made before, 1 on record", "exports of this user, 1 on record", "--folder"):
+        assert words in told
+    remains = {one["what"]: one for one in json.loads((tmp_path / "ana.json").read_text())["remains"]}
+    assert remains["exports_made_before"] == {"what": "exports_made_before", "known": 1, "until": "removed_by_hand"}
+
+
+def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) -> None:
+    rules = {"backup_folder": str(tmp_path / "backups"), "backup_hours": 24, "backup_keep": 7}
+    options = {"embedder": HashEmbedder(), "clock": SetClock(), "lifecycle": rules}
+    with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
+        tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), clock=SetClock(), lifecycle=rules
+    ) as memory:
+        memory.remember("Ana lives in Lima.")
+        memory.maintain()
+        receipt = memory.erase(user="ana").receipt
+    assert receipt is not None
+    (rotation,) = [one for one in receipt.values["remains"] if one["what"] == "backups_in_rotation"]
+    assert rotation["until"] == (START + timedelta(days=8)).date().isoformat()
+
+
+def test_a_folder_that_is_not_there_is_no_clean_folder(store: Path, tmp_path: Path) -> None:
+    told = run(store, "erase", "--user", "ana", "--yes", "--folder", str(tmp_path / "no"))
+    assert (told.exit_code, "Nothing was erased" in told.output) == (1, True)
+    assert not (tmp_path / "no").exists()
+    assert "Lima" in run(store, "list", "--user", "ana").output
+
+
+def test_the_next_command_says_how_to_complete_what_was_cut_off(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, "_take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
+    run(store, "list", "--user", "ben")
+    assert "engrain erase --resume" in caplog.text
+    told = run(store, "erase", "--resume", "--receipt", str(tmp_path / "ana.json")).output
+    assert "Erased" in told
+    assert run(store, "erase", "verify", str(tmp_path / "ana.json")).output.endswith("It still holds.\n")

@@ -48,8 +48,12 @@ class Erasures(Parts):
         return resume(self.kit, lambda path, one: self._clean(open_folder, path, one), report)
 
     def go_on(self, open_folder: OpenFolder) -> None:
-        """What a killed process left undone is completed beside, as soon as a memory is opened."""
+        """What a killed process left undone is completed beside, as soon as a memory is opened; one that does nothing
+        in the background says that it is to be done."""
         if self.kit.erasing is None or not self.kit.erasing.running():
+            return
+        if not self.background:
+            _log.warning("an erasure is not complete yet. Complete it: engrain erase --resume, or resume_erasures().")
             return
         threading.Thread(target=self._go_on, args=(open_folder,), name="engrain-erase", daemon=True).start()
 

@@ -124,12 +124,13 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     except EngrainError as exc:
         raise _Pending(f"the vector server does not answer: {exc}") from exc
     report("removing it from files")
-    files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
+    folders = one.notes.get("folders", ())
+    files = sum(clean(folder, one) for folder in folders)
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(_UNDER_WAY)
         beside += _servers(kit, one)
-    port(kit).keep(one.id, {"beside": beside, "files": files}, one.prints)
+    port(kit).keep(one.id, {"beside": beside, "files": files, "named": len(folders)}, one.prints)
     return port(kit).unname(one.id)
 
 
@@ -174,8 +175,8 @@ def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
         kit.items.purge()
     else:
         raise _Pending(f"{scanned['found']} traces of it are still in the file.")
-    details = receipt_of(one, kit.items.status().backend, bool(kit.servers), scanned, kit.clock())
-    return Erased(one.id, one.counts, Receipt.of(erasing.finish(one.id, details)))
+    receipt = Receipt.of(erasing.finish(one.id, receipt_of(kit, one, scanned)))
+    return Erased(one.id, one.counts, receipt)
 
 
 def _purged(kit: Kit) -> bool:

@@ -17,6 +17,7 @@ from engrain.core.scope import Scope
 from engrain.ports import Kit, Movable
 from engrain.version import __version__
 
+FOLDERS = "files"  # the work under which the rounds of a synced folder are counted
 PAGE = 500
 TRIES = 3
 NAMES: Mapping[str, str] = {
@@ -73,6 +74,9 @@ def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
             yield from _sessions(store, scope)
         elif kind == "episode" and not kit.together:
             yield from _episodes(kit, store, scope)
+        elif kind == "progress":
+            # What a folder of files has seen of this store is of no use elsewhere.
+            yield from (row for row in every(store, kind, scope) if row.key[2] != FOLDERS)
         else:
             yield from every(store, kind, scope)
 

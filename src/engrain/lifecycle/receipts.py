@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.audit import Entry
@@ -21,11 +21,8 @@ METHODS: Mapping[str, Sequence[str]] = {
     "reference": ("rows_in_one_transaction",),
 }
 # What no erasure of ours reaches, and who lets it go; docs/erasure.md has a sentence for each.
-REMAINS: Mapping[str, Sequence[str]] = {
-    "sqlite": ("backups_made_before",),
-    "postgres": ("backups_made_before", "server_log_archives_and_replicas"),
-    "reference": (),
-}
+BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
+_ALL = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,8 @@ class Verified:
         return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
 
 
-def receipt_of(
-    one: Erasure, backend: str, beside: bool, scanned: Mapping[str, int], now: datetime
-) -> Mapping[str, Any]:
-    remains = [*REMAINS.get(backend, ()), *(["logs_of_servers_beside"] if beside else [])]
+def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+    backend, now = kit.items.status().backend, kit.clock()
     return {
         "format": FORMAT,
         "engrain": __version__,
@@ -87,8 +82,33 @@ def receipt_of(
         "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
         "methods": list(METHODS.get(backend, ())),
         "verified": {"rows": 0, **scanned},
-        "remains": [{"what": what, "until": "its_own_retention"} for what in remains],
+        "remains": list(_remains(kit, one, backend, now)),
     }
+
+
+def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+    """The audit log knows how many copies were made of what was there."""
+    log = kit.audit.entries(0, _ALL) if kit.audit else []
+    if backend != "reference":
+        yield {"what": "backups_made_before", "known": _count(log, "backup"), "until": BY_HAND}
+    rules = kit.policies
+    if rules.backup_folder:
+        last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
+        yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
+    if copies := _count(log, "copy"):
+        yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
+    if exports := _count([entry for entry in log if entry.subject == one.mark], "export"):
+        yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
+    if one.by == "user" and not one.notes.get("named"):
+        yield {"what": "folders_not_named", "until": BY_HAND}
+    if backend == "postgres":
+        yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
+    if kit.servers:
+        yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
+
+
+def _count(log: Sequence[Entry], what: str) -> int:
+    return sum(entry.what == what for entry in log)
 
 
 def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:

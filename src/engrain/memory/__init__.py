@@ -91,7 +91,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         )
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
-            if background and not read_only:
+            if not read_only:
                 self._engine.go_on(open_folder)
         except BaseException:
             kit.close()

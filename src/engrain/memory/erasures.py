@@ -45,6 +45,8 @@ class Erasures(Opened):
 
         subject = self._subject(user=user, session=session, source=source, id=id)
         paths = [str(Path(one).expanduser().absolute()) for one in folders]
+        if missing := [path for path in paths if not Path(path).is_dir()]:
+            raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
         return self._open.erase(subject, paths, dry_run, open_folder, progress or _quiet)
 
     @traced

@@ -52,7 +52,7 @@ def restore_backup(
             _check_holds(to)
         with closing(_opened(ready, chosen)) as restored:
             kept_out = None if present is None else _kept_out(present, cast("Forgetting", restored))
-            told = {"kept_out": dict(kept_out or {}), "items": manifest.items, "alone": present is None}
+            told = {"items": manifest.items, "kept_out": sum((kept_out or {}).values()), "alone": present is None}
             restored.audit.append("restore", told)
             if not restored.purge():
                 raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")

@@ -20,9 +20,24 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 REMAINS = {
-    "backups_made_before": "backups that were made before; a restore leaves it out",
-    "server_log_archives_and_replicas": "archives of the server's log, and its replicas",
+    "backups_made_before": "backups made before, {known} on record: remove them; `engrain restore` leaves it out",
+    "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
+    "copies_made_before": "copies made before, {known} on record: erase it there too",
+    "exports_made_before": "exports of this user, {known} on record: remove the files",
+    "folders_not_named": "folders of `engrain files` that were not named with --folder",
+    "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
     "logs_of_servers_beside": "the logs of the servers beside, until they rewrite them",
+}
+# What the kinds of rows are called; another is called by its name.
+KINDS = {
+    "scope": ("memory", "memories"),
+    "progress": ("mark of progress", "marks of progress"),
+    "request": ("answered request", None),
+    "raw": ("raw output", None),
+    "result": ("large result", None),
+    "beside": ("key on another server", "keys on other servers"),
+    "files": ("file", None),
+    "cut": ("text that it was cut out of", "texts that it was cut out of"),
 }
 
 
@@ -65,7 +80,10 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
     with cli.memory() as memory:
         if resume:
             answers = memory.resume_erasures(_step(cli))
-            cli.answer(answers, lambda: _resumed(answers))
+            given = [one.receipt for one in answers if one.receipt]
+            if receipt and len(given) == 1:
+                Path(receipt).write_text(f"{given[0]}\n", encoding="utf-8")
+            cli.answer(answers, lambda: _resumed(answers, receipt if len(given) == 1 else None))
             ctx.exit(int(any(one.pending for one in answers)))
         chosen = _chosen(cli, what)
         if "id" in chosen:
@@ -157,7 +175,9 @@ def _step(cli: Session) -> Callable[[str], None]:
 
 
 def _erased(done: Erased, file: str | None) -> Iterator[str]:
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in done.counts.items() if count) or "nothing"
+    found = done.receipt.values["counts"] if done.receipt else done.counts
+    counts = ", ".join(many(count, *KINDS.get(kind, (kind, None))) for kind, count in found.items() if count)
+    counts = counts or "nothing"
     if done.dry_run:
         yield f"Would erase: {counts}."
         yield faint("Nothing was changed. Add --yes to erase it for good.")
@@ -174,12 +194,12 @@ def _proof(receipt: Receipt) -> Iterator[str]:
     seen = receipt.values["verified"]
     yield f"Looked again: {seen['rows']} rows; {seen['found']} of {seen['prints']:,} prints in {seen['bytes']:,} bytes."
     for one in receipt.values["remains"]:
-        yield faint(f"Not reached: {REMAINS.get(one['what'], one['what'])}.")
+        yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
 
 
-def _resumed(answers: list[Erased]) -> Iterator[str]:
+def _resumed(answers: list[Erased], file: str | None) -> Iterator[str]:
     for one in answers:
-        yield from _erased(one, None)
+        yield from _erased(one, file)
     if not answers:
         yield "No erasure is under way."
 
