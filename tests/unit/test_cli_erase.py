@@ -79,8 +79,6 @@ def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) ->
     rules = {"backup_folder": str(tmp_path / "backups"), "backup_hours": 24, "backup_keep": 7}
     options = {"embedder": HashEmbedder(), "clock": SetClock(), "lifecycle": rules}
     with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
-        tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), clock=SetClock(), lifecycle=rules
-    ) as memory:
         memory.remember("Ana lives in Lima.")
         memory.maintain()
         receipt = memory.erase(user="ana").receipt
