@@ -15,6 +15,7 @@ from engrain import Cite, Memory, Source
 from engrain.core.chat import Ask, Reply
 from engrain.core.plans import Add
 from engrain.lifecycle import enrich, metered
+from engrain.lifecycle.summaries import improve_summary
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 
@@ -260,6 +261,23 @@ def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_me
     item = memory._open.kit.items.slot(memory._open.scope, "session:a", None)
     assert "six houses" in item.text
     assert "bob@example.com" not in item.text
+
+
+def test_what_was_cleared_is_not_told_again_by_a_model(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
+    with open_memory() as before:
+        before.start_session("a")
+        before.add_message("assistant", "We decided that the safe opens with marzipan.")
+        before.conversation.clear()
+        for n in range(30):
+            before.add_message("assistant", f"We decided that house {n} gets {n + 3} new windows from Lisbon.")
+        assert before.conversation.summary
+    memory = open_memory(model=model)
+    scope, kit = memory._open.scope, memory._open.kit
+    server.script = [Says("We decided on new windows from Lisbon.")]
+    assert improve_summary(kit, scope, "a", 5.0)
+    (asked,) = server.asked
+    assert "house 3 gets" in str(asked.body)
+    assert "marzipan" not in str(asked.body)
 
 
 def test_a_model_that_cannot_sum_up_still_sees_facts(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
