@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
     from engrain.core.answers import Forgotten, Status, Why
+    from engrain.core.checked import Checked
     from engrain.core.chat import ToolCall
     from engrain.core.errors import (
         BackendMissing,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         NotADatabase,
         NotDone,
         NotFound,
+        OlderStore,
         OnHold,
         OutcomeUnknown,
         ReadOnlyStore,
@@ -83,9 +85,10 @@ _HOMES = {
     "agent.tools": "Tool tool",
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Status Why",
+    "core.checked": "Checked",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
     "EngrainError InvalidInput ModelFailed NewerStore "
-    "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
+    "NotADatabase NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
@@ -121,6 +124,7 @@ __all__ = [
     "BadFile",
     "BadText",
     "BeingErased",
+    "Checked",
     "Cite",
     "Closing",
     "Compensate",
@@ -148,6 +152,7 @@ __all__ = [
     "NotDone",
     "NotFound",
     "Note",
+    "OlderStore",
     "OnHold",
     "Opening",
     "OutcomeUnknown",

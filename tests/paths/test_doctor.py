@@ -73,6 +73,12 @@ def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
     assert "\x1b" in CliRunner().invoke(root, ["doctor", "--store", str(store)], color=True).output
 
 
+def test_the_report_says_whose_memory_it_looked_at(store: Path) -> None:
+    assert doctor(store).stdout.splitlines()[0] == "The memory looked at: user=ana."
+    nobody = CliRunner().invoke(root, ["doctor", "--store", str(store)]).stdout.splitlines()[0]
+    assert "is empty. Name yours with --user" in nobody
+
+
 def test_only_a_failure_or_strictness_has_an_exit_code(store: Path) -> None:
     assert doctor(store).exit_code == 0
     assert doctor(store, "--strict").exit_code == 1, "there is no backup"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from engrain.cli.shown import faint, strong, wrapped
 from engrain.cli.verbs import verb
 from engrain.core.checked import GROUPS, counted
 from engrain.core.errors import ConfigError, StoreError
+from engrain.core.scope import Scope
 
 if TYPE_CHECKING:
     from engrain.core.checked import Checked
@@ -31,27 +32,28 @@ POINTS = 35
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
 def doctor(cli: Session, rebuild: bool, strict: bool) -> None:
     """Go through the checklist of a memory in production."""
-    rebuilt, points = _examined(cli, rebuild)
+    about: dict[str, Any] = {"memory": str(Scope(cli.tenant, cli.agent, cli.user)), "rebuilt": None}
+    points = _examined(cli, rebuild, about)
     failed = any(one.state == "fail" for one in points)
-    told = {"ok": not failed, "rebuilt": rebuilt, "counted": counted(points), "findings": points}
-    cli.answer(told, lambda: _report(points, rebuilt))
+    told = {"ok": not failed, **about, "counted": counted(points), "findings": points}
+    cli.answer(told, lambda: _report(points, about))
     if failed or (strict and any(one.state != "pass" for one in points)):
         click.get_current_context().exit(1)
 
 
-def _examined(cli: Session, rebuild: bool) -> tuple[int | None, list[Checked]]:
-    rebuilt = None
+def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checked]:
     try:
         with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
             if rebuild:
                 with progress("Embedding", None, cli.json) as done:
-                    rebuilt = memory.rebuild(done)
+                    about["rebuilt"] = memory.rebuild(done)
+            about["empty"] = not memory.list(limit=1)
             with progress("Checking", POINTS, cli.json) as done:
-                return rebuilt, memory.check(done)
+                return memory.check(done)
     except (StoreError, ConfigError) as error:
         from engrain.lifecycle.checkup import unopened
 
-        return rebuilt, unopened(error)
+        return unopened(error)
 
 
 def _all_seen(cli: Session) -> bool:
@@ -62,9 +64,14 @@ def _all_seen(cli: Session) -> bool:
     return not (chosen.vectors or chosen.sessions)
 
 
-def _report(points: Sequence[Checked], rebuilt: int | None) -> Iterator[str]:
-    if rebuilt is not None:
-        yield f"Made every index anew from {rebuilt:,} items."
+def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
+    if about["rebuilt"] is not None:
+        yield f"Made every index anew from {about['rebuilt']:,} items."
+    if about.get("empty"):
+        # Most points then pass for want of anything to look at.
+        yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
+    else:
+        yield f"The memory looked at: {about['memory']}."
     left = max(len(one.name) for one in points)
     for group in GROUPS:
         yield strong(group.capitalize())
