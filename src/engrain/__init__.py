@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
     from engrain.core.answers import Forgotten, Status, Why
-    from engrain.core.checked import Checked
     from engrain.core.chat import ToolCall
+    from engrain.core.checked import Checked
     from engrain.core.errors import (
         BackendMissing,
         BadFile,
@@ -87,8 +87,8 @@ _HOMES = {
     "core.answers": "Forgotten Status Why",
     "core.checked": "Checked",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
-    "EngrainError InvalidInput ModelFailed NewerStore "
-    "NotADatabase NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
+    "EngrainError InvalidInput ModelFailed NewerStore OlderStore "
+    "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
     "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
