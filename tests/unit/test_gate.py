@@ -360,6 +360,8 @@ def test_not_every_no_corrects_something(text: str) -> None:
     [
         ("Forget that I live in Bonn.", "I live in Bonn", "user.city"),
         ("please forget my address", "my address", "user.address"),
+        ("Ignore that, forget my phone number.", "my phone number", "user.phone"),
+        ("I changed my mind, forget that I live in Lima.", "I live in Lima", "user.city"),
         ("Delete what I said about my divorce.", "my divorce", None),
         ("Can you remove my phone number from your memory?", "my phone number", "user.phone"),
         ("Don't store my birthday.", "my birthday", "user.birthday"),
