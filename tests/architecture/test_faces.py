@@ -15,12 +15,13 @@ NOT_AWAITED = {"scope", "task", "mirror", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
     __version__ AgentWithMemory Answer AsyncAgentWithMemory AsyncMemory AsyncRun BackendMissing BadFile BadText
-    BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull Effect EmbedderFailed
-    EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut Memory Message ModelFailed
-    NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening OutcomeUnknown Place Procedure ReadOnlyStore
-    Recall Relation ResumableAgent Retry Run Scope Section ServerAway Source Status StepAmbiguous StepConcurrent StepNested
-    StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS
-    Tool tool TooLarge ToolCall UnknownKey VersionChanged Why Without WorkingMemory WrongKey
+    BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull Effect
+    EmbedderFailed EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut
+    Memory Message ModelFailed NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening
+    OutcomeUnknown Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
+    Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
+    VersionChanged Why Without WorkingMemory WrongKey
 """
 
 
