@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 ORIGINS = ("engrain", "notes", "mem0", "chatgpt", "claude")
+READ = {"engrain": ("row",), "notes": ("note",), "mem0": ("memory", "memories")}
 MEANING = {
     "added": "new",
     "repeated": "known already",
@@ -73,7 +74,7 @@ def _total(file: BinaryIO) -> int | None:
     file.seek(0)
     try:
         rows = json.loads(first)["rows"]
-        return sum(rows.values()) + int(rows.get("item", 0))
+        return int(sum(rows.values()) + rows.get("item", 0))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -82,8 +83,7 @@ def _report(loaded: Loaded) -> Iterator[str]:
     yield from _bad(loaded.bad)
     parts = [f"{count:,} {MEANING[name]}" for name in MEANING if (count := getattr(loaded, name))]
     skipped = f"; {many(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
-    what = {"engrain": "row", "notes": "note"}.get(loaded.form, "entry")
-    read = many(loaded.read, what, "entries" if what == "entry" else None)
+    read = many(loaded.read, *READ.get(loaded.form, ("message",)))
     form = "" if loaded.form in ("engrain", "notes") else f" from {loaded.form}"
     verb = "Loaded" if loaded.written else "Would load"
     yield f"{verb} {read}{form}: {', '.join(parts) or 'nothing to do'}{skipped}."
