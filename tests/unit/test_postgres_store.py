@@ -20,7 +20,20 @@ from servers import postgres
 
 from engrain import Memory
 from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, BEN, add, fact, forget, get, message, page, plain, texts
+from engrain.conformance.drafts import (
+    ANA,
+    BEN,
+    add,
+    fact,
+    forget,
+    get,
+    message,
+    page,
+    plain,
+    texts,
+    vector_query,
+    word_query,
+)
 from engrain.conformance.embedder import HashEmbedder
 from engrain.conformance.episodes import episode
 from engrain.core.errors import (
@@ -321,6 +334,19 @@ def test_uses_are_written_when_many_wait(schema: str, monkeypatch: pytest.Monkey
     store.touch(ANA, ids)
     assert [get(other, id).access_count for id in ids] == [2, 2, 1, 1, 1]
     assert [get(store, id).access_count for id in ids] == [2, 2, 1, 1, 1]
+    store.close()
+    other.close()
+
+
+def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(schema: str) -> None:
+    store, other = open_store(schema), open_store(schema)
+    (id,) = add(other, fact("Some tea."))
+    kept = other.dump("item", None, 10)
+    before = store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])
+    forget(other, id)
+    assert store.counts(word_query("tea"), [id]).hits == []
+    other.restore(kept)
+    assert (store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])) == before
     store.close()
     other.close()
 

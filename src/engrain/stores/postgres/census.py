@@ -61,7 +61,7 @@ class Counted(Handle):
         self._counting = threading.Lock()
         self._censuses: OrderedDict[str, Census] = OrderedDict()
         self._known_ids: dict[int, str] = {}
-        self._known_numbers: dict[tuple[str, str], int] = {}
+        self._known_numbers: OrderedDict[str, tuple[int, dict[str, int]]] = OrderedDict()
         super().__init__(*args, **values)
 
     def _ask_newest(self, db: Db, scope: Scope) -> Asked:
@@ -86,33 +86,42 @@ class Counted(Handle):
                     self._censuses.popitem(last=False)
         return found
 
-    # Names and numbers of items, which never change
+    # Names and numbers of items
 
-    def _ids_of(self, db: Db, scope: Scope, items: Ints) -> dict[int, str]:
+    def _ids_of(self, db: Db, scope: Scope, items: Ints, seq: int) -> dict[int, str]:
+        """Of items that are there, at the scope's number in this transaction."""
         asked = items.tolist()
         found = {n: self._known_ids[n] for n in asked if n in self._known_ids}
         missing = [n for n in asked if n not in found]
         if missing:
-            self._name(scope, rows := db.rows(_SQL["ids"], (scope.id, missing)))
-            found |= dict(rows)
+            rows: dict[int, str] = dict(db.rows(_SQL["ids"], (scope.id, missing)))
+            found |= rows
+            with self._counting:
+                self._known_ids = rows if len(self._known_ids) > _MOST_NAMES else self._known_ids | rows
+        self._know(scope, seq, {id_: n for n, id_ in found.items()})
         return found
 
-    def _numbers_of(self, db: Db, scope: Scope, ids: Sequence[str]) -> dict[str, int]:
-        """One that was forgotten may still have one."""
-        found = {id_: self._known_numbers[scope.id, id_] for id_ in ids if (scope.id, id_) in self._known_numbers}
+    def _numbers_of(self, db: Db, scope: Scope, ids: Sequence[str], seq: int) -> dict[str, int]:
+        """What was removed and brought back has another number than before."""
+        with self._counting:
+            at, known = self._known_numbers.get(scope.id, (seq, {}))
+        found = {id_: known[id_] for id_ in ids if id_ in known} if at == seq else {}
         missing = [id_ for id_ in ids if id_ not in found]
         if missing:
-            rows = db.rows(_SQL["numbers"], (scope.id, missing))
-            self._name(scope, [(n, id_) for id_, n in rows])
-            found |= dict(rows)
+            found |= dict(db.rows(_SQL["numbers"], (scope.id, missing)))
+            self._know(scope, seq, found)
         return found
 
-    def _name(self, scope: Scope, rows: Sequence[tuple[Any, ...]]) -> None:
+    def _know(self, scope: Scope, seq: int, numbers: dict[str, int]) -> None:
         with self._counting:
-            if len(self._known_ids) > _MOST_NAMES:
-                self._known_ids, self._known_numbers = {}, {}
-            self._known_ids |= rows
-            self._known_numbers |= {(scope.id, id_): n for n, id_ in rows}
+            at, known = self._known_numbers.get(scope.id, (seq, {}))
+            if at > seq:
+                return
+            more = {**known, **numbers} if at == seq and len(known) < _MOST_NAMED else numbers
+            self._known_numbers[scope.id] = seq, more
+            self._known_numbers.move_to_end(scope.id)
+            if len(self._known_numbers) > _KEPT:
+                self._known_numbers.popitem(last=False)
 
 
 def fitting(db: Db, scope: Scope, items: Ints, where: Filter | None) -> Flags:

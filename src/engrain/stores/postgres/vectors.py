@@ -65,7 +65,7 @@ class VectorSearch(Counted):
             found = None
             if looking.count >= self.large:
                 if looking.indexed:
-                    found = self._named(db, query, looking) or self._few(db, query, looking)
+                    found = self._named(db, query, looking) or self._few(db, query, looking, newest)
                 elif not self._read_only:
                     self._near.ask(query.scope.id, looking.model, looking.dimension)
             return found or self._exact(db, query, looking, newest)
@@ -78,10 +78,11 @@ class VectorSearch(Counted):
             looking = self._looking(db, query)
             if looking is None or not ids:
                 return {}
-            numbers = self._numbers_of(db, query.scope, ids)
+            census = self._census(db, query.scope, query.at, newest)
+            numbers = self._numbers_of(db, query.scope, ids, census.seq)
             asked = np.array(list(numbers.values()), dtype=np.int64)
             items, distances = _columns(db, "cosines", {**looking.values, "items": Longs(asked)})
-            shown = self._census(db, query.scope, query.at, newest).visible(items)
+            shown = census.visible(items)
             best = dict(zip(*(column.tolist() for column in _best(items[shown], distances[shown])), strict=True))
             return {id_: _cosine(-best[n]) for id_, n in numbers.items() if n in best}
 
@@ -90,11 +91,12 @@ class VectorSearch(Counted):
 
     def _exact(self, db: Db, query: VectorQuery, looking: Looking, newest: Asked) -> Nearest:
         items, distances = _columns(db, "exact", looking.values)
-        shown = self._census(db, query.scope, query.at, newest).visible(items)
+        census = self._census(db, query.scope, query.at, newest)
+        shown = census.visible(items)
         shown[shown] = fitting(db, query.scope, items[shown], query.where)
-        return self._ranked(db, query, items[shown], distances[shown])
+        return self._ranked(db, query, census.seq, items[shown], distances[shown])
 
-    def _few(self, db: Db, query: VectorQuery, looking: Looking) -> Nearest | None:
+    def _few(self, db: Db, query: VectorQuery, looking: Looking, newest: Asked) -> Nearest | None:
         """All that pass a filter compared, if they are few. None if there is no filter or they are many."""
         if query.where is None or not query.where.conditions:
             return None
@@ -104,16 +106,17 @@ class VectorSearch(Counted):
         if passing is not None and len(passing) > self.few:
             return None
         items = np.empty(0, dtype=np.int64) if passing is None else passing
-        return self._ranked(db, query, *_columns(db, "cosines", {**looking.values, "items": Longs(items)}))
+        ((_, seq),) = newest.fetchall()
+        return self._ranked(db, query, seq or 0, *_columns(db, "cosines", {**looking.values, "items": Longs(items)}))
 
-    def _ranked(self, db: Db, query: VectorQuery, items: Ints, distances: Floats) -> Nearest:
+    def _ranked(self, db: Db, query: VectorQuery, seq: int, items: Ints, distances: Floats) -> Nearest:
         if not len(items):
             return Nearest([], [])
         background = _cosine(-float(distances.mean()))
         items, distances = _best(items, distances)
         # Of equals the newer comes first, which has the higher number.
         order = np.lexsort((-items, distances))[: max(query.limit, 0)]
-        ids = self._ids_of(db, query.scope, items[order])
+        ids = self._ids_of(db, query.scope, items[order], seq)
         named = zip(distances[order].tolist(), items[order].tolist(), strict=True)
         found = sorted(((_cosine(-distance), ids[n]) for distance, n in named), reverse=True)
         return Nearest([id_ for _, id_ in found], [cosine for cosine, _ in found], background=background)

@@ -27,7 +27,7 @@ class WordSearch(Counted):
 
     def best(self, query: WordQuery) -> Matches:
         def do(db: Db) -> Matches:
-            found = self._found(db, query)
+            found, _ = self._found(db, query)
             limit = max(query.limit, 0)
             wanted = limit
             while True:
@@ -41,8 +41,7 @@ class WordSearch(Counted):
 
     def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
         def do(db: Db) -> Matches:
-            numbers = self._numbers_of(db, query.scope, ids)
-            found = self._found(db, query, np.unique(np.array(list(numbers.values()), dtype=np.int64)))
+            found, numbers = self._found(db, query, ids)
             rows, _ = found.ranked(len(found.keys))
             best = dict(zip(found.items(rows).tolist(), rows.tolist(), strict=True))
             asked = [best[numbers[id_]] for id_ in ids if numbers.get(id_) in best]
@@ -50,18 +49,22 @@ class WordSearch(Counted):
 
         return self._reading(query.scope, do)
 
-    def _found(self, db: Db, query: WordQuery, only: Ints | None = None) -> Found:
-        """The visible places with a term, in these items or in all."""
+    def _found(self, db: Db, query: WordQuery, ids: Sequence[str] | None = None) -> tuple[Found, Mapping[str, int]]:
+        """The visible places with a term, in these items or in all; and the numbers of these items."""
         newest = self._ask_newest(db, query.scope)
         search = self._shelf.ask(db, query.scope, np.array(query.terms, dtype=np.uint32).view(np.int32))
         census = self._census(db, query.scope, query.at, newest)
         hidden = np.sort(census.hidden)
         places = [one.without(hidden) for one in self._shelf.find(db, query.scope, census.seq, search)]
         frequency = tuple(len(one) for one in places)
-        return _scored(census, frequency, places if only is None else [one.only(only) for one in places])
+        if ids is None:
+            return _scored(census, frequency, places), {}
+        numbers = self._numbers_of(db, query.scope, ids, census.seq)
+        only = np.unique(np.array(list(numbers.values()), dtype=np.int64))
+        return _scored(census, frequency, [one.only(only) for one in places]), numbers
 
     def _matches(self, db: Db, query: WordQuery, found: Found, rows: Ints) -> Matches:
-        return found.matches(rows, self._ids_of(db, query.scope, found.items(rows)))
+        return found.matches(rows, self._ids_of(db, query.scope, found.items(rows), found.census.seq))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
