@@ -65,3 +65,12 @@ def test_a_filter_holds_for_what_a_relation_leads_to(memory: Memory) -> None:
     memory.relate("Ana", "works at", "Zorblatt", importance=0.9)
     memory.relate("Zorblatt", "is insured with", "Helvetia", importance=0.1)
     assert "Helvetia" not in str(memory.recall("Where does Ana work?", min_importance=0.5))
+
+
+def test_what_was_found_is_not_told_again_as_what_happened_last(memory: Memory) -> None:
+    memory.add_message("user", "Where would the yellow boat be tonight?")
+    memory.add_message("assistant", "The weather is fine.")
+    found = memory.recall("the yellow boat")
+    assert [hit.item.text for hit in found.hits][:1] == ["Where would the yellow boat be tonight?"]
+    assert str(found).count("yellow boat") == 1
+    assert "The weather is fine." in str(found)
