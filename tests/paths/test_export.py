@@ -408,11 +408,14 @@ def test_people_can_read_all_of_it(full: Memory, tmp_path: Path) -> None:
     full.export(path, form="markdown")
     page = path.read_text()
     for text in ("Ana likes tea.", "Lima", "Ana is tall.", "Ana is small.", "My city is Cusco.", "It broke.", "1. test",
-                 "deploy", "order", "shipped", "half", "parked", "diary", "2020-02-02"):  # fmt: skip
+                 "deploy", "order", "shipped", "half", "Parked", "the document diary", "2020-02-02", '- k: ', "paid",
+                 "user ana", "In short:", "result " * 1_999, "y" * 9_000):  # fmt: skip
         assert text in page, text
     assert "\n# Not" not in page
     assert "<script" not in page.replace("\\<script", "")
     assert "Nobody must know" not in page
+    for internal in (full.list(limit=1)[0].id, "max_tokens", '"v":', "upto"):
+        assert internal not in page, internal
 
 
 def test_private_words_do_not_come_in_by_a_file(full: Memory, fresh: Callable[..., Memory]) -> None:

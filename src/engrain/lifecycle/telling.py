@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, BinaryIO
 
+import orjson
+
 from engrain.core.clock import from_micros
-from engrain.core.exporting import EXPORTED, line_of
+from engrain.core.exporting import EXPORTED
+from engrain.core.messages import RESERVED
 from engrain.core.moving import Row
 from engrain.core.scope import Scope
-from engrain.lifecycle.exporting import NAMES, Exported, rows_of
+from engrain.lifecycle.exporting import Exported, rows_of
 from engrain.ports import Kit
 
 Values = dict[str, Any]
-CITED = 500  # characters of what an item rests on; the whole stands in its session
+CITED = 500  # characters of what an item rests on; the whole stands in its conversation
+WORDS = {
+    "user": "the user", "agent": "the agent", "tool": "the tool", "import": "an import from", "web": "the web page",
+    "document": "the document",
+}  # fmt: skip
+# Of working memory that is kept with a task: its form and its limits.
+FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
 
 def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
@@ -23,16 +32,15 @@ def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> 
     for row in rows_of(kit, scope):
         rows[row.kind].append(row)
         done(1)
-    counts = Counter({kind: len(some) for kind, some in rows.items() if some})
-    page = _Page(rows)
-    listed = ", ".join(f"{counts[kind]:,} {name}" for kind, name in NAMES.items() if counts[kind])
+    named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
+    whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value) or "everybody"
     parts = [
-        ["# What this memory holds", "", f"Of {_plain(str(scope))}: {listed or 'nothing'}. Times are UTC."],
-        *page.sections(),
+        ["# What this memory holds", "", f"The memory of {whose}. Times are in UTC."],
+        *_Page(rows).sections(),
     ]
     for lines in parts:
-        out.write(("\n".join(lines) + "\n\n").encode())
-    return Exported(counts)
+        out.write(("\n".join(lines).rstrip() + "\n\n").encode())
+    return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
 
 
 class _Page:
@@ -42,102 +50,155 @@ class _Page:
         self._cites = {row.key[0]: [one[1] for one in row.values["cites"]] for row in rows["cites"]}
 
     def sections(self) -> Iterator[list[str]]:
-        items = list(self._items.values())
-        lasting = [one for one in items if one["session"] is None and one["kind"] not in ("procedure", "summary")]
+        items = [one for one in self._items.values() if one["session"] is None]
+        lasting = [one for one in items if one["kind"] not in ("procedure", "summary")]
         holds = [one for one in lasting if one["valid_to"] is None and one["retracted_at"] is None]
-        yield from self._section("What is known", (self._item(one) for one in holds))
+        yield from self._section("What is known", map(self._item, holds))
         yield from self._section("What held before", (self._item(one) for one in lasting if one not in holds))
-        yield from self._section(
-            "Ways of doing things", map(self._procedure, (o for o in items if o["kind"] == "procedure"))
-        )
-        yield from self._section(
-            "Summaries", map(self._item, (o for o in items if o["kind"] == "summary" and not o["session"]))
-        )
-        yield from self._sessions(items)
+        ways = (one for one in items if one["kind"] == "procedure")
+        yield from self._section("Ways of doing things", map(self._procedure, ways))
+        sums = (one for one in items if one["kind"] == "summary")
+        yield from self._section("Summaries of conversations", map(self._item, sums))
+        yield from self._sessions()
         yield from self._section("What happened", map(self._episode, self._rows["episode"]))
         yield from self._section("Tasks", map(self._task, self._rows["task"]))
+        yield from self._section("What tasks were told", map(self._event, self._rows["event"]))
 
-    def _section(self, title: str, parts: Iterator[list[str]]) -> Iterator[list[str]]:
+    def _section(self, title: str, parts: Iterable[list[str]]) -> Iterator[list[str]]:
         lines = [line for part in parts for line in part]
         if lines:
             yield [f"## {title}", "", *lines]
 
-    def _sessions(self, items: Sequence[Values]) -> Iterator[list[str]]:
+    def _sessions(self) -> Iterator[list[str]]:
         said: dict[str, list[Values]] = {}
-        for one in items:
+        for one in self._items.values():
             if one["session"] is not None:
                 said.setdefault(one["session"], []).append(one)
         sums = {row.key[1]: row.values["text"] for row in self._rows["summary"] if row.values["text"]}
         for row in sorted(self._rows["session"], key=lambda row: row.values["rank"]):
             session = row.key[1]
-            lines = [f"## Session {_plain(session)}", ""]
+            lines = [f"## Conversation {_plain(session)}", ""]
             if session in sums:
-                lines += ["In short:", *_quoted(sums[session]), ""]
+                lines += ["In short:", "", *_quoted(sums[session]), ""]
             for one in sorted(said.get(session, ()), key=lambda one: (one["place"], one["recorded_at"])):
-                who = one["speaker"] or one["role"] or one["kind"]
-                when = one["occurred_at"] or one["recorded_at"]
-                fate = "; corrected later" if one["retracted_at"] is not None else ""
-                lines += [f"**{_plain(who)}**, {_time(when)}{fate}:", *_quoted(one["text"]), ""]
+                lines += self._message(one)
             yield lines
+
+    def _message(self, one: Values) -> list[str]:
+        who = one["speaker"] or one["role"] or one["kind"]
+        fate = ", corrected later" if one["retracted_at"] is not None else ""
+        when = _time(one["occurred_at"] or one["recorded_at"])
+        return [f"**{_plain(who)}**, {when}{fate}:", "", *_quoted(one["text"]), "", *_beside(one["metadata"])]
 
     def _item(self, one: Values) -> list[str]:
         """A text, when it held, whose word it is, what took its place."""
-        told = [f"since {_time(one['valid_from'])}"]
-        if one["retracted_at"] is not None:
-            told.append(f"corrected {_time(one['retracted_at'])}: it was never so")
-        elif one["valid_to"] is not None:
-            told.append(f"until {_time(one['valid_to'])}")
-        if one["occurred_at"] is not None:
-            told.append(f"of {_time(one['occurred_at'])}")
+        told = [
+            _since(one),
+            _sources(one["sources"]),
+            f"importance {one['importance']:g} of 1",
+            f"trust {one['trust']:g}",
+        ]
         if one["slot"]:
-            told.append(f"slot {_plain(one['slot'])}")
-        names = [f"{kind} {_plain(name)}" if name else kind for kind, name in one["sources"]]
-        told.append(f"from {', '.join(names) or 'nobody'}")
-        told.append(f"importance {one['importance']:g}")
+            told.insert(0, f"on {_plain(one['slot'])}")
         if one["pinned"]:
             told.append("pinned")
-        lines = [*_quoted(one["text"]), "", f"{'; '.join(told)}; id {_plain(one['id'])}"]
+        if one["expires_at"] is not None:
+            told.append(f"kept until {_time(one['expires_at'])}")
+        lines = [*_quoted(one["text"]), "", f"{'; '.join(told)}.", ""]
+        # How far a summary goes is engrain's own.
+        lines += _beside(one["metadata"]) if one["kind"] != "summary" else []
         after = self._items.get(one["replaced_by"] or "")
         if after:
-            lines += ["", "Then:", *_quoted(after["text"])]
-        for cited in self._cites.get(one["id"], ()) if one["kind"] != "summary" else ():
-            lines += ["", "It rests on:", *_quoted(self._items[cited]["text"][:CITED])] if cited in self._items else []
-        return [*lines, ""]
+            lines += ["Then:", "", *_quoted(after["text"]), ""]
+        cited = (self._items.get(id) for id in self._cites.get(one["id"], ()) if one["kind"] != "summary")
+        for text in (there["text"] for there in cited if there and there["text"] != one["text"]):
+            lines += ["Because of:", "", *_quoted(_short(text, CITED)), ""]
+        return lines
 
     def _procedure(self, one: Values) -> list[str]:
-        trials = [row.values for row in self._rows["trial"] if row.values["procedure"] == one["id"]]
         lines = self._item(one)
-        for trial in trials:
-            end = "worked" if trial["success"] else "failed"
+        for trial in (row.values for row in self._rows["trial"] if row.values["procedure"] == one["id"]):
+            end = "it worked" if trial["success"] else "it failed"
             note = f": {_plain(trial['note'])}" if trial["note"] else ""
-            lines.append(f"- {_time(trial['at'])}, task {_plain(trial['task'])}: {end}{note}")
+            lines.append(f"- {_time(trial['at'])}, in the task {_plain(trial['task'])}, {end}{note}")
         return [*lines, ""]
 
     def _episode(self, row: Row) -> list[str]:
         one = row.values
         item = self._items.get(one["item"] or "")
-        text = one["text"] or (item["text"] if item else "")
+        # The words of one that stands over a message are whole in its conversation.
+        text = one["text"] or (_short(item["text"], CITED) if item else "")
         times = f", {one['count']} times" if one["count"] > 1 else ""
-        ends = f"; until {_time(one['expires_at'])}" if one["expires_at"] is not None else ""
+        ends = f", kept until {_time(one['expires_at'])}" if one["expires_at"] is not None else ""
         head = f"**{_plain(one['kind'])}** in {_plain(one['session'])}, {_time(one['happened_at'])}{times}{ends}:"
-        whole = ["", "The whole of it:", *_quoted(one["raw"]["text"])] if one["raw"] else []
-        return [head, *_quoted(text), *whole, ""]
+        whole = ["The whole of it:", "", *_quoted(one["raw"]["text"]), ""] if one["raw"] else []
+        return [head, "", *_quoted(text), "", *whole]
 
     def _task(self, row: Row) -> list[str]:
-        one = line_of(row)
-        ended = f", ended {one['ended_at']}" if "ended_at" in one else ""
-        lines = [f"### {_plain(row.key[1])}", "", f"{one['status']}, begun {one['started_at']}{ended}."]
-        lines += ["Goal:", *_quoted(one["goal"])] if one["goal"] else []
-        lines += ["Outcome:", *_quoted(one["outcome"])] if one["outcome"] else []
-        lines += ["Kept with it:", *_quoted(one["snapshot"])] if "snapshot" in one else []
-        for step in (step for step in self._rows["step"] if step.key[1] == row.key[1]):
-            values = step.values
-            lines.append(
-                f"- {_plain(values['name'])} ({values['kind']}): {values['status']}, {_time(values['began_at'])}"
-            )
-            lines += _quoted(values["result"]) if values["result"] is not None else []
-            lines += _quoted(values["error"]) if values["error"] else []
+        one = row.values
+        ended = f", ended {_time(one['ended_at'])}" if one["ended_at"] is not None else ""
+        lines = [
+            f"### {_plain(row.key[1])}",
+            "",
+            f"{one['status'].capitalize()}; begun {_time(one['started_at'])}{ended}.",
+        ]
+        lines += ["", "Goal:", "", *_quoted(one["goal"])] if one["goal"] else []
+        lines += ["", "Outcome:", "", *_quoted(one["outcome"])] if one["outcome"] else []
+        lines += ["", "At hand:", "", *_quoted(_told(one["snapshot"]))] if one["snapshot"] else []
+        for step in (step.values for step in self._rows["step"] if step.key[1] == row.key[1]):
+            lines += ["", f"Step {_plain(step['name'])}, {_time(step['began_at'])}, {step['status']}:"]
+            lines += ["", *_quoted(_told(step["result"]))] if step["result"] is not None else []
+            lines += ["", *_quoted(step["error"])] if step["error"] else []
         return [*lines, ""]
+
+    def _event(self, row: Row) -> list[str]:
+        _, task, event = row.key
+        return [f"**{_plain(event)}** for the task {_plain(task)}:", "", *_quoted(_told(row.values["payload"])), ""]
+
+
+def _since(one: Values) -> str:
+    if one["retracted_at"] is not None:
+        return f"from {_time(one['valid_from'])}, corrected {_time(one['retracted_at'])}: it was never so"
+    until = f" until {_time(one['valid_to'])}" if one["valid_to"] is not None else ""
+    return f"{'from' if until else 'since'} {_time(one['valid_from'])}{until}"
+
+
+def _sources(sources: Sequence[Sequence[Any]]) -> str:
+    names = [f"{WORDS.get(kind, kind)} {_plain(name)}" if name else WORDS.get(kind, kind) for kind, name in sources]
+    return f"told by {', '.join(names)}" if names else "nobody says from whom"
+
+
+def _beside(metadata: Mapping[str, Any]) -> list[str]:
+    """What a program or an import added; what engrain keeps for itself there is told in other places."""
+    own = {name: value for name, value in metadata.items() if name != RESERVED}
+    return [*(f"- {_plain(name)}: {_plain(_value(value))}" for name, value in own.items()), ""] if own else []
+
+
+def _told(recorded: str) -> str:
+    """A recorded JSON value without its wrapping and without what is empty."""
+    try:
+        value = orjson.loads(recorded)
+    except orjson.JSONDecodeError:
+        return recorded
+    inner = {k: v for k, v in value.items() if k != "v"} if isinstance(value, dict) and "v" in value else value
+    return _value(inner["value"] if isinstance(inner, dict) and inner.keys() == {"value"} else _lean(inner))
+
+
+def _lean(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _lean(one) for name, one in value.items() if name not in FORM}
+        return {name: one for name, one in kept.items() if one not in (None, "", [], {})}
+    return [_lean(one) for one in value] if isinstance(value, list) else value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 if isinstance(value, dict) else 0).decode()
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _quoted(text: str) -> list[str]:
