@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ServerAway,
         StepAmbiguous,
         StepConcurrent,
+        StepFailed,
         StepNested,
         StoreBusy,
         StoreClosed,
@@ -91,7 +92,7 @@ _HOMES = {
     "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
     "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
     # of durable tasks
-    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepNested TaskClaimed TaskEnded TaskError "
+    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepFailed StepNested TaskClaimed TaskEnded TaskError "
     "TaskWaiting VersionChanged",
     "core.items": "Cite Item Place Relation Source",
     "core.events": "Event",
@@ -171,6 +172,7 @@ __all__ = [
     "Status",
     "StepAmbiguous",
     "StepConcurrent",
+    "StepFailed",
     "StepNested",
     "StoreBusy",
     "StoreClosed",

@@ -19,7 +19,7 @@ PUBLIC = """
     EmbedderFailed EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut
     Memory Message ModelFailed NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening
     OutcomeUnknown Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
-    Source Status StepAmbiguous StepConcurrent StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
     StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
     VersionChanged Why Without WorkingMemory WrongKey
 """

@@ -191,6 +191,10 @@ class StepAmbiguous(TaskError):
         self.task, self.step, self.occurrence, self.key = task, step, occurrence, key
 
 
+class StepFailed(TaskError):
+    """Stands for a failure that the task went on from in an earlier run, whose own class is no longer there."""
+
+
 class NotDone(TaskError):
     """Raised by an effect to say that it certainly did not happen, so that it may be tried again."""
 

@@ -30,7 +30,7 @@ from engrain.tasks.desk import Desk, Outcome
 from engrain.tasks.ending import end_of
 from engrain.tasks.envelope import encode
 from engrain.tasks.failures import expire
-from engrain.tasks.flow import Flow
+from engrain.tasks.flow import Ask, Flow
 from engrain.tasks.kept import Kept
 from engrain.tasks.lease import Tenure
 from engrain.tasks.ledger import Ledger, Seat, Wish
@@ -88,7 +88,8 @@ class Course:
 
     # From claim to end
 
-    def open(self) -> None:
+    def open(self, line: object) -> None:
+        """`line` is the thread or the asyncio task that the program of this run is."""
         if self._ledger is not None:
             raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
         journal = journal_of(self._kit)
@@ -111,7 +112,7 @@ class Course:
             self._prove(found)
             self._kept = Kept(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
-            ledger = Ledger(self._kit, tenure, self._kept, recorded, self.terms.version)
+            ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
             if self._kept.begin():
                 ledger.keep()
         except BaseException:
@@ -168,6 +169,8 @@ class Course:
             _log.warning("task %r ended without coming to its recorded steps %s.", self.terms.task, missed[:5])
         if self._held_back:
             ledger.keep()
+        if ledger.unnoted:
+            ledger.go_on()
         # Before the end is recorded, or a crash in between would lose it; to tell it twice changes nothing.
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
@@ -258,11 +261,16 @@ class Course:
         seat = ledger.enter(wish)
         try:
             if seat.settled:
-                value: T = ledger.value(seat)
                 if not ledger.replaying:
                     self._kept.caught_up()
+                value: T = ledger.value(seat)
                 return value
+            if ledger.unnoted and ledger.in_line:
+                yield Ask(ledger.go_on)
             return (yield from body(ledger, seat, *given))
+        except Exception:
+            ledger.raised(seat)
+            raise
         finally:
             ledger.leave(seat)
 

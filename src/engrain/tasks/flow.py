@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
@@ -53,6 +54,14 @@ Need = Ask | Call | Pause
 Flow = Generator[Need, Any, T]
 # Runs a call on another thread.
 Hop = Callable[[Callable[[], Any]], Awaitable[Any]]
+
+
+def line() -> object:
+    """What does here one thing after the other: the task of asyncio, or the thread."""
+    try:
+        return asyncio.current_task() or threading.get_ident()
+    except RuntimeError:
+        return threading.get_ident()
 
 
 def drive(flow: Flow[T]) -> T:

@@ -22,6 +22,7 @@ class Kept:
         self._value = self._stored = json.dumps(found.get("value"))
         self._working = found.get("working")
         self._procedure: str | None = found.get("procedure")
+        self.caught: int = found.get("caught", 0)  # failures up to this number the program went on from
         self._mark: object = None  # the state of working memory that the journal has
 
     @property
@@ -61,7 +62,7 @@ class Kept:
         """What to store at the end of a step, and the mark to give to `stored` afterwards."""
         assert self._desk is not None
         mark, self._working = self._desk.snapshot()
-        return self._body(), mark
+        return self.body(), mark
 
     def stored(self, mark: object) -> None:
         self._mark = mark
@@ -69,8 +70,8 @@ class Kept:
     def with_value(self) -> str:
         """What to store when the program keeps something."""
         self._stored = self._value
-        return self._body()
+        return self.body()
 
-    def _body(self) -> str:
-        more = {"working": self._working, "procedure": self._procedure}
+    def body(self) -> str:
+        more = {"working": self._working, "procedure": self._procedure, "caught": self.caught or None}
         return packed(self._stored, {name: one for name, one in more.items() if one is not None})

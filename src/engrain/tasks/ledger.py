@@ -27,9 +27,10 @@ from engrain.core.journal import Lease, StepEnd, StepKind, StepRecord, StepStart
 from engrain.core.plans import Applied, Plan
 from engrain.core.text import checked_key
 from engrain.ports import ItemStore, Kit
+from engrain.tasks import caught
 from engrain.tasks.ending import shown
 from engrain.tasks.envelope import decode, fingerprint
-from engrain.tasks.flow import INSIDE
+from engrain.tasks.flow import INSIDE, line
 from engrain.tasks.kept import Kept
 from engrain.tasks.lease import Tenure
 
@@ -69,7 +70,7 @@ class Seat(NamedTuple):
 class Ledger:
     """Safe to use from several threads."""
 
-    def __init__(self, kit: Kit, tenure: Tenure, kept: Kept, steps: list[StepRecord], version: str) -> None:
+    def __init__(self, kit: Kit, tenure: Tenure, kept: Kept, steps: list[StepRecord], here: tuple[str, object]) -> None:
         assert kit.journal is not None  # whoever holds a lease has a journal
         self._journal = kit.journal
         self._clock = kit.clock
@@ -77,10 +78,15 @@ class Ledger:
         self._task = kept.task
         self._kept = kept
         self._keeping = threading.Lock()
-        self._version = version
+        self._version, self._line = here
         # What is recorded and was not yet come to, and what is still open.
         self._records = {(step.name, step.occurrence): step for step in steps}
-        self._ahead = sum(step.status in SETTLED for step in steps)
+        self._ahead = sum(self._stands(step) for step in steps)
+        # Failures on the line of the program are numbered: those up to `kept.caught` it went on from. One beside others
+        # has no number, for nobody knows whether what came after it knew of it.
+        self._failures = {(one.name, one.occurrence): caught.number_of(one) for one in steps if one.status == "failed"}
+        self._newest = max(self._failures.values(), default=0)
+        self._raised = 0
         self._counts: dict[str, int] = {}
         self._under_way: set[str] = set()
         self._lock = threading.Lock()
@@ -147,7 +153,7 @@ class Ledger:
                 seat = Seat(wish.kind, name, occurrence, input_)
                 self._ahead = 0
             else:
-                seat = Seat(wish.kind, name, occurrence, input_, there, there.status in SETTLED, there.attempt)
+                seat = Seat(wish.kind, name, occurrence, input_, there, self._stands(there), there.attempt)
                 self._prove(seat, there)
             if seat.settled:
                 self._ahead -= 1
@@ -171,7 +177,7 @@ class Ledger:
             self._under_way.discard(seat.name)
 
     def _prove(self, seat: Seat, there: StepRecord) -> None:
-        if there.status == "failed":
+        if there.status == "failed" and not seat.settled:
             return
         if there.kind != seat.kind:
             raise InputChanged(f"{seat} of task {self._task.task!r} was recorded as a step of kind {there.kind!r}.")
@@ -182,11 +188,46 @@ class Ledger:
             )
 
     def value(self, seat: Seat) -> Any:
-        """What a settled step returned; None for one that was left out."""
+        """What a settled step returned; None for one that was left out. A failure that stands is raised."""
+        if seat.record is not None and seat.record.status == "failed":
+            raise caught.again(seat.record)
         if seat.record is None or seat.record.status != "done":
             return None
         # The store itself writes what a memory step returned: the ids, with no envelope.
         return json.loads(seat.record.result or "[]") if seat.kind == "memory" else decode(seat.record.result)
+
+    # Failures that the program goes on from
+
+    @property
+    def in_line(self) -> bool:
+        """Whether this is called by the thread or asyncio task that entered the run, which does one step at a time."""
+        return self._line == line()
+
+    @property
+    def unnoted(self) -> bool:
+        """Whether a failure was raised of which the journal does not know that the program has caught it."""
+        return self._raised > self._kept.caught
+
+    def failed(self, seat: Seat, error: Exception) -> StepEnd:
+        if not self.in_line:
+            self._failures.pop((seat.name, seat.occurrence), None)
+            return ended(seat, "failed", error=error)
+        self._newest = max(self._newest, self._kept.caught) + 1
+        self._failures[seat.name, seat.occurrence] = self._newest
+        return ended(seat, "failed", caught.noted(error, self._newest), error)
+
+    def raised(self, seat: Seat) -> None:
+        if self.in_line:
+            self._raised = max(self._raised, self._failures.get((seat.name, seat.occurrence), 0))
+
+    def go_on(self) -> None:
+        """Before anything else begins: what was raised is not tried again, or both would happen in the end."""
+        with self._keeping:
+            self._kept.caught = self._raised
+            sure(self._journal.keep, self.lease, self._kept.body())
+
+    def _stands(self, there: StepRecord) -> bool:
+        return there.status in SETTLED or 0 < caught.number_of(there) <= self._kept.caught
 
     # What is recorded
 

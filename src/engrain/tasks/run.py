@@ -16,7 +16,7 @@ from engrain.core.text import checked_key
 from engrain.tasks.course import Course
 from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
 from engrain.tasks.ending import shown
-from engrain.tasks.flow import Flow, Hop, adrive, drive, outlast, to_the_end
+from engrain.tasks.flow import Flow, Hop, adrive, drive, line, outlast, to_the_end
 from engrain.tasks.ledger import Wish
 from engrain.tasks.retry import ONCE, Retry, as_retry
 from engrain.tasks.steps import Work
@@ -179,7 +179,7 @@ class Run(_Task):
         self.course.keep(snapshot)
 
     def __enter__(self) -> Self:
-        self.course.open()
+        self.course.open(line())
         return self
 
     def __exit__(
@@ -244,7 +244,7 @@ class AsyncRun(_Task):
     async def __aenter__(self) -> Self:
         self._course = await self.hop(self._made)
         try:
-            await to_the_end(self.hop, self._course.open)
+            await to_the_end(self.hop, self._course.open, line())
         except BaseException as exc:
             # Cancelled after it was claimed: nobody else will give it back.
             await to_the_end(self.hop, self._course.close, exc)

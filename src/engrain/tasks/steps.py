@@ -55,7 +55,7 @@ def step(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
             result = encode(value, seat)
         except Exception as exc:
             if attempt >= last or isinstance(exc, InvalidInput):
-                failed = replace(ended(seat, "failed", error=exc), took=time.monotonic() - began)
+                failed = replace(ledger.failed(seat, exc), took=time.monotonic() - began)
                 yield Ask(ledger.record, (seat, attempt, failed))
                 exc.add_note(f"engrain: {seat} failed in attempt {attempt}, and no attempt is left.")
                 raise
@@ -85,14 +85,14 @@ def effect(ledger: Ledger, seat: Seat, work: Work) -> Flow[Any]:
         try:
             value = yield call
         except NotDone as exc:
-            yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
+            yield Ask(ledger.finish, (ledger.failed(seat, exc),))
             if state.failures >= work.retry.times:
                 raise
             yield from state.pause()
             continue
         except Exception as exc:  # whatever it was, it does not tell whether the effect happened
             if isinstance(exc, TypeError) and not call.fits():
-                yield Ask(ledger.finish, (ended(seat, "failed", error=exc),))
+                yield Ask(ledger.finish, (ledger.failed(seat, exc),))
                 raise
             settled = yield from state.settle(exc)
             if settled:
@@ -187,7 +187,7 @@ class _Effect:
     def _give_up_if_spent(self, why: Exception | str) -> Flow[None]:
         """It is certain by now that it did not happen."""
         if self._spent(why) and isinstance(why, Exception):
-            yield Ask(self._ledger.finish, (ended(self._seat, "failed", error=why),))
+            yield Ask(self._ledger.finish, (self._ledger.failed(self._seat, why),))
             raise why
 
     def _halt(self, why: Exception | str) -> Flow[None]:
@@ -246,9 +246,10 @@ def event(ledger: Ledger, seat: Seat, name: str, wait: Wait) -> Flow[Any]:
             yield Ask(ledger.begin, (seat._replace(input=input_), attempt))
             begun = True
         if over:
+            late = TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {wait.within}.")
             if begun:
-                yield Ask(ledger.finish, (ended(seat, "failed", error="timed out"),))
-            raise TimeoutError(f"the event {name!r} did not come to task {ledger.task!r} within {wait.within}.")
+                yield Ask(ledger.finish, (replace(ledger.failed(seat, late), error="timed out"),))
+            raise late
         if not wait.block:
             raise TaskWaiting(f"task {ledger.task!r} waits for the event {name!r}.")
         yield Pause(pause)
