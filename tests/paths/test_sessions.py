@@ -113,6 +113,16 @@ def test_of_a_long_output_a_summary_tells_little(memory: Memory) -> None:
     assert not any("kubectl: kubectl:" in line for line in told)
 
 
+def test_a_session_opens_with_what_of_the_last_one_no_longer_holds(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "The deadline is 15 November.")
+    memory.end_session()
+    assert "held until" not in str(memory.start_session("b"))
+    memory.remember("The deadline is 1 December.", slot="we.deadline")
+    assert '"The deadline is 15 November" held until' in str(memory.start_session("c"))
+    assert 'now "The deadline is 1 December."' in str(memory.start_session("d"))
+
+
 def test_the_profile_is_the_users_own(memory: Memory) -> None:
     memory.start_session("a")
     memory.add_message("user", "I prefer dark mode.", speaker="Bob")

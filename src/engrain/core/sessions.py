@@ -6,24 +6,27 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engrain.core.items import Item
-from engrain.core.recalled import Section, quoted
+from engrain.core.recalled import Hit, Outlived, Section, quoted
 
 SLOT = "session:"
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since."""
+    """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since.
+    `outlived` are words of the summary that no longer hold."""
 
     session: str
     profile: tuple[Item, ...] = ()
     summary: Item | None = None
     episodes: tuple[Item, ...] = ()
+    outlived: tuple[Outlived, ...] = ()
 
     def __str__(self) -> str:
-        last = (self.summary,) if self.summary else ()
-        parts = (("Profile", self.profile), ("Last session", last), ("Important episodes", self.episodes))
-        return "\n\n".join(str(Section(title, tuple(map(quoted, items)))) for title, items in parts if items)
+        last = [_summed_up(self.summary, self.outlived)] if self.summary else []
+        profile, episodes = [*map(quoted, self.profile)], [*map(quoted, self.episodes)]
+        parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
+        return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,7 @@ class Listed:
     messages: int
     last_at: datetime | None
     summary: str
+
+
+def _summed_up(summary: Item, outlived: tuple[Outlived, ...]) -> str:
+    return str(Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived))

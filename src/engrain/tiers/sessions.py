@@ -14,12 +14,14 @@ from engrain.core.filters import parse_filter
 from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Change, Plan, Step
+from engrain.core.recalled import Outlived
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT, Closing, Listed, Opening
 from engrain.core.slotting import SPEAKER
 from engrain.core.text import checked_count
 from engrain.core.traits import STANDING
 from engrain.ports import Kit, ListQuery
+from engrain.recall.gather import fetch
 
 _log = logging.getLogger("engrain")
 
@@ -45,7 +47,13 @@ class Sessions:
         # The last session's, however late it was made; of a session without a log only the summary is left.
         told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
         summary = told[0] if told else None
-        return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)))
+        old = self._outlived(summary) if summary else ()
+        return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
+
+    def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
+        _, marks = fetch(self._scope, [summary.id], self._kit)
+        some = marks.get(summary.id, ())
+        return tuple(Outlived(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
     def before(self, session: str) -> list[str]:
         """The few sessions before this one, newest first."""
