@@ -20,6 +20,8 @@ if not hasattr(os, "fork"):
     pytest.skip("kills need a system that forks", allow_module_level=True)
 
 PROGRAM = str(Path(erase_program.__file__))
+STRACE = shutil.which("strace")
+POINTS = 25  # of each call, from the first to the last
 
 
 def _erase(folder: Path, fatal: int) -> subprocess.CompletedProcess[str]:
@@ -69,3 +71,25 @@ def _completes(folder: Path, number: int) -> None:
     with opened(folder / "agent.db", user="ben", background=False) as ben:
         assert [item.text for item in ben.list()] == ["Ben lives in Oslo."]
         assert [one for one in ben.check() if one.state == "fail"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed: apt-get install strace")
+@pytest.mark.parametrize("call", ["pwrite64", "fdatasync", "ftruncate", "unlink"])
+def test_killed_at_any_system_call_it_still_completes(tmp_path: Path, filled: Path, call: str) -> None:
+    whole = shutil.copytree(filled, tmp_path / "whole")
+    dry = _traced(whole, f"trace={call}")
+    assert dry.returncode == 0, dry.stderr
+    count = sum(f"{call}(" in line for line in (tmp_path / "calls").read_text().splitlines())
+    for number in sorted({1 + (count - 1) * n // (POINTS - 1) for n in range(POINTS)} if count else ()):
+        folder = shutil.copytree(filled, tmp_path / str(number))
+        killed = _traced(folder, f"trace={call}", f"inject={call}:signal=KILL:when={number}")
+        assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL, 0), (number, killed.stderr)
+        _completes(folder, number)
+        shutil.rmtree(folder)
+
+
+def _traced(folder: Path, *rules: str) -> subprocess.CompletedProcess[str]:
+    options = ["-f", "-qq", "-o", str(folder.parent / "calls"), *(word for rule in rules for word in ("-e", rule))]
+    program = [sys.executable, PROGRAM, str(folder / "agent.db"), "0"]
+    return subprocess.run([str(STRACE), *options, *program], capture_output=True, text=True, check=False)
