@@ -15,7 +15,7 @@ _SIGNS = re.compile(
     | \b(?:ignore[zr]?|oublie[zr]?)\b[^.!?\n]{0,40}\b(?:consignes|instructions|règles)\b
     | \b(?:ignora|olvida|omite)\b[^.!?\n]{0,40}\b(?:instrucciones|indicaciones|reglas)\b
     | <\|?(?:im_start|im_end|system|endoftext)\|?> | \[/?(?:INST|SYSTEM)\]
-    | ^[ ]{0,8}\#{0,4}[ ]{0,4}system[ ]?(?:prompt|message)?[ ]?:
+    | ^[ ]{0,8}\#{0,4}[ ]{0,4}system[ ]?(?:(?:prompt|message)[ ]?:|:[ ]{1,4}(?:you|the\ user|ignore|from\ now)\b)
     | \b(?:reveal|print|repeat|leak|show)\b[^.!?\n]{0,20}\b(?:system|hidden|initial)\ (?:prompt|instructions|message)\b
     | \b(?:do\ not|don't|never|without)\b[^.!?\n]{0,20}\b(?:tell|inform|mention|alert)(?:ing)?\b
         [^.!?\n]{0,20}\bthe\ user\b

@@ -44,7 +44,8 @@ def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[Ch
     """Every point in order; `tell` hears of each when it is done."""
     found = []
     for point in POINTS:
-        found.append(_checked(point, _looked(point, look)))
+        look.verdicts[point.name] = _looked(point, look)
+        found.append(_checked(point, look.verdicts[point.name]))
         tell(1)
     return found
 

@@ -17,6 +17,7 @@ from engrain.ports import Kit
 from engrain.ports.deployed import Deployed
 
 NEWEST = 500  # items that are read for what their texts say
+READ = 20_000  # characters of each
 RECENT = 5_000  # entries of the audit log
 
 
@@ -29,6 +30,7 @@ class Look:
         self.now: datetime = kit.clock()
         # What goes on beside, as `status` shows it: in this process only.
         self.background = background or {}
+        self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
 
     @cached_property
     def store(self) -> StoreStatus:

@@ -15,7 +15,7 @@ from engrain.core.items import Item
 from engrain.core.mirrored import CONFLICTS, SOUL_SLOT
 from engrain.core.queries import ListQuery
 from engrain.core.suspicion import reads_like_an_order
-from engrain.lifecycle.checkup.looking import NEWEST, Look, Point, worst
+from engrain.lifecycle.checkup.looking import NEWEST, READ, Look, Point, worst
 from engrain.lifecycle.shelf import TRUSTED
 
 ABOUT_THE_USER = "user."
@@ -45,7 +45,7 @@ def trust(look: Look) -> Verdict:
 def instructions(look: Look) -> Verdict:
     where = parse_filter({"trust": {"<=": OTHERS}})
     read = look.kit.items.page(ListQuery(look.scope, where, limit=NEWEST))
-    found = [one for one in read if reads_like_an_order(one.text)]
+    found = [one for one in read if reads_like_an_order(one.text[:READ])]
     if not found:
         return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
     told = named([_known_by(one) for one in found])
