@@ -338,6 +338,18 @@ def test_uses_are_written_when_many_wait(schema: str, monkeypatch: pytest.Monkey
     other.close()
 
 
+def test_maintenance_sweeps_out_what_a_reader_held_when_it_was_forgotten(schema: str) -> None:
+    with Memory(f"{postgres().url()}?schema={schema}", user="ana", embedder=HashEmbedder()) as memory:
+        id = memory.remember("Secret.")
+        with member(schema) as reader, reader.transaction():
+            reader.execute("set transaction isolation level repeatable read")
+            reader.execute("select count(*) from item")
+            assert memory.forget(id).pending
+        assert memory.status().store["purge_pending"]
+        memory.maintain()
+        assert not memory.status().store["purge_pending"]
+
+
 def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(schema: str) -> None:
     store, other = open_store(schema), open_store(schema)
     (id,) = add(other, fact("Some tea."))

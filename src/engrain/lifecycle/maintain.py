@@ -32,6 +32,7 @@ def maintain(
         gone = {one.name: len(one.each) for one in planned if one.each and one.verb is REMOVED}
         if gone:
             record(kit, "maintain", {"counts": gone}, scope)
+        _sweep(kit, trouble)
     return Maintained(
         dry_run,
         {one.name: len(one.each) for one in planned},
@@ -52,6 +53,16 @@ def _carried_out(one: Pass, tell: Tell, trouble: list[str]) -> Pass:
         trouble.append(f"{one.name}: {exc}")
         return replace(one, each=())
     return one
+
+
+def _sweep(kit: Kit, trouble: list[str]) -> None:
+    """Once more for what was forgotten while a reader held it, and was left pending."""
+    try:
+        kit.items.purge()
+    except StoreClosed:
+        raise
+    except EngrainError as exc:
+        trouble.append(f"bytes of what was forgotten: {exc}")
 
 
 def passes(care: Round) -> list[Pass]:
