@@ -157,6 +157,23 @@ def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) ->
         assert run.wait_event("paid") is None
 
 
+def test_no_event_of_an_ended_task_reaches_the_next_of_its_name(memory: Memory, clock: SetClock) -> None:
+    for end in (lambda: memory.prune_tasks(0), lambda: memory.remove_task("order")):
+        memory.signal("order", "paid", 1)
+        with memory.task("order") as run:
+            assert run.wait_event("paid", block=False) == 1
+        assert not memory.signal("order", "paid", 2)  # whoever tells it once more is no worse off
+        with pytest.raises(TaskEnded, match="'refunded'"):
+            memory.signal("order", "refunded", 1)
+        clock.advance()
+        end()
+        for event in ("paid", "refunded"):
+            with pytest.raises(TaskWaiting), memory.task("order") as run:
+                run.wait_event(event, block=False)
+        memory.cancel("order")
+        memory.remove_task("order")
+
+
 def test_an_event_that_does_not_come_times_out(memory: Memory, clock: SetClock) -> None:
     with pytest.raises(TimeoutError, match="'paid'"), memory.task("order") as run:
         run.wait_event("paid", timeout=0)

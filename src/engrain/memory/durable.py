@@ -71,7 +71,8 @@ class DurableTasks(Opened):
 
     @traced
     def signal(self, task: str, event: str, payload: Any = None) -> bool:
-        """Deliver an event to a task, which need not have begun; False if it has one of that name already."""
+        """Deliver an event to a task, which need not have begun; False if it has one of that name already. TaskEnded if
+        the task has ended."""
         return self._open.tasks.signal(task, event, payload)
 
     @traced

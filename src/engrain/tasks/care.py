@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from engrain.core.clock import checked_span, checked_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
-from engrain.core.journal import Claim, Lease, StepEnd, StepRecord, TaskEnd, TaskQuery, TaskRecord, TaskStatus
+from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, TaskEnd, TaskQuery, TaskRecord, TaskStatus
 from engrain.core.scope import Scope
 from engrain.core.text import checked_count, checked_key, checked_name
 from engrain.ports import Kit
@@ -106,8 +106,13 @@ class Tasks:
             return journal.resolve(self._scope, task, word)
 
     def signal(self, task: str, event: str, payload: object) -> bool:
-        text = encode(payload, "the payload")
-        return journal_of(self._kit).signal(self._scope, checked_key(task, "task"), checked_key(event, "event"), text)
+        journal, text = journal_of(self._kit), encode(payload, "the payload")
+        found = journal.task(self._scope, checked_key(task, "task"))
+        if found is not None and found.status in ENDED:
+            if journal.event(self._scope, task, checked_key(event, "event")) is not None:
+                return False  # told once more, as whoever is not sure does
+            raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
+        return journal.signal(self._scope, task, checked_key(event, "event"), text)
 
     def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
         end = TaskEnd(status, checked_name(why, "why"))
