@@ -49,6 +49,21 @@ def test_an_export_from_before_brings_nothing_back(store: Path, tmp_path: Path) 
         memory.erase(user="ana")
         loaded = memory.load(file)
         assert (loaded.kept_out, loaded.rows.get("item", 0)) == (rows, 0)
+        assert loaded.kept_out_lines == tuple(range(2, rows + 2))
+        assert memory.list() == []
+    assert found(store.parent) == {}
+
+
+def test_notes_and_other_systems_bring_nothing_back(store: Path, tmp_path: Path) -> None:
+    notes, mem0 = tmp_path / "notes.jsonl", tmp_path / "mem0.json"
+    notes.write_text(json.dumps({"text": TEXT}) + "\n")
+    mem0.write_text(json.dumps({"results": [{"id": "1", "memory": TEXT}]}))
+    with opened(store) as memory:
+        fill(memory)
+        memory.erase(user="ana")
+        for file in (notes, mem0):
+            loaded = memory.load(file)
+            assert (loaded.kept_out, loaded.added) == (1, 0), file
         assert memory.list() == []
     assert found(store.parent) == {}
 

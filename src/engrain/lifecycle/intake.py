@@ -39,8 +39,9 @@ class Terms:
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
-    and `behind` is older than what its slot holds; `kept_out` was forgotten here. `rows` are the new rows of an export
-    by kind. `written` is False for a dry run, which says what would be."""
+    and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
+    that it stands in. `rows` are the new rows of an export by kind. `written` is False for a dry run, which says what
+    would be."""
 
     form: Form
     read: int
@@ -49,6 +50,7 @@ class Loaded:
     replaced: int = 0
     behind: int = 0
     kept_out: int = 0
+    kept_out_lines: tuple[int, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     bad: tuple[BadLine, ...] = ()
     written: bool = True
@@ -96,7 +98,8 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
         len(export.rows),
         added=len(decision.new),
         repeated=decision.there,
-        kept_out=decision.kept_out,
+        kept_out=len(decision.kept_out),
+        kept_out_lines=tuple(sorted(decision.kept_out)),
         rows=Counter(row.kind for row in decision.new),
         written=not terms.dry_run,
     )

@@ -30,13 +30,13 @@ CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "pla
 
 @dataclass(slots=True)
 class Decision:
-    """`new` in the order in which rows are restored; `there` counts what is here already, `kept_out` what was forgotten
-    here, with what rests on it. `joined` are episodes here that happened again where the file comes from: one of the
-    file counts for them."""
+    """`new` in the order in which rows are restored; `there` counts what is here already, `kept_out` are the lines of
+    what was forgotten here, with what rests on it. `joined` are episodes here that happened again where the file comes
+    from: one of the file counts for them."""
 
     new: list[Row] = field(default_factory=list)
     there: int = 0
-    kept_out: int = 0
+    kept_out: list[int] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
 
 
@@ -175,7 +175,7 @@ class _Deciding:
             fallen = [one for one in resting.get(id, ()) if self._fresh.pop(one, None)]
             self._out.update(fallen)
             reached += fallen
-        self._result.kept_out = len(self._out)
+        self._result.kept_out = [self._numbers["item", (id,)] for id in self._out]
 
     def _look_for_circles(self, cites: dict[str, Row]) -> None:
         """Together with what is here."""
@@ -216,7 +216,7 @@ class _Deciding:
             elif (chosen := self._chosen(row)) and not (row.kind in TASKS and row.key[1] in stopped):
                 self._result.new.append(chosen)
             else:
-                self._result.kept_out += 1
+                self._result.kept_out.append(self._numbers[row.kind, row.key])
         given = _repeats(row for row in self._result.new if row.kind == "episode")
         self._result.joined = [key[1] for key, row in here["episode"].items() if _again(row, given)]
 

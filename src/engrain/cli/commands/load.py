@@ -25,7 +25,7 @@ MEANING = {
     "repeated": "known already",
     "replaced": "replaced an older value",
     "behind": "older than what their slot holds",
-    "kept_out": "kept out, because they were forgotten here",
+    "kept_out": "kept out, because they were forgotten or erased here",
 }
 
 
@@ -81,6 +81,9 @@ def _total(file: BinaryIO) -> int | None:
 
 def _report(loaded: Loaded) -> Iterator[str]:
     yield from _bad(loaded.bad)
+    if lines := loaded.kept_out_lines:
+        more = f" and {many(len(lines) - SHOWN, 'other')}; --json lists all" if len(lines) > SHOWN else ""
+        yield faint(f"kept out: line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:SHOWN]))}{more}")
     parts = [f"{count:,} {MEANING[name]}" for name in MEANING if (count := getattr(loaded, name))]
     skipped = f"; {many(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
     read = many(loaded.read, *READ.get(loaded.form, ("message",)))
