@@ -68,6 +68,9 @@ def test_a_bad_line_is_shown_with_its_number(store: str, tmp_path: Path) -> None
     shown = run(store, "load", str(file), "--user", "ana", code=1)
     assert "line 2" in shown
     assert "Nothing was written" in shown
+    assert "export it anew" in " ".join(shown.split())
+    file.write_text("Ana likes tea.\n")
+    assert "--skip-bad" in run(store, "load", str(file), "--user", "ana", code=1)
 
 
 def test_a_file_that_is_there_is_not_overwritten_unasked(store: str, tmp_path: Path) -> None:

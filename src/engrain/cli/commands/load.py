@@ -56,12 +56,13 @@ def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
     """
     if dry_run:
         cli.must_exist()
+    total = _total(file)
     try:
-        with cli.memory(makes=True) as memory, progress("Loading", _total(file), cli.json) as done:
+        with cli.memory(makes=True) as memory, progress("Loading", total, cli.json) as done:
             loaded = memory.load(file, dry_run=dry_run, progress=done, **terms)  # type: ignore[arg-type]
     except BadFile as wrong:
         bad = wrong.lines
-        cli.answer({"written": False, "bad": bad}, lambda: (*_bad(bad), _refused(len(bad))))
+        cli.answer({"written": False, "bad": bad}, lambda: (*_bad(bad), _refused(len(bad), total is not None)))
         click.get_current_context().exit(1)
     cli.answer(loaded, lambda: _report(loaded))
 
@@ -99,5 +100,10 @@ def _bad(lines: Sequence[BadLine]) -> Iterator[str]:
         yield faint(f"… and {many(len(lines) - SHOWN, 'bad line')} more; --json lists all.")
 
 
-def _refused(count: int) -> str:
-    return f"Nothing was written: {many(count, 'bad line')}. Mend them, or add --skip-bad to write the rest of notes."
+def _refused(count: int, export: bool) -> str:
+    advice = (
+        "An export is loaded whole or not at all: take the file as it was written, or export it anew."
+        if export
+        else "Mend them, or add --skip-bad to write the others."
+    )
+    return f"Nothing was written: {many(count, 'bad line')}. {advice}"
