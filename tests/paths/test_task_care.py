@@ -279,10 +279,40 @@ def test_a_task_that_kills_its_workers_is_parked(memory: Memory, clock: SetClock
         killed_in(memory, clock, "bomb", lambda run: run.step("boom", dies))
     assert memory.recover(calls.noting("bomb")) == []
     (task,) = memory.tasks(status="parked")
-    assert "5 times" in task.outcome
+    assert "5 workers" in task.outcome
     assert calls == []
     memory.resume("bomb")
     assert [one.status for one in memory.recover(calls.noting("bomb"))] == ["done"]
+
+
+def test_a_task_that_people_park_and_resume_does_not_kill_its_workers(memory: Memory, clock: SetClock) -> None:
+    for _ in range(6):
+        with pytest.raises(OSError, match="down"), memory.task("order"):
+            raise OSError("down")
+        memory.resume("order")
+    killed_in(memory, clock, "order", lambda run: run.step("slow", dies))
+    assert [one.status for one in memory.recover(lambda run: None)] == ["done"]
+
+
+def test_a_worker_that_ends_while_it_waits_is_not_killed_by_its_task(memory: Memory, clock: SetClock) -> None:
+    def waits(run: Run) -> None:
+        try:
+            run.wait_event("paid", block=False)
+        except TaskWaiting:  # in the place of a wait that blocks, in which the process ends
+            dies()
+
+    for _ in range(7):
+        killed_in(memory, clock, "order", waits)
+    memory.signal("order", "paid", 1)
+    assert [one.status for one in memory.recover(waits)] == ["done"]
+
+
+def test_a_step_that_gets_done_clears_the_name_of_its_task(memory: Memory, clock: SetClock) -> None:
+    for number in range(8):
+        killed_in(memory, clock, "order", lambda run: run.step("x", dies))
+        if number == 3:
+            killed_in(memory, clock, "order", lambda run: (run.step("y", lambda: 1), dies()))
+    assert [one.status for one in memory.recover(lambda run: None)] == ["done"]
 
 
 def test_an_effect_that_kills_its_workers_is_not_repeated_for_ever(

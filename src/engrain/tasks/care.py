@@ -17,8 +17,9 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_count, checked_key, checked_name
 from engrain.ports import Kit
 from engrain.tasks.course import Course, Terms, journal_of
+from engrain.tasks.deaths import MAX_DEATHS, deaths
 from engrain.tasks.desk import Desk
-from engrain.tasks.envelope import decode, encode
+from engrain.tasks.envelope import decode, encode, opened
 from engrain.tasks.failures import count_failure, expire
 from engrain.tasks.flow import Ask, Call, Flow
 from engrain.tasks.ledger import WAITS
@@ -26,8 +27,6 @@ from engrain.tasks.worker import is_dead, worker_name
 
 Settled = Literal["done", "failed", "skipped"]
 MAX_TASKS = 100_000
-# So many claims with no step to show for them, and a task is parked: it kills whoever runs it.
-MAX_CLAIMS = 5
 # The version of a task that is nothing but a checkpoint.
 CHECKPOINT = "checkpoint"
 _log = logging.getLogger("engrain")
@@ -206,14 +205,13 @@ class Tasks:
         return wait.kind == "event" and journal_of(self._kit).event(self._scope, task, event) is not None
 
     def _hopeless(self, task: TaskRecord) -> bool:
-        if task.status != "running" or task.epoch < MAX_CLAIMS:
+        before = opened(task.snapshot).get("deaths", 0)
+        if before + 1 < MAX_DEATHS:
             return False
-        steps = journal_of(self._kit).steps(self._scope, task.task)
-        # An effect that was begun is not to show for it: it may be what kills.
-        last = max((one.epoch for one in steps if one.status != "intent" or one.kind in WAITS), default=0)
-        if task.epoch - last < MAX_CLAIMS:
+        died = deaths(task, journal_of(self._kit).steps(self._scope, task.task), before)
+        if died < MAX_DEATHS:
             return False
-        self.overrule(task.task, "parked", f"claimed {task.epoch - last} times with no step done: it kills its worker")
+        self.overrule(task.task, "parked", f"{died} workers in a row ended with no step done: it kills its worker")
         return True
 
     def recover(self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]) -> Flow[list[TaskRecord]]:

@@ -26,6 +26,7 @@ from engrain.core.scope import Scope
 from engrain.core.text import checked_key, checked_name, checked_text
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
+from engrain.tasks.deaths import deaths
 from engrain.tasks.desk import Desk, Outcome
 from engrain.tasks.ending import end_of
 from engrain.tasks.envelope import encode
@@ -113,7 +114,8 @@ class Course:
             self._kept = Kept(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
             ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
-            if self._kept.begin():
+            recounted = self._recounted(before, recorded, ledger)
+            if self._kept.begin() or recounted:
                 ledger.keep()
         except BaseException:
             if self._desk:
@@ -123,6 +125,13 @@ class Course:
                 tenure.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
             raise
         self.record, self._tenure, self._ledger = found, tenure, ledger
+
+    def _recounted(self, before: TaskRecord | None, recorded: Sequence[StepRecord], ledger: Ledger) -> bool:
+        """Whether the count of workers that died in it is another now."""
+        if before is None or not ledger.open:
+            return False
+        counted, self._kept.deaths = self._kept.deaths, deaths(before, recorded, self._kept.deaths)
+        return self._kept.deaths != counted
 
     def _prove(self, found: TaskRecord) -> None:
         if found.version != self.terms.version and found.version not in self.terms.accepts:

@@ -23,6 +23,7 @@ class Kept:
         self._working = found.get("working")
         self._procedure: str | None = found.get("procedure")
         self.caught: int = found.get("caught", 0)  # failures up to this number the program went on from
+        self.deaths: int = found.get("deaths", 0)  # of workers, in a row, with no step to show for it
         self._mark: object = None  # the state of working memory that the journal has
 
     @property
@@ -73,5 +74,6 @@ class Kept:
         return self.body()
 
     def body(self) -> str:
-        more = {"working": self._working, "procedure": self._procedure, "caught": self.caught or None}
+        counts = {"caught": self.caught or None, "deaths": self.deaths or None}
+        more = {"working": self._working, "procedure": self._procedure, **counts}
         return packed(self._stored, {name: one for name, one in more.items() if one is not None})
