@@ -289,6 +289,14 @@ def test_a_fact_about_the_user_is_told_from_one_about_another(memory: Memory) ->
         assert language in memory.recall(f"Which language does {name} prefer?").hits[0].text
 
 
+def test_what_another_said_of_himself_does_not_answer_for_the_user(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "I moved to Lisbon last week")
+    memory.add_message("user", "I live in Quito", speaker="Bob")
+    for name, slot in (("Ana", "user.city"), ("Bob", "bob.city")):
+        assert memory.recall(f"Where does {name} live?").hits[0].item.slot == slot
+
+
 def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -> None:
     said = [
         ("Greta", "Yes."), ("Tom", "Did you sleep well?"), ("Greta", "Oh no."), ("Lena", "My cat is ill again."),

@@ -40,6 +40,7 @@ TOPICAL = 1.5  # the meaning from which a standing order counts in full
 SESSION_BEST = 3
 LIFT_OF_A_TURN, LIFT_OF_A_FACT = -1.0, -2.0
 SAID_BY_THE_NAMED = 0.5
+FACT_OF_ANOTHER = 2.8  # turns: "I live in Quito" is Bob's alone, while a turn may be talk about the one who is named
 CROWD = (20, 2_000)  # passages between which relevance was calibrated
 
 
@@ -142,7 +143,8 @@ def _another(sketches: list[Sketch], question: Question) -> Floats:
     if not question.speakers:
         return np.zeros(len(sketches))
     spoken = np.array([one.speaker is not None for one in sketches], dtype=np.float64)
-    other: Floats = spoken - _said_by(sketches, question.speakers)
+    weight = np.array([FACT_OF_ANOTHER if one.kind == "fact" else 1.0 for one in sketches])
+    other: Floats = (spoken - _said_by(sketches, question.speakers)) * weight
     return other
 
 

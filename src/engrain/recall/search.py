@@ -28,8 +28,9 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
     candidates: list[list[Choice]] = []
     terms: frozenset[int] = frozenset()
     for number, scope in enumerate(request.scopes):
-        question = understand(request.query, _speakers(request.query, scope, kit), request.now)
-        gathered.append(gather(question, scope, request, kit))
+        speakers = _speakers(request.query, scope, kit)
+        question = understand(request.query, speakers, request.now)
+        gathered.append(_told(gather(question, scope, request, kit), frozenset(speakers)))
         ranked.append(rank(fuse(gathered[-1], question, kit.embedder.model), question, request.now.timestamp()))
         terms |= frozenset(question.terms) - question.light
         candidates.append(choices(ranked[-1], number, question.wants_several))
@@ -56,6 +57,15 @@ def _speakers(query: str, scope: Scope, kit: Kit) -> list[str]:
     user = scope.user or ""
     own = [user.title() if user == user.lower() else user] if user and query != query.lower() else []
     return [*kit.items.speakers(scope), *own]
+
+
+def _told(gathered: Gathered, speakers: frozenset[str]) -> Gathered:
+    """A fact has no speaker of its own: one whose source spoke here is that speaker's."""
+    sketches = [
+        one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one
+        for one in gathered.sketches
+    ]
+    return replace(gathered, sketches=sketches)
 
 
 def _joined(hits: dict[Choice, Hit], further: dict[Choice, Hit], chosen: Chosen, n: int) -> dict[Choice, Hit]:
