@@ -616,7 +616,7 @@ def remembering(memory: Memory, text: str) -> tuple[Item, str]:
 
 def test_what_a_model_remembers_cites_its_call_and_goes_with_it(memory: Memory) -> None:
     ferry, row = remembering(memory, "The ferry leaves at ten.")
-    (cite,) = ferry.sources[0].cites
+    cite, _ = ferry.sources[0].cites
     said = memory.get(row)
     assert said is not None
     assert (cite.item, json.loads(said.text[cite.start : cite.end])) == (row, {"text": "The ferry leaves at ten."})
@@ -636,10 +636,31 @@ def test_what_a_model_remembers_is_found_in_its_call_where_something_private_was
     AgentWithMemory(memory, model, memory_tools=True).run("Keep it.")
     (fact,) = [item for item in memory.list({"kind": "fact"}) if "at work" in item.text]
     assert "@" not in fact.text
-    (cite,) = fact.sources[0].cites
+    cite, _ = fact.sources[0].cites
     row = memory.get(cite.item)
     assert row is not None
     assert json.loads(row.text[cite.start : cite.end]) == {"text": fact.text}
+
+
+@pytest.mark.parametrize("fact", ["The safe opens with marzipan.", "Marzipan is the word for the safe."])
+def test_what_a_model_remembers_goes_with_what_the_user_said(memory: Memory, fact: str) -> None:
+    model = Scripted(says("", ("remember", {"text": fact})), "Noted.")
+    AgentWithMemory(memory, model, memory_tools=True).run("You should know that the safe opens with marzipan.")
+    said = memory.conversation.last(10)[0].id or ""
+    memory.forget(said)
+    assert not [item.text for item in memory.list(history=True, limit=100) if "arzipan" in item.text]
+
+
+def test_forgetting_what_a_model_remembers_cuts_the_users_words_only_where_they_are_the_same(memory: Memory) -> None:
+    said = "You should know that the safe opens with marzipan."
+    facts = ["Marzipan is the word for the safe.", "The safe opens with marzipan."]
+    model = Scripted(says("", *(("remember", {"text": fact}) for fact in facts)), "Noted.")
+    AgentWithMemory(memory, model, memory_tools=True).run(said)
+    first, second = (next(item for item in memory.list() if item.text == fact) for fact in facts)
+    memory.forget(first.id)
+    assert log(memory)[0][1] == said
+    memory.forget(second.id)
+    assert log(memory)[0][1] == "You should know that [forgotten]."
 
 
 def test_a_model_does_not_bring_back_what_was_forgotten(memory: Memory) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engrain.agent.tools import Tool, tool
 from engrain.core.chat import ToolCall
-from engrain.core.items import Cite, Source
+from engrain.core.items import Cite, Item, Source
 from engrain.core.notes import Note
 from engrain.core.recalled import RecallRequest
 from engrain.core.text import checked_text
@@ -22,11 +23,19 @@ HITS = 8
 IMPORTANCE = 0.6
 
 
-def learnt(call: ToolCall, cite: Cite) -> Note:
+def learnt(call: ToolCall, cite: Cite, said: Item) -> Note:
     """What a call of `remember` that did not fail asks to have kept. It is written when the call stands in the log, so
-    that it can cite its words there and go with them; what was forgotten no model brings back."""
-    source = Source("conversation", "agent", (cite,))
-    return Note(str(call.arguments["text"]), IMPORTANCE, source=source, derived=True)
+    that it can cite its words there, and what the user `said`, and go with either; what was forgotten no model brings
+    back."""
+    text = str(call.arguments["text"])
+    source = Source("conversation", "agent", (cite, _rests_on(text, said)))
+    return Note(text, IMPORTANCE, source=source, derived=True)
+
+
+def _rests_on(text: str, said: Item) -> Cite:
+    """The same words there; where it has others the whole message, which stays when only the fact is forgotten."""
+    found = re.search(re.escape(text.strip().rstrip(".!")), said.text, re.IGNORECASE)
+    return Cite(said.id, *(found.span() if found else (0, 0)))
 
 
 def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:

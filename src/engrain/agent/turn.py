@@ -223,18 +223,19 @@ class Turn:
         return Message("tool", text, answers=call.id, tool=call.name, failed=called.failed)
 
     def _learn(self, calls: Sequence[ToolCall], called: Sequence[Called], ids: list[str]) -> Flow[None]:
-        """What the model asked to have remembered, citing the words of its call in the log."""
+        """What the model asked to have remembered, citing what the user said and the words of its call in the log."""
         aside = self._manner.aside
         wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
         row = (yield Ask(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
         spans = spans_of_calls(row) if row else []
+        heard = (yield Ask(partial(self._memory.get, self._heard[0]))) if row else None
         request = self._journal.request(self._id, self._steps)
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
-            if not mine:
+            if not mine or heard is None:
                 continue
             keep = self._memory._open.semantic.remember
             try:
-                yield Ask(partial(keep, learnt(call, Cite(ids[0], *span)), request and f"{request}:{at}"))
+                yield Ask(partial(keep, learnt(call, Cite(ids[0], *span), heard), request and f"{request}:{at}"))
             except (NotFound, InvalidInput) as exc:
                 _log.info("what the model wanted remembered was not kept: %s", exc)
 

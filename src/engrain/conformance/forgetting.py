@@ -96,6 +96,20 @@ class ForgettingSuite(Suite):
         assert set(forget(store, made).marked) == {said, fact_one, fact_two}
         assert texts(page(store)) == [FORGOTTEN] * 3
 
+    def test_what_has_no_words_of_an_item_goes_with_it_and_cuts_nothing(self, store: ItemStore) -> None:
+        said, other = add(store, message(SAID), message("I like cocoa."))
+        one, two = add(store, derived("One.", Cite(said, 0, 0)), derived("Two.", Cite(other, 0, 0)))
+        outcome = forget(store, one)
+        assert (outcome.others, outcome.marked) == ((), ())
+        assert get(store, said).text == SAID
+        assert forget(store, other).others == (two,)
+
+    def test_what_has_no_words_of_an_item_goes_when_any_of_it_is_cut(self, store: ItemStore) -> None:
+        (said,) = add(store, message(SAID))
+        tea, told = add(store, derived("Tea.", cite(said, "I like tea")), derived("He told me.", Cite(said, 0, 0)))
+        assert forget(store, tea).others == (told,)
+        assert get(store, said).text == SAID.replace("I like tea", FORGOTTEN)
+
     def test_forgetting_one_message_leaves_the_others_a_summary_cites(self, store: ItemStore) -> None:
         first, second = add(store, message("Secret."), message(SAID))
         (summary,) = add(store, derived("In sum.", Cite(first), Cite(second), kind="summary"))

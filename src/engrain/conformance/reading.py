@@ -217,6 +217,12 @@ class ReadingSuite(Suite):
         assert [one.id for one in store.outdated(ANA, [other, said])] == [other, said]
         assert store.outdated(ANA, []) == store.outdated(ANA, ["nothing"]) == []
 
+    def test_a_cite_without_words_is_not_outdated(self, store: ItemStore) -> None:
+        (said,) = add(store, message("I like coffee."))
+        (first,) = add(store, derived("Likes coffee.", Cite(said, 0, 0)))
+        correct(store, first, fact("Likes cocoa."))
+        assert store.outdated(ANA, [said]) == []
+
     def test_a_span_is_outdated_once_its_item_was_corrected(self, store: ItemStore, clock: SetClock) -> None:
         (said,) = add(store, message("I like coffee, I mean tea."))
         (first,) = add(store, derived("Likes coffee.", Cite(said, 2, 13)))

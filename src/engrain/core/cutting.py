@@ -27,7 +27,9 @@ def cut(text: str, spans: Sequence[Span]) -> str:
 
 
 def overlaps(start: int | None, end: int | None, spans: Sequence[Span]) -> bool:
-    """Whether a cite with these edges has a character inside a span; one with none is of the whole text."""
+    """Whether a cite with these edges has a character inside a span; one with none, or 0:0, is of the whole text."""
+    if (start, end) == (0, 0):
+        return bool(spans)
     return any((start or 0) < right and (end is None or left < end) for left, right in spans)
 
 

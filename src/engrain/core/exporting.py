@@ -99,11 +99,12 @@ def _sources(value: object, what: str) -> list[list[Any]]:
 
 
 def _cites(value: object, what: str) -> list[list[Any]]:
-    known = {"source": _number(0), "item": checked_key, "start": _maybe(_number(0)), "end": _maybe(_number(1))}
+    known = {"source": _number(0), "item": checked_key, "start": _maybe(_number(0)), "end": _maybe(_number(0))}
     found: list[list[Any]] = []
     for one in _listed(value, what, MAX_SOURCES):
         cite = _fields(one, "a cite", known)
-        if (cite["start"] is None) != (cite["end"] is None) or (cite["end"] or 1) <= (cite["start"] or 0):
+        start, end = cite["start"], cite["end"]
+        if (start is None) != (end is None) or (end is not None and end <= start and (start, end) != (0, 0)):
             raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite['start']!r} and {cite['end']!r}.")
         found.append([cite["source"], cite["item"], cite["start"], cite["end"]])
     if not found:

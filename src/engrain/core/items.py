@@ -24,11 +24,17 @@ TRUST: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class Cite:
-    """The span of another item that an item rests on; the whole item when no span is given."""
+    """The span of another item that an item rests on; the whole item when no span is given.
+
+    With the span 0:0 it rests on the whole too, but has no words from there: to forget it cuts nothing out."""
 
     item: str
     start: int | None = None
     end: int | None = None
+
+    @property
+    def wordless(self) -> bool:
+        return (self.start, self.end) == (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

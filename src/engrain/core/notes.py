@@ -101,7 +101,7 @@ def _cite(cite: object) -> None:
     if not isinstance(cite, Cite):
         raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
     checked_key(cite.item, "cited item")
-    if cite.start is None and cite.end is None:
+    if cite.wordless or (cite.start is None and cite.end is None):
         return
     if not (isinstance(cite.start, int) and isinstance(cite.end, int) and 0 <= cite.start < cite.end):
         raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")

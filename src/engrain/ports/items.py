@@ -58,13 +58,14 @@ class ItemStore(Protocol):
         so on (others); cuts the spans that the removed items cite out of the items that stay (marked), puts FORGOTTEN
         in their place, indexes the words of what is left, drops those items' vectors and moves the other cites with
         their text. A cite without a span cuts the whole text, but only if it is the forgotten item's own or one of a
-        version that it corrected. A summary cuts nothing: it has no words of its own to take back. An item that rests
-        on words that are cut is removed with them, and with what cites it, and so on (others): it cites a span that
-        overlaps, or the whole; what only such items cite is not cut. An episode whose item is removed or cut goes with
-        its raw text, where episodes are in the same store. Leaves a tombstone (keyed hash, no text) of every text and
-        span removed and of every text that was cut, as it was, but none of a summary that went along: what is left may
-        be summed up in the same words. Nothing lifts a tombstone. With `keep_source` nothing is cut. An unknown id is
-        `missing`. Closed versions stay closed, and `replaced_by` may name one that is gone.
+        version that it corrected. A summary cuts nothing: it has no words of its own to take back, and no more has a
+        cite of 0:0, which is never outdated either. An item that rests on words that are cut is removed with them, and
+        with what cites it, and so on (others): it cites a span that overlaps, the whole, or 0:0; what only such items
+        cite is not cut. An episode whose item is removed or cut goes with its raw text, where episodes are in the same
+        store. Leaves a tombstone (keyed hash, no text) of every text and span removed and of every text that was cut,
+        as it was, but none of a summary that went along: what is left may be summed up in the same words. Nothing lifts
+        a tombstone. With `keep_source` nothing is cut. An unknown id is `missing`. Closed versions stay closed, and
+        `replaced_by` may name one that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
         step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed

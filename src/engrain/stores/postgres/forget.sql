@@ -24,10 +24,12 @@ select item.n, item.id, item.kind, item.text, item.session, item.place from remo
 order by item.n;
 
 -- cited_spans --
--- What the removed items cite in items that stay.
+-- What the removed items cite in items that stay; a summary has no words of its own to take back, nor has a cite of 0:0.
 select cite.item, cite.cited, cite."from", cite."to", char_length(cited.text)
 from cite join item as cited on cited.n = cite.cited join item on item.n = cite.item
-where cite.item = any(%(gone)s) and not cite.cited = any(%(gone)s) and item.kind <> 'summary' order by cite.n;
+where cite.item = any(%(gone)s) and not cite.cited = any(%(gone)s) and item.kind <> 'summary'
+  and cite."to" is distinct from 0
+order by cite.n;
 
 -- cites_of --
 -- Who cites these items, and which part of them.

@@ -198,7 +198,7 @@ select distinct cited.id, coalesce(cite."from", 0), coalesce(cite."to", char_len
   coalesce(item.retracted_at, item.valid_to), item.n, item.slot
 from item as cited join cite on cite.cited = cited.n join item on item.n = cite.item
 where cited.scope = %(scope)s and cited.id = any(%(ids)s)
-  and (item.retracted_at is not null or item.valid_to <= %(at)s);
+  and (item.retracted_at is not null or item.valid_to <= %(at)s) and cite."to" is distinct from 0;
 
 -- slot_holder --
 select text from item where scope = %(scope)s and slot = %(slot)s and {visible} order by valid_from desc, id desc limit 1;

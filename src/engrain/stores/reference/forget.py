@@ -75,7 +75,7 @@ def _cited_spans(work: Work, gone: Sequence[str], asked: Sequence[str]) -> dict[
             continue
         for cite in _cites(items[id].item):
             whole = cite.start is None and cite.end is None
-            if cite.item not in gone and (id in asked or not whole):
+            if cite.item not in gone and not cite.wordless and (id in asked or not whole):
                 spans.setdefault(cite.item, []).append(span(cite, items[cite.item].item.text))
     return spans
 

@@ -128,7 +128,7 @@ class Items(Holder):
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         with self.reading() as state:
             now = self.now()
-            wanted = [edge for edge in _edges(state, scope) if edge.cite.item in ids]
+            wanted = [edge for edge in _edges(state, scope) if edge.cite.item in ids and not edge.cite.wordless]
             spans = {
                 (edge.item, edge.cite.item, *span(edge.cite, state.items[edge.cite.item].item.text)) for edge in wanted
             }

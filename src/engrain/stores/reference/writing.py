@@ -177,7 +177,7 @@ class Transaction(Work):
         if not stored:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
         start, end = span(cite, stored.item.text)
-        if not 0 <= start < end <= len(stored.item.text):
+        if not (0 <= start < end <= len(stored.item.text) or cite.wordless):
             raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
         return stored
 

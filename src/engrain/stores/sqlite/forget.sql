@@ -22,10 +22,11 @@ with recursive gone (n, id) as (
 select n, id from gone order by n;
 
 -- cited_spans --
--- What the removed items cite in items that stay; a summary has no words of its own to take back.
+-- What the removed items cite in items that stay; a summary has no words of its own to take back, nor has a cite of 0:0.
 select cite.item, cite.cited, cite.start, cite."end", length(item.text) from cite
 join item on item.n = cite.cited join item as citing on citing.n = cite.item and citing.kind <> 'summary'
 where cite.item in (select value from json_each(:gone)) and cite.cited not in (select value from json_each(:gone))
+  and cite."end" is not 0
 order by cite.rowid;
 
 -- cites_of --

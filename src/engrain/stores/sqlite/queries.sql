@@ -202,7 +202,7 @@ select distinct cited.id, coalesce(cite.start, 0), coalesce(cite."end", length(c
   coalesce(item.retracted_at, item.valid_to), item.n, item.slot
 from item as cited join cite on cite.cited = cited.n join item on item.n = cite.item
 where +cited.scope = :scope and cited.id in (select value from json_each(:ids))
-  and (item.retracted_at is not null or item.valid_to <= :at);
+  and (item.retracted_at is not null or item.valid_to <= :at) and cite."end" is not 0;
 
 -- slot_holder --
 select text from item where scope = :scope and slot = :slot and {visible} order by valid_from desc, id desc limit 1;

@@ -230,7 +230,7 @@ def _trust(work: Work, source: Source) -> float:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
         _, cited_trust, length = rows[0]
         start, end = cite.start or 0, length if cite.end is None else cite.end
-        if not 0 <= start < end <= length:
+        if not (0 <= start < end <= length or cite.wordless):
             raise InvalidInput(f"the cited span {start}:{end} is not in item {cite.item!r}.")
         trust = min(trust, cited_trust)
     return trust
