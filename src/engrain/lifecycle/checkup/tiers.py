@@ -132,6 +132,6 @@ POINTS = (
     Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows),
     Point(3, "tiers", "sessions", "Was every session ended?", left_sessions),
     Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes),
-    Point(5, "tiers", "slots", "Does every slot have one value at a time?", slots),
+    Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
     Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures),
 )  # fmt: skip

@@ -139,10 +139,10 @@ def _integrity(db: Connection) -> Iterator[Finding]:
 def _slots(db: Connection) -> Iterator[Finding]:
     ((twice,),) = db.rows(_SQL["slots"])
     if twice:
-        why = f"{twice:,} slots have two values that hold at the same time"
+        why = f"{twice:,} slots have two values that hold now"
         yield Finding("slots", "fail", why, "engrain slots shows them; engrain forget ID the one that is wrong")
     else:
-        yield Finding("slots", "pass", "every slot has one value at a time")
+        yield Finding("slots", "pass", "no slot has two values that hold now")
 
 
 def _indexes(db: Connection) -> Iterator[Finding]:
