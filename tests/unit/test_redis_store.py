@@ -323,7 +323,17 @@ def test_a_store_opened_to_be_read_writes_nothing(store: RedisStore, server: Ser
 
 
 @pytest.mark.parametrize(
-    "query", ["durability=some", "timeout=0", "timeout=soon", "pool=0", "cluster=maybe", "nothing", "socket_timeout=x"]
+    "query",
+    [
+        "durability=some",
+        "timeout=0",
+        "timeout=soon",
+        "patience=-1",
+        "pool=0",
+        "cluster=maybe",
+        "nothing",
+        "socket_timeout=x",
+    ],
 )
 def test_a_setting_in_the_url_that_cannot_be_is_refused(query: str) -> None:
     with pytest.raises(ConfigError):

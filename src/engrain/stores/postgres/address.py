@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from engrain.core.errors import ConfigError
 
-_OWN = ("schema", "pool", "timeout", "prepare")
+_OWN = ("schema", "pool", "timeout", "patience", "prepare")
 _SECRET = ("password", "sslpassword", "passfile")
 _LONGEST_NAME = 63
 
@@ -16,6 +16,8 @@ _LONGEST_NAME = 63
 @dataclass(frozen=True, slots=True)
 class Address:
     """`timeout` is in seconds: to connect, to get a connection from the pool, for a lock, for a statement.
+    `patience` is how long one that does not answer, or is still starting, is tried again when the store is opened, but
+    no longer than the time-out.
 
     `prepare` is False behind a pooler that does not keep prepared statements apart.
     """
@@ -25,11 +27,12 @@ class Address:
     schema: str = "engrain"
     pool: int = 10
     timeout: float = 30.0
+    patience: float = 5.0
     prepare: bool = True
 
 
 def read_url(url: str) -> Address:
-    """postgresql://user:password@host:5432/database?schema=engrain&pool=10&timeout=30&prepare=off
+    """postgresql://user:password@host:5432/database?schema=engrain&pool=10&timeout=30&patience=5&prepare=off
 
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
@@ -50,6 +53,8 @@ def _value(name: str, value: str) -> object:
             return int(value)
         if name == "timeout" and 0 < float(value) <= 3_600:
             return float(value)
+        if name == "patience" and 0 <= float(value) <= 3_600:
+            return float(value)
     except ValueError:
         pass
     if name == "prepare" and value in ("on", "off"):
@@ -59,6 +64,7 @@ def _value(name: str, value: str) -> object:
     wanted = {
         "pool": "a number from 1 to 1,000",
         "timeout": "seconds, up to 3,600",
+        "patience": "seconds, from 0 to 3,600",
         "prepare": "on or off",
         "schema": f"a name of at most {_LONGEST_NAME} bytes",
     }[name]

@@ -28,6 +28,7 @@ Row = tuple[Any, ...]
 _ATTEMPTS = 6
 _PAUSE = 0.02
 _ASK_AGAIN = 1.0
+_LONGEST_PAUSE = 0.5
 # The server gives up first, and says why; only one that is silent is given up by us.
 _LATER = 5.0
 # What a server says that will not have us, and what to do about it.
@@ -228,14 +229,23 @@ class Link:
                 self._process = os.getpid()
             return self._pool
 
-    def connect(self) -> Timed:
-        """A connection of its own, outside the pool."""
-        try:
-            connection = Timed.connect(**self.parameters())
-        except psycopg.Error as exc:
-            raise self._refused(exc) from exc
-        self._configure(connection)
-        return connection
+    def connect(self, patience: float = 0.0) -> Timed:
+        """A connection of its own, outside the pool. One that does not answer is tried again for so many seconds."""
+        began, pause, tries = time.monotonic(), _PAUSE, 0
+        until = began + min(patience, self.address.timeout)
+        while True:
+            tries += 1
+            try:
+                connection = Timed.connect(**self.parameters())
+            except psycopg.Error as exc:
+                fault = self._refused(exc, tries, time.monotonic() - began)
+                if isinstance(fault, ConfigError) or time.monotonic() + pause >= until:
+                    raise fault from exc
+            else:
+                self._configure(connection)
+                return connection
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def parameters(self) -> dict[str, Any]:
         address = self.address
@@ -273,8 +283,9 @@ class Link:
             "Raise pool= in the URL, or use fewer threads."
         )
 
-    def _refused(self, exc: psycopg.Error) -> StoreUnavailable | ConfigError:
-        tried = f"(tried {self.address.shown} for up to {self.address.timeout:g} seconds)"
+    def _refused(self, exc: psycopg.Error, tries: int, seconds: float) -> StoreUnavailable | ConfigError:
+        often = "once" if tries == 1 else f"{tries} times"
+        tried = f"(tried {self.address.shown} {often} in {seconds:.1f} s)"
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
         said = "; ".join(lines).removeprefix("connection failed: ")
         # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.

@@ -33,7 +33,7 @@ def latest() -> int:
 
 def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
     """The store's key and the server's version, once its schema is that of this engrain."""
-    connection = link.connect()
+    connection = link.connect(link.address.patience)
     try:
         _check_server(connection)
         have = version(connection, link.address.schema)

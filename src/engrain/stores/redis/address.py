@@ -13,6 +13,7 @@ _SECRET = ("password", "ssl_password")
 _WANTED = {
     "durability": "strict or relaxed",
     "timeout": "seconds, up to 3,600",
+    "patience": "seconds, from 0 to 3,600",
     "pool": "a number from 1 to 1,000",
     "cluster": "on or off",
 }
@@ -20,18 +21,20 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`timeout` is for one call with all its tries, in seconds."""
+    """`timeout` is for one call with all its tries, in seconds; `patience` for a server that is still starting when a
+    journal is opened there, but no longer than the time-out."""
 
     url: str = field(repr=False)  # it may hold a password
     shown: str
     durability: Durability = "strict"
     timeout: float = 10.0
+    patience: float = 5.0
     pool: int = 32
     cluster: bool = False
 
 
 def read_url(url: str) -> Address:
-    """redis://user:password@host:6379/0?durability=relaxed&timeout=10&pool=32&cluster=on
+    """redis://user:password@host:6379/0?durability=relaxed&timeout=10&patience=5&pool=32&cluster=on
 
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
@@ -51,6 +54,8 @@ def _value(name: str, value: str) -> object:
         if name == "pool" and 1 <= int(value) <= 1_000:
             return int(value)
         if name == "timeout" and 0 < float(value) <= 3_600:
+            return float(value)
+        if name == "patience" and 0 <= float(value) <= 3_600:
             return float(value)
     except ValueError:
         pass

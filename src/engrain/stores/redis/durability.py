@@ -25,9 +25,9 @@ class Promise(NamedTuple):
         return {name: value for name, value in self.settings.items() if value != _NEEDED[name]}
 
 
-def promised(link: Link) -> Promise:
+def promised(link: Link, patience: float = 0.0) -> Promise:
     """The least that any of the servers promises. ConfigError for one that is too old."""
-    versions = [_version(told) for told in link.each_server("INFO", "server")]
+    versions = [_version(told) for told in link.each_server("INFO", "server", patience=patience)]
     oldest = min(versions, key=_numbers)
     if _numbers(oldest) < _OLDEST:
         raise ConfigError(f"Redis at {link.address.shown} is {oldest}; engrain needs 6.2 or newer.")

@@ -86,12 +86,13 @@ class Link:
         found: list[str] = self._tried(lambda client: list(client.scan_iter(match=pattern, count=_SCANNED)))
         return found
 
-    def each_server(self, *words: str) -> list[Any]:
-        """A command without a key, from every server that holds data; it is tried once."""
+    def each_server(self, *words: str, patience: float = 0.0) -> list[Any]:
+        """A command without a key, from every server that holds data; it is tried again for as long as `patience`."""
+        patience = min(patience, self.address.timeout)
         if not self.address.cluster:
-            return [self._tried(lambda client: client.execute_command(*words), patience=0.0)]
+            return [self._tried(lambda client: client.execute_command(*words), patience=patience)]
         nodes = redis.RedisCluster.PRIMARIES
-        many = self._tried(lambda client: client.execute_command(*words, target_nodes=nodes), patience=0.0)
+        many = self._tried(lambda client: client.execute_command(*words, target_nodes=nodes), patience=patience)
         return list(many.values())
 
     def close(self) -> None:

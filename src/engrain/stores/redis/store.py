@@ -23,8 +23,8 @@ from engrain.stores.redis.state import RedisSessionState
 class RedisStore:
     """`episodes`, `journal` and `state` are its ports. Redis holds no items: a memory needs another store for those.
 
-    It can be opened while the server is away, but for the journal, which must know what the server keeps. Safe to use
-    from several threads and, after a fork, from several processes.
+    It can be opened while the server is away, but for the journal, which must know what the server keeps and waits for
+    one that is starting. Safe to use from several threads and, after a fork, from several processes.
     """
 
     def __init__(self, url: str, *, clock: Clock = system_clock, read_only: bool = False) -> None:
@@ -59,7 +59,7 @@ class RedisStore:
     @cached_property
     def journal(self) -> RedisJournal:
         """ConfigError if the server may lose what it acknowledges, unless the URL says durability=relaxed."""
-        proved(self._link, promised(self._link))
+        proved(self._link, promised(self._link, self._link.address.patience))
         return RedisJournal(self._link, self._clock, lambda scope: self.held(scope))
 
     @cached_property
