@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -62,7 +63,7 @@ def test_tasks_are_listed_and_shown_with_their_steps(run: Run, halted: str) -> N
     (line,) = run("--json").stdout.splitlines()
     assert json.loads(line)["status"] == "parked"
     shown = run("show", halted).output
-    for part in ("✓ plan", "? mail", "timed out", f"engrain tasks resolve {halted} 'mail' done|failed|skipped"):
+    for part in ("✓ plan", "? mail", "timed out", f"engrain tasks resolve {halted} mail done|failed|skipped"):
         assert part in shown
     assert [step["name"] for step in json.loads(run("show", halted, "--json").stdout)["steps"]] == ["plan", "mail"]
     assert run("show", "unknown", code=1)
@@ -89,6 +90,41 @@ def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(
     assert memory.timeline(halted).task.status == "done"
     for wrong in ("nothing", "no_such_module:ship", "shop_of_the_test:none"):
         assert run("resume", halted, "--work", wrong, code=2)
+
+
+def test_a_hint_can_be_pasted_whatever_the_names(run: Run, memory: Memory) -> None:
+    def send() -> None:
+        raise OSError("timed out")
+
+    with pytest.raises(StepAmbiguous), memory.task("Ana's order; rm") as task:
+        task.effect("mail", send, key="to ana")
+    (hint,) = [line for line in run("show", "Ana's order; rm").output.splitlines() if "tasks resolve" in line]
+    words = shlex.split(hint.removesuffix("done|failed|skipped"))
+    assert words == ["engrain", "tasks", "resolve", "Ana's order; rm", "mail[to ana]"]
+
+
+def test_a_checkpoint_shows_its_state_and_nobody_who_runs_it(run: Run, memory: Memory) -> None:
+    memory.checkpoint("crawl", {"page": 7, "seen": ["Zürich"]})
+    for shown in (run().output, run("show", "crawl").output):
+        assert "a checkpoint" in shown
+        assert "running" not in shown
+        assert "process" not in shown
+    assert json.loads(shown.partition("\n\n")[2]) == {"page": 7, "seen": ["Zürich"]}
+    memory.checkpoint("crawl", {"page": 8}, done=True)
+    assert "done" in run("show", "crawl").output
+
+
+def test_an_error_of_the_work_shows_its_own_lines_only(
+    run: Run, memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="stop"), memory.task("order"):
+        raise ValueError("stop")
+    (tmp_path / "failing_of_the_test.py").write_text("def work(run):\n    return {}['the price']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    failed = run("resume", "order", "--work", "failing_of_the_test:work", code=1)
+    assert "parked" in failed.stdout
+    assert "KeyError: 'the price'" in failed.stderr
+    assert failed.stderr.count('File "') == 1
 
 
 def test_a_running_task_is_followed_live(run: Run, memory: Memory) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engrain.cli.shown import faint, safe, strong, wrapped
+from engrain.core.journal import CHECKPOINT, ENDED
+from engrain.tasks.envelope import decode
 
 if TYPE_CHECKING:
     from engrain.core.journal import StepRecord, TaskRecord
@@ -22,17 +26,19 @@ MARKS = {
 
 
 def task_lines(task: TaskRecord) -> Iterator[str]:
-    status = click.style(task.status.ljust(9), fg=COLOURS.get(task.status))
+    # A checkpoint is held by nobody: whoever wrote it last may be gone.
+    held = task.version != CHECKPOINT or task.status in ENDED
+    status = click.style((task.status if held else "kept").ljust(9), fg=COLOURS.get(task.status))
     yield f"{status} {strong(safe(task.task))}" + (f"  {safe(task.goal)}" if task.goal else "")
     parts = [f"started {task.started_at:%Y-%m-%d %H:%M}"]
     if task.ended_at:
         parts.append(f"ended {task.ended_at:%Y-%m-%d %H:%M}")
-    if task.worker:
+    if task.worker and held:
         parts.append(f"run by {worker(task.worker)}")
-    if task.epoch > 1:
+    if task.epoch > 1 and task.version != CHECKPOINT:
         parts.append(f"claimed {task.epoch} times")
     if task.version:
-        parts.append(f"version {task.version}")
+        parts.append("a checkpoint" if task.version == CHECKPOINT else f"version {task.version}")
     yield faint(" " * 10 + safe(" · ".join(parts)))
     if task.outcome:
         yield from wrapped(task.outcome, " " * 10)
@@ -41,6 +47,9 @@ def task_lines(task: TaskRecord) -> Iterator[str]:
 def timeline_lines(found: Timeline) -> Iterator[str]:
     yield from task_lines(found.task)
     yield ""
+    if found.task.version == CHECKPOINT:
+        yield from wrapped(json.dumps(decode(found.task.snapshot), ensure_ascii=False, indent=2))
+        return
     left = max((len(label(step)) for step in found.steps), default=0)
     for step in found.steps:
         yield from step_lines(step, found.task, left)
@@ -62,7 +71,11 @@ def step_lines(step: StepRecord, task: TaskRecord, left: int = 24) -> Iterator[s
     if step.status == "ambiguous" or (step.status == "intent" and step.kind == "effect" and task.worker is None):
         number = f" --occurrence {step.occurrence}" if step.occurrence else ""
         yield from wrapped(f"It may or may not have happened. Look for its key {step.key}, then say so:", "    ")
-        yield f"    engrain tasks resolve {safe(task.task)} '{safe(step.name)}' done|failed|skipped{number}"
+        yield f"    engrain tasks resolve {_quoted(task.task)} {_quoted(step.name)} done|failed|skipped{number}"
+
+
+def _quoted(name: str) -> str:
+    return shlex.quote(safe(name))
 
 
 def label(step: StepRecord) -> str:

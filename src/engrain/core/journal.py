@@ -11,6 +11,8 @@ from engrain.core.scope import Scope
 TaskStatus = Literal["running", "waiting", "done", "failed", "parked", "cancelled", "expired"]
 StepStatus = Literal["intent", "done", "failed", "ambiguous", "skipped"]
 StepKind = Literal["step", "memory", "effect", "sleep", "event", "checkpoint"]
+# The version of a task that is nothing but a checkpoint.
+CHECKPOINT = "checkpoint"
 ENDED: tuple[TaskStatus, ...] = ("done", "failed", "cancelled", "expired")
 
 

@@ -12,7 +12,18 @@ from typing import Any, Literal, get_args
 
 from engrain.core.clock import checked_span, checked_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
-from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, TaskEnd, TaskQuery, TaskRecord, TaskStatus
+from engrain.core.journal import (
+    CHECKPOINT,
+    ENDED,
+    Claim,
+    Lease,
+    StepEnd,
+    StepRecord,
+    TaskEnd,
+    TaskQuery,
+    TaskRecord,
+    TaskStatus,
+)
 from engrain.core.scope import Scope
 from engrain.core.text import checked_count, checked_key, checked_name
 from engrain.ports import Kit
@@ -27,8 +38,6 @@ from engrain.tasks.worker import is_dead, worker_name
 
 Settled = Literal["done", "failed", "skipped"]
 MAX_TASKS = 100_000
-# The version of a task that is nothing but a checkpoint.
-CHECKPOINT = "checkpoint"
 _log = logging.getLogger("engrain")
 
 

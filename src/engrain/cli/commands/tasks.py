@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from engrain.cli.session import Session
 from engrain.cli.shown import faint, many
 from engrain.cli.task_lines import step_lines, task_lines, timeline_lines
 from engrain.cli.verbs import Verb
-from engrain.core.errors import InvalidInput, TaskWaiting
+from engrain.core.errors import EngrainError, InvalidInput, TaskWaiting
 
 if TYPE_CHECKING:
     from engrain.core.journal import StepRecord, TaskRecord
@@ -90,14 +91,20 @@ def show(cli: Session, task: str, follow: bool) -> None:
 def resume(cli: Session, task: str, work: str | None) -> None:
     """Let a parked task go on: a worker's recover() picks it up, or it is continued here."""
     function = _loaded(work) if work else None
+    failed: Exception | None = None
     with cli.memory() as memory:
         version = memory.timeline(task).task.version
         if function is None:
             found = memory.resume(task)
         else:
-            _continue(cli, memory, (task, version), function)
+            failed = _continue(cli, memory, (task, version), function)
             found = memory.timeline(task).task
+    if failed is not None and cli.json:
+        raise failed  # a program gets the document that it gets of every error
     cli.answer(found, lambda: task_lines(found))
+    if failed is not None:
+        click.echo(_own_lines(failed), nl=False, err=True)
+        raise click.exceptions.Exit(1)
 
 
 @verb(
@@ -191,8 +198,8 @@ def _watched(
         time.sleep(LOOK)
 
 
-def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]) -> None:
-    """Run it on this thread while another prints what comes."""
+def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Callable[[Any], Any]) -> Exception | None:
+    """Run it on this thread while another prints what comes; an error of the function's own."""
     name, version = task
     ended = threading.Event()
 
@@ -201,13 +208,27 @@ def _continue(cli: Session, memory: Memory, task: tuple[str, str], function: Cal
             _echo_step(cli, now, step)
 
     watcher = threading.Thread(target=printed, daemon=True)
-    with suppress(TaskWaiting), memory.task(name, version=version) as run:
-        watcher.start()
-        try:
-            function(run)
-        finally:
-            ended.set()
-            watcher.join()
+    try:
+        with suppress(TaskWaiting), memory.task(name, version=version) as run:
+            watcher.start()
+            try:
+                function(run)
+            finally:
+                ended.set()
+                watcher.join()
+    except (EngrainError, BrokenPipeError):
+        raise
+    except Exception as exc:  # noqa: BLE001  # the task is parked with it, and its author is to see where
+        return exc
+    return None
+
+
+def _own_lines(error: Exception) -> str:
+    """Where it comes from, without the way through this command."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(error.with_traceback(trace)))
 
 
 def _echo_step(cli: Session, task: TaskRecord, step: StepRecord) -> None:
