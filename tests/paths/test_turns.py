@@ -24,7 +24,8 @@ from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.chat import ToolCall
 from engrain.core.dialects import as_messages
-from engrain.core.errors import Conflict, EmbedderFailed, EmptyText
+from engrain.core.erasure import owner
+from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
 from engrain.core.filters import parse_filter
 from engrain.core.items import FORGOTTEN, Cite, Draft, Item, Source
 from engrain.core.messages import Message, message_of
@@ -252,6 +253,22 @@ def test_a_statement_without_a_slot_is_forgotten_by_its_words(kit: Kit, say: Say
     assert "nuts" not in everything(kit)
 
 
+@pytest.mark.parametrize("unsaid", ["Forget that I live in Lima.", "Forget that I am allergic to nuts."])
+def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
+    kit: Kit, say: Say, unsaid: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    say("I live in Lima.")
+    kit.items.erasing.hold(owner(ANA), "case-7")  # type: ignore[attr-defined]
+    with caplog.at_level(logging.WARNING, "engrain"):
+        recorded = say(f"My name is Teo. {unsaid}", request_id="a")
+    assert log(kit) == ["I live in Lima.", f"My name is Teo. {unsaid}"]
+    assert sorted(texts(kit)) == ["I live in Lima", "My name is Teo"]
+    assert (recorded.forgotten, recorded.marked) == ((), ())
+    assert "legal hold" in (recorded.refused or "")
+    assert "legal hold" in caplog.text
+    assert say(f"My name is Teo. {unsaid}", request_id="a").ids == recorded.ids
+
+
 @pytest.mark.parametrize("unsaid", ["Forget that I live in Lima.", "Please forget my city."])
 @pytest.mark.parametrize("together", [True, False])
 def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Kit, unsaid: str, together: bool) -> None:
@@ -280,6 +297,26 @@ def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     earlier = Message("user", "Well, I am allergic to nuts.", occurred_at="2025-12-01")
     assert record(as_messages([earlier]), "monday", ANA, kit).facts == ()
     assert texts(kit) == []
+
+
+def test_words_that_are_to_be_forgotten_are_never_in_the_log_alone(
+    kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, plans = kit.items.apply, []
+
+    def once(plan: Plan) -> Any:
+        plans.append(plan)
+        if len(plans) > 1:
+            raise StoreUnavailable("the process ends here.")
+        return apply(plan)
+
+    monkeypatch.setattr(kit.items, "apply", once)
+    recorded = say("Forget that I am allergic to nuts.", request_id="a")
+    assert log(kit) == [f"Forget that {FORGOTTEN}."]
+    assert recorded.marked == recorded.ids
+    assert recorded.facts == recorded.forgotten == ()
+    monkeypatch.undo()
+    assert say("Forget that I am allergic to nuts.", request_id="a").repeated
 
 
 @pytest.mark.parametrize("words", ["I live in Lima.", "Remember that I live in Lima.", "I am allergic to nuts."])

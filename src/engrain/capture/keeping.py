@@ -147,8 +147,8 @@ def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit:
     """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
-    statement stands alone, expired from the start, and whoever applies the plan forgets it: that keeps the words from
-    being taken in later.
+    statement stands alone, expired from the start, and whoever makes the plan forgets it there: that keeps the words
+    from being taken in later.
     """
     meant = _meant(found, said, scope, kit)
     now = kit.clock()

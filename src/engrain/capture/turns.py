@@ -13,7 +13,7 @@ from engrain.capture.keeping import Said, another, steps_for
 from engrain.capture.redacting import clean_message
 from engrain.core.echo import own_words
 from engrain.core.episodes import Happening
-from engrain.core.errors import Conflict, EmbedderFailed, NotFound, StoreError
+from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
 from engrain.core.items import Cite, Source
 from engrain.core.messages import Message, message_of, note_of
 from engrain.core.plans import Add, Applied, Correct, Forget, Plan, Step, own
@@ -32,8 +32,8 @@ _log = logging.getLogger("engrain")
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """The ids and numbers of the messages. `facts` are what lasts of them: facts that the gate kept, and important
-    episodes. `forgotten` is what the user wanted gone, `marked` the messages of which a span was cut out. `repeated`:
-    the request was known, and this is its first answer."""
+    episodes. `forgotten` is what the user wanted gone, `marked` the messages of which a span was cut out, `refused` why
+    nothing could go though it was wanted. `repeated`: the request was known, and this is its first answer."""
 
     ids: tuple[str, ...]
     places: tuple[int, ...]
@@ -41,6 +41,7 @@ class Recorded:
     forgotten: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
     repeated: bool = False
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +67,30 @@ def record(
     """Checked messages into the log, one after the other, with the facts and episodes that they give.
 
     The texts are embedded before anything is locked; then all of it is written together or not at all. With `expect`
-    the session must have that length, else Conflict. A request id that is known changes nothing.
+    the session must have that length, else Conflict. A request id that is known changes nothing. What a legal hold
+    keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
     """
     happened = [clean_message(message, kit.redact) for message in happened]
     plan = Plan(scope, (), request_id, None if expect is None else (session, expect))
+    try:
+        return _kept(happened, session, kit, plan)
+    except OnHold as exc:
+        kept = _kept(happened, session, kit, plan, forgets=False)
+        _log.warning("what a message of session %r wanted forgotten stays: %s", session, exc)
+        return replace(kept, refused=str(exc))
+
+
+def _kept(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True) -> Recorded:
     for _ in range(TRIES - 1):
         try:
-            return _written(happened, session, kit, plan)
+            return _written(happened, session, kit, plan, forgets)
         except NotFound:
             # Nothing is written: a fact that this changes or ends was forgotten or corrected by another meanwhile.
             _log.debug("what a message of session %r speaks of has changed", session)
-    return _written(happened, session, kit, plan)
+    return _written(happened, session, kit, plan, forgets)
 
 
-def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan) -> Recorded:
+def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> Recorded:
     scope, request_id = plan.scope, plan.request_id
     turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
     steps: list[Step] = []
@@ -93,13 +104,17 @@ def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan) ->
         said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
             said = replace(said, speaker=another(turn.message.speaker, scope, kit))
-        after = steps_for(turn.found, said, follows, scope, kit)
+        found = [one for one in turn.found if forgets or isinstance(one, Worth)]
+        after = steps_for(found, said, follows, scope, kit)
         follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
     steps += follows
+    # What is to be forgotten and was never known: a statement over those words alone, and it goes at once.
+    alone = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
+    steps += [Forget(own(k)) for k in alone]
     plan = replace(plan, steps=_vectored(steps, kit), episodes=tuple(_happenings(turns, session, kit)))
     applied = _applied(plan, session, kit)
     recorded = _recorded(applied, len(turns))
-    return recorded if applied.repeated else _finished(recorded, plan, applied, kit)
+    return recorded if applied.repeated else _finished(recorded, scope, kit)
 
 
 def _turns(happened: Sequence[Message], before: Sequence[Message]) -> list[Turn]:
@@ -201,21 +216,17 @@ def _recorded(applied: Applied, count: int) -> Recorded:
     )
 
 
-def _finished(recorded: Recorded, plan: Plan, applied: Applied, kit: Kit) -> Recorded:
-    """After a forgetting: statements that stood alone, entries in a store that does not see it, the bytes of what is
-    gone, vectors of what was cut."""
-    pairs = zip(plan.steps, applied.outcomes, strict=True)
-    alone = [one.id for step, one in pairs if one.id and isinstance(step, Add) and step.draft.expires_at is not None]
-    if not alone and not recorded.forgotten:
+def _finished(recorded: Recorded, scope: Scope, kit: Kit) -> Recorded:
+    """After a forgetting: entries in a store that does not see it, the bytes of what is gone, the vectors of what was
+    cut."""
+    if not recorded.forgotten and not recorded.marked:
         return recorded
-    done = kit.items.apply(Plan(plan.scope, tuple(map(Forget, alone)))).outcomes if alone else ()
-    marked = tuple(dict.fromkeys((*recorded.marked, *(id for one in done for id in one.marked))))
     try:
         if kit.episodes is not None and not kit.together:
-            kit.episodes.remove(plan.scope, [*recorded.forgotten, *marked])
+            kit.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
         kit.items.purge()
-        write.embed_missing(kit, len(marked))
+        write.embed_missing(kit, len(recorded.marked))
     except (StoreError, EmbedderFailed) as exc:
         # What was asked for is done; the upkeep goes on trying.
         _log.warning("something is left to do after forgetting: %s", exc)
-    return replace(recorded, facts=tuple(id for id in recorded.facts if id not in alone), marked=marked)
+    return recorded

@@ -7,7 +7,7 @@ import pytest
 from engrain.conformance.drafts import ANA, add, derived, fact, get, message, page, texts
 from engrain.conformance.suite import Suite
 from engrain.core.errors import InvalidInput, NotFound
-from engrain.core.items import TRUST, Cite, Source
+from engrain.core.items import FORGOTTEN, TRUST, Cite, Source
 from engrain.core.plans import Add, Change, Correct, Forget, Plan, own
 from engrain.ports import ItemStore
 
@@ -36,6 +36,16 @@ class CitingSuite(Suite):
         outcomes = store.apply(Plan(ANA, steps)).outcomes
         cited = [cite.item for cite in get(store, outcomes[3].id).sources[0].cites]
         assert cited == [old, outcomes[1].id, said]
+
+    def test_a_step_may_forget_what_an_earlier_one_gave(self, store: ItemStore) -> None:
+        said = message("I live in Lima.")
+        lima = derived("In Lima.", Cite(own(0), 2, 14))
+        steps = (Add(said), Add(lima), Forget(own(1)), Forget(own(1)), Forget(own(7)))
+        row, made, gone, *again = store.apply(Plan(ANA, steps, "once")).outcomes
+        assert (gone.id, gone.status, gone.marked) == (made.id, "forgotten", (row.id,))
+        assert [one.status for one in again] == ["missing", "missing"]
+        assert texts(page(store)) == [f"I {FORGOTTEN}."]
+        assert store.apply(Plan(ANA, steps, "once")).repeated
 
     @pytest.mark.parametrize("name", [own(1), own(2), own(9), "#", "#-1", "#00", "#0 "])
     def test_only_an_earlier_step_can_be_cited(self, store: ItemStore, name: str) -> None:

@@ -101,7 +101,8 @@ class Applied:
 
 
 def own(step: int) -> str:
-    """Stands for the item that step `step` of the same plan adds, in a later step's cite or an episode's item."""
+    """Stands for the item that step `step` of the same plan adds, in a later step's cite, in a later Forget or in an
+    episode's item."""
     return f"#{step}"
 
 

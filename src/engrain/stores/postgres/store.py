@@ -121,7 +121,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         if isinstance(step, Change):
             return _change(work, step)
         if isinstance(step, Forget):
-            return forget(work, step)
+            return forget(work, replace(step, id=work.given.get(step.id) or step.id))
         return _embed(work, step)
 
     def _add_once(self, work: Work, step: Add) -> Outcome:

@@ -124,7 +124,7 @@ class Transaction(Work):
             return self._change(step)
         if isinstance(step, Forget):
             check_held(self.state, self.key, self.scope)
-            return forget(self, step)
+            return forget(self, replace(step, id=self.given.get(step.id) or step.id))
         return self._embed(step)
 
     def _recorded(self, record: StepWrite) -> Applied | None:

@@ -112,7 +112,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
             return _change(work, step)
         if isinstance(step, Forget):
             check_held(work.db, work.scope_n)
-            outcome = forget(work, step)
+            outcome = forget(work, replace(step, id=work.given.get(step.id) or step.id))
             if outcome.status == "forgotten":
                 self._purge.mark(work.db)
             return outcome
