@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from redis_server import Server, redis_server, start_redis
+from redis_server import Server, redis_cluster, redis_server, start_redis
 
 from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, hostile_scopes
@@ -175,6 +175,24 @@ def _slot(client: Any, key: str) -> int:
     from redis.crc import key_slot
 
     return int(key_slot(key.encode()))
+
+
+@pytest.mark.parametrize("cluster", [False, True], ids=["server", "cluster"])
+def test_erasing_a_scope_blocks_nobody_and_leaves_the_others(server: Server, cluster: bool) -> None:
+    servers = redis_cluster() if cluster else [server]
+    for one in servers:
+        one.client.flushall()
+        one.client.config_resetstat()
+    store = RedisStore(servers[0].url + ("?cluster=on" if cluster else ""))
+    for scope in (ANA, BEN):
+        store.journal.claim(Claim(scope, "order", "me"))
+        for number in range(600):
+            store.state.keep(scope, f"session {number}", "at hand", "text")
+    assert store.erase(ANA) > 600
+    assert store.left(ANA) == 0
+    assert store.left(BEN) > 600
+    assert all("cmdstat_keys" not in one.client.info("commandstats") for one in servers)
+    store.close()
 
 
 def test_a_server_that_has_forgotten_the_scripts_is_told_them_again(store: RedisStore, server: Server) -> None:
