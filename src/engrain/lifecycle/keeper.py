@@ -74,8 +74,8 @@ class Keeper:
         except EngrainError as exc:
             self._end(lease, f"failed: {type(exc).__name__}")
             raise
-        self._rounds += 1
         self._end(lease, self._kit.clock().isoformat())
+        self._rounds += 1  # after its end is recorded, so that whoever counts rounds finds when the last one was
         return done
 
     def _work(self) -> None:
