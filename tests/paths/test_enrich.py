@@ -13,6 +13,7 @@ from wire_server import Says, WireServer, fails
 
 from engrain import Cite, Memory, Source
 from engrain.core.chat import Ask, Reply
+from engrain.core.errors import ModelFailed
 from engrain.core.plans import Add
 from engrain.lifecycle import enrich, metered
 from engrain.lifecycle.summaries import improve_summary
@@ -222,13 +223,13 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
 def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(enrich, "PAUSE", 0.001)
 
-    class Odd:
-        name = "odd"
+    class Away:
+        name = "away"
 
         def reply(self, ask: Ask) -> Reply:
-            return Reply("no", (), "end", self.name)
+            raise ModelFailed("nobody answers.")
 
-    memory = open_memory(model=Odd())
+    memory = open_memory(model=Away())
     memory.add_message("user", "Hello.", session="a")
     memory.start_session("a")
     memory.end_session()
@@ -246,6 +247,32 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     memory.add_message("user", "Still there?", session="a")
     settled(memory)
     assert memory.status().model["calls"] == enrich.ATTEMPTS + 2
+
+
+def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are_read(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(enrich, "PAUSE", 0.001)
+    monkeypatch.setattr(enrich, "BATCH", 2)
+    asked: list[str] = []
+
+    class Odd:
+        name = "odd"
+
+        def reply(self, ask: Ask) -> Reply:
+            asked.append(ask.messages[-1].text)
+            if len(asked) == 1:
+                raise ModelFailed("nobody answers.")
+            return Reply("I cannot read that." if "riddle" in asked[-1] else "[]", (), "end", self.name)
+
+    memory = open_memory(model=Odd())
+    memory.start_session("a")
+    for text in ("A riddle.", "Another riddle.", "The weather is fine.", "So it is."):
+        memory.add_message("user", text)
+    memory.end_session()
+    settled(memory)
+    assert sum("riddle" in one for one in asked) == 1 + enrich.READINGS
+    assert sum("weather" in one for one in asked) == 1
+    state = memory.status().background["enrichment"]
+    assert (state["passed_over"], state["parked"], state["waiting"]) == (1, [], 0)
 
 
 def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]

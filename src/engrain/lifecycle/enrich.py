@@ -28,12 +28,17 @@ ENOUGH = 8  # unread messages that are worth a call; at the end of a session any
 BATCH = 30
 QUEUE = 1_000  # sessions that may wait; beyond, the oldest is left to `maintain`
 ATTEMPTS = 5
+READINGS = 3  # answers of no use to the same messages, after which they are passed over
 PAUSE, LONGEST_PAUSE = 1.0, 60.0
 REST = 600.0  # seconds that a parked session is not read for a new message
 TIMEOUT = 60.0
 LEAVE = 0.5  # seconds that closing waits for a call that is under way
 
 _log = logging.getLogger("engrain")
+
+
+class _Unusable(ModelFailed):
+    """The model answered, and not as it was asked to."""
 
 
 class Enricher:
@@ -48,6 +53,7 @@ class Enricher:
         self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
         self._failed: Counter[str] = Counter()
         self._failed_at: dict[str, float] = {}
+        self._unusable: Counter[tuple[str, int]] = Counter()  # by session and where its batch begins
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -141,8 +147,20 @@ class Enricher:
             if not messages or (len(messages) < ENOUGH and not to_the_end):
                 return
             if any(item.role == "user" for item in messages):
-                self._extract(messages)
+                self._extracted(messages, (session, start))
             log.advance(self._scope, session, WORK, (messages[-1].place or 0) + 1)
+
+    def _extracted(self, messages: Sequence[Item], batch: tuple[str, int]) -> None:
+        """Messages that no answer fits are passed over in the end: those after them are to be read too."""
+        try:
+            self._extract(messages)
+        except _Unusable as exc:
+            self._unusable[batch] += 1
+            if self._unusable[batch] < READINGS:
+                raise
+            self._done["passed_over"] += 1
+            _log.warning("%d messages of session %r are passed over: %s", len(messages), batch[0], exc)
+        self._unusable.pop(batch, None)
 
     def _extract(self, messages: Sequence[Item]) -> None:
         assert self._kit.model is not None
@@ -150,7 +168,7 @@ class Enricher:
         try:
             found = extracted(reply.text, messages, unrecalled, lambda name: another(name, self._scope, self._kit))
         except ValueError as exc:
-            raise ModelFailed(f"{reply.model} gave no usable list of facts: {exc}") from exc
+            raise _Unusable(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}
         for note in found.notes:
             cited = said[note.source.cites[0].item]  # type: ignore[union-attr]
