@@ -130,6 +130,17 @@ def test_the_profile_is_the_users_own(memory: Memory) -> None:
     assert [item.slot for item in memory.start_session("b").profile] == ["user.prefers.theme"]
 
 
+def test_the_profile_tells_what_matters_of_the_user_without_a_slot(memory: Memory) -> None:
+    memory.start_session("a")
+    for said in ("I'm allergic to peanuts.", "Remember that the rent is due on the 5th.", "I live in Quito."):
+        memory.add_message("user", said)
+    for n in range(40):
+        memory.add_message("user", f"I'm allergic to pollen of kind {n}.", speaker="Bob")
+    memory.remember("Peanuts are half price.", importance=0.9, source=Source("shop.html", "web"))
+    profile = [item.text for item in memory.start_session("b").profile]
+    assert profile == ["I live in Quito", "the rent is due on the 5th", "I'm allergic to peanuts"]
+
+
 def test_to_end_a_session_again_without_a_new_message_writes_nothing(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from engrain.capture.recap import Recap, recap
 from engrain.capture.summaries import DIGEST, version
 from engrain.core.errors import Conflict, NotFound, StoreError
 from engrain.core.filters import parse_filter
-from engrain.core.items import Cite, Item, Source
+from engrain.core.items import TRUST, Cite, Item, Source
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Change, Plan, Step
 from engrain.core.recalled import Outlived
@@ -23,9 +23,12 @@ from engrain.core.traits import STANDING
 from engrain.ports import Kit, ListQuery
 from engrain.recall.gather import fetch
 
+# What the user or the agent told, and what counts as much as "remember that …".
+_IMPORTANT = parse_filter({"kind": "fact", "importance": {">=": 0.75}, "trust": {">=": TRUST["agent"]}})
 _log = logging.getLogger("engrain")
 
 PROFILE = 30
+LOOKED_AT = 100  # important facts, of which those of others are left out
 EPISODES = 5
 LEFT_OPEN = 3  # sessions before this one that are looked at for a summary that was never made
 READ = 1_000  # messages of one session that are looked at for what was kept of them: the newest
@@ -120,13 +123,15 @@ class Sessions:
         return Listed(session, length, last[0].recorded_at if last else None, held.text if held else "")
 
     def _profile(self) -> list[Item]:
-        """What is known of the user by name, and what the user always wants; not what others said of themselves."""
+        """What is known of the user by name, what is pinned, what is important, newest first, and what the user always
+        wants; not what others said of themselves."""
         items = self._kit.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
         facts = parse_filter({"kind": "fact"})
         standing = items.get_many(self._scope, items.having(self._scope, STANDING, facts, PROFILE, None))
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
-        own = (item for item in standing if SPEAKER not in item.metadata)
+        important = items.page(ListQuery(self._scope, _IMPORTANT, limit=LOOKED_AT))
+        own = (item for item in (*important, *standing) if SPEAKER not in item.metadata)
         return list({item.id: item for item in (*named, *pinned, *own)}.values())[:PROFILE]
 
     def _kept(self, session: str, start: int) -> list[Item]:
