@@ -83,6 +83,48 @@ def test_a_round_that_failed_is_tried_again(memory: Memory) -> None:
     assert keeper(memory).once() is not None
 
 
+def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_round_is_done(
+    memory: Memory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.01)
+    seen: list[object] = []
+
+    def care() -> Maintained:
+        seen.append(one.state()["error"])
+        if len(seen) == 1:
+            raise KeyError("nobody thought of this")
+        return memory.maintain()
+
+    one = keeper(memory, care)
+    one.start()
+    ends = time.monotonic() + 20
+    while not one.state()["rounds"] and time.monotonic() < ends:
+        time.sleep(0.01)
+    one.stop()
+    assert seen == [None, "KeyError: 'nobody thought of this'"]
+
+
+def test_closing_does_not_wait_for_ever_for_a_round(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.01)
+    monkeypatch.setattr(keeping, "LEAVE", 0.05)
+    begun, over = threading.Event(), threading.Event()
+
+    def care() -> Maintained:
+        begun.set()
+        over.wait(20)
+        return memory.maintain()
+
+    one = keeper(memory, care)
+    one.start()
+    assert begun.wait(20)
+    before = time.monotonic()
+    one.stop()
+    assert time.monotonic() - before < 10
+    over.set()
+    assert one._thread is not None
+    one._thread.join(20)
+
+
 def test_a_clock_that_jumps_back_does_not_stop_it_for_ever(memory: Memory, clock: SetClock) -> None:
     assert keeper(memory).once() is not None
     clock.advance(-HOUR)

@@ -20,6 +20,7 @@ from engrain.ports import Kit
 # Where the leases stand, beside every memory: no task of anybody is listed there.
 PLACE = Scope(tenant="engrain", agent="maintain")
 LEASE = 120.0  # seconds without a sign of life
+LEAVE = 10.0  # seconds that closing waits for a round that is under way
 SOON = 60.0  # seconds from opening to the first look, so that a short program never pays for it
 
 _log = logging.getLogger("engrain")
@@ -54,7 +55,7 @@ class Keeper:
     def stop(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(LEAVE)
 
     def state(self) -> dict[str, Any]:
         """Who did it last, in whatever process, and when."""
@@ -71,7 +72,7 @@ class Keeper:
         try:
             with _Alive(self._kit, lease):
                 done = self._care()
-        except EngrainError as exc:
+        except Exception as exc:
             self._end(lease, f"failed: {type(exc).__name__}")
             raise
         self._end(lease, self._kit.clock().isoformat())
@@ -87,9 +88,9 @@ class Keeper:
                 self._error = None
             except StoreClosed:
                 return
-            except EngrainError as exc:
+            except Exception as exc:  # noqa: BLE001  # whatever it is, the memory is to be cared for another time
                 # `status` says so; the next round tries again.
-                self._error = str(exc)
+                self._error = str(exc) if isinstance(exc, EngrainError) else f"{type(exc).__name__}: {exc}"
                 _log.warning("care for the memory was not finished: %s", exc)
 
     def _claimed(self) -> Lease | None:
