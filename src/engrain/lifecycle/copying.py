@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -53,14 +53,16 @@ def copy(source: Movable, target: Movable, done: Done, now: datetime | None = No
     return compare(source, target, done, now, written)
 
 
-def transfer(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> int:
+def transfer(
+    source: Movable, target: Movable, done: Done, now: datetime | None = None, kinds: Sequence[RowKind] = ROW_KINDS
+) -> int:
     """How many rows were written. What the target has already is left as it is, so that a copy that was interrupted
     goes on where it stopped. Episodes that are over by `now` are not copied: some stores have let go of them already.
 
     Conflict if the target holds something that the source does not, or while an erasure is under way; OnHold if a hold
     hides something, which nobody may read."""
     _check_whole(source)
-    return sum(_transferred(kind, source, target, done, now) for kind in ROW_KINDS)
+    return sum(_transferred(kind, source, target, done, now) for kind in kinds)
 
 
 def _check_whole(source: Movable) -> None:

@@ -54,15 +54,17 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
                 read += rows
                 done(rows)
 
-            _record(begins, target)
             written = transfer(begins, ends, count, now)
+            if written:
+                _record(begins, target)
+                transfer(begins, ends, done, now, ("audit",))
         with progress("Comparing", 2 * read, cli.json) as done:
             copied = compare(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
 def _record(source: object, target: str) -> None:
-    """In the source, before: so the copy has it as well. Not where it is opened only to be read."""
+    """In the source, whence it comes to the copy as well. Not where that is opened only to be read."""
     audit: AuditLog | None = getattr(source, "audit", None)
     scheme, named, _ = target.partition("://")
     with suppress(ReadOnlyStore):
