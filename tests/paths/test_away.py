@@ -166,7 +166,7 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=1")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
-        memory._open.feeder.brought()
+        memory._open.feeder.brought(memory._open.scope, ())
         assert memory.recall(ASKED, n=1, min_relevance=0.0).without == ()
         chroma_process.kill()
         waiting = memory.remember("The train to Porto leaves at nine.")

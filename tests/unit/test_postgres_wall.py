@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from postgres_schemas import fresh_schema, member, open_store, tables
+from servers import postgres
 
+from engrain import Memory
+from engrain.cli.root import root
 from engrain.conformance.clock import START
-from engrain.conformance.drafts import ANA, BEN, derived, fact, message, page, texts, vector_query, word_query
+from engrain.conformance.drafts import ANA, BEN, EMBEDDER, derived, fact, message, page, texts, vector_query, word_query
 from engrain.conformance.episodes import episode
 from engrain.core.items import Cite, Relation
 from engrain.core.journal import Claim, StepEnd, StepStart
@@ -188,7 +193,7 @@ def test_no_read_of_the_store_needs_more_than_its_scope(schema: str) -> None:
     assert "New." in texts(page(store))
     assert len(store.best(word_query("new")).hits) == 1
     assert store.unembedded("another", 9) == []
-    assert store.status().items == 0
+    assert store.status().hidden
     store.close()
 
 
@@ -203,3 +208,20 @@ def test_a_role_that_may_not_look_through_all_scopes_still_sees_what_waits_of_it
     assert store.outbox("index", 100, ANA) == waiting
     assert store.outbox("index", 100) == []
     store.close()
+
+
+def test_what_this_role_cannot_take_from_a_vector_server_is_told_as_pending(schema: str, tmp_path: Path) -> None:
+    toml = tmp_path / "engrain.toml"
+    url = f"{postgres().url()}?schema={schema}"
+    toml.write_text(f'[stores]\ndefault = "{url}"\nvectors = "qdrant://{tmp_path}/vectors"\n')
+    with Memory(toml, user="ana", embedder=EMBEDDER) as memory:
+        tea, train = memory.remember("Ana drinks green tea."), memory.remember("The train leaves at nine.")
+        assert not memory.forget(tea).pending
+        with member(schema) as connection:
+            for table in tables(connection, schema):
+                connection.execute(f"drop policy upkeep on {table}".encode())
+        assert memory.forget(train).pending
+        assert memory.status().store["hidden"]
+    told = CliRunner().invoke(root, ["status", "--store", str(toml)]).stdout
+    assert "hidden from this role" in told
+    assert "every change" not in told

@@ -123,6 +123,7 @@ class StoreStatus:
     unembedded: int
     purge_pending: bool
     details: Mapping[str, Any] = field(default_factory=dict)
+    hidden: bool = False  # the role sees one scope at a time: what would be counted across all of them is not known
 
 
 class Finding(NamedTuple):

@@ -121,7 +121,7 @@ class Knowledge(Parts):
             forgotten = replace(forgotten, pending=True)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
-        if forgotten and not self.feeder.brought():
+        if forgotten and not self.feeder.brought(self.scope, {*forgotten.ids, *forgotten.marked}):
             forgotten = replace(forgotten, pending=True)
         return forgotten
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from engrain.core.errors import EngrainError, StoreClosed
+from engrain.core.scope import Scope
 from engrain.ports import Feed
 
 BATCH = 256
@@ -45,17 +47,18 @@ class Feeder:
         except EngrainError as exc:
             _log.info("what is left goes to the vector server another time: %s", exc)
 
-    def brought(self) -> bool:
-        """Everything, now; False if the server cannot take it, or is far behind."""
+    def brought(self, scope: Scope, items: Collection[str]) -> bool:
+        """Everything, now; False if these are still to come: the server cannot take them or is far behind, or the
+        store's role may not look through all scopes, and another feeds it."""
         try:
             ends = time.monotonic() + LEAVE
             while self._feed is not None and self._feed.feed(BATCH):
                 if time.monotonic() > ends:
                     return False
+            return self._feed is None or not self._feed.lacks(scope, items)
         except EngrainError as exc:
             _log.warning("the vector server still has what was removed, until it answers: %s", exc)
             return False
-        return True
 
     def state(self) -> dict[str, Any]:
         return {} if self._feed is None else {**self._feed.state(), "fed": self._fed}

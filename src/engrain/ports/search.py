@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.points import Found, Point, PointQuery
 from engrain.core.queries import Finding, Matches, Nearest, VectorQuery, WordQuery
+from engrain.core.scope import Scope
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,6 +81,9 @@ class Feed(Protocol):
     def feed(self, limit: int) -> int:
         """Brings the oldest changes to the server, at most so many, and settles them; how many. StoreUnavailable if
         the server does not answer: nothing is lost, and the next call goes on there."""
+
+    def lacks(self, scope: Scope, items: Collection[str]) -> bool:
+        """Whether a change of any of these is still to come to the server."""
 
     def refeed(self) -> None:
         """Drops what the server has; `feed` then begins with everything."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -197,13 +197,19 @@ class FedIndex:
         self._error, self._again, self._most = None, 0.0, min(ALL, 2 * self._most)
         return fed
 
+    def lacks(self, scope: Scope, items: Collection[str]) -> bool:
+        waiting = (one for target in self._targets().values() for one in self._items.outbox(target, ALL, scope))
+        return any(one.item in items for one in waiting)
+
     def _fed(self, limit: int) -> int:
+        return sum(self._brought(model, target, limit) for model, target in self._targets().items())
+
+    def _targets(self) -> dict[str, str]:
         own = self._embedder.model.key
         target = self._own_target()
         if self._others is None:
             self._others = [model for model in self._server.models() if model != own]
-        targets = {own: target, **{model: self._server.target(model, 0) for model in self._others}}
-        return sum(self._brought(model, target, limit) for model, target in targets.items())
+        return {own: target, **{model: self._server.target(model, 0) for model in self._others}}
 
     def _brought(self, model: str, target: str, limit: int) -> int:
         entries = self._items.outbox(target, limit)

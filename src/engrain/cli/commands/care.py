@@ -33,14 +33,14 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("memory", f"{answer.scope}: {many(answer.items, 'item')}"),
         ("in it", ", ".join(_held(answer.holds))),
         ("store", f"{store.pop('backend')} {store.pop('location')}"),
-        ("whole store", f"{store.pop('open_items'):,} open, {store.pop('items'):,} with history, {_scopes(store)}"),
+        ("whole store", _whole(store)),
         ("on disk", size(store.pop("bytes"))),
         ("schema", str(store.pop("schema"))),
         ("embedder", f"{embedder.get('name')}, {embedder.get('dimension')} dimensions"),
-        ("to embed", f"{store.pop('unembedded'):,}"),
+        ("to embed", "unknown" if answer.store["hidden"] else f"{store.pop('unembedded'):,}"),
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
-    rows += _vector_server(answer.background.get("vectors") or {})
+    rows += _vector_server(answer.background.get("vectors") or {}, answer.store["hidden"])
     rows += _care(answer.background.get("care") or {})
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
@@ -55,10 +55,12 @@ def _held(counts: Mapping[str, int | None]) -> Iterator[str]:
             yield many(count, name.removesuffix("s"), f"or more {name}" if count >= MOST else name)
 
 
-def _vector_server(state: dict[str, Any]) -> list[tuple[str, str]]:
+def _vector_server(state: dict[str, Any], hidden: bool) -> list[tuple[str, str]]:
     if not state:
         return []
     behind = state["error"] or ("every change" if state["behind"] == 0 else f"{state['behind']:,} changes to come")
+    if hidden and not state["error"]:
+        behind = "how far behind is unknown"
     return [("vectors in", f"{state['server']}: {behind}")]
 
 
@@ -69,6 +71,9 @@ def _care(state: dict[str, Any]) -> list[tuple[str, str]]:
     return [("care", f"every {state['every_minutes']:g} minutes, {last}")]
 
 
-def _scopes(store: dict[str, Any]) -> str:
-    count = store.pop("scopes")
-    return f"in {count:,} memor{'y' if count == 1 else 'ies'}"
+def _whole(store: dict[str, Any]) -> str:
+    if store["hidden"]:
+        return "hidden from this role by row-level security (the policy upkeep)"
+    count = store["scopes"]
+    memories = f"{count:,} memor{'y' if count == 1 else 'ies'}"
+    return f"{store['open_items']:,} open, {store['items']:,} with history, in {memories}"

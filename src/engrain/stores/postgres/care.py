@@ -30,7 +30,7 @@ _LONG = 5.0  # seconds
 
 class Care(Handle):
     def status(self, model: str | None = None) -> StoreStatus:
-        ((items, standing, scopes, seq, unembedded, pending, size),) = self._reading(
+        ((items, standing, scopes, seq, unembedded, pending, size, hidden),) = self._reading(
             None, lambda db: db.rows(_SQL["status"], {"model": model})
         )
         return StoreStatus(
@@ -44,6 +44,7 @@ class Care(Handle):
             seq=seq,
             unembedded=unembedded,
             purge_pending=bool(pending),
+            hidden=hidden,
             details={"server": f"Postgres {self._version}", "in schema": self._link.address.schema},
         )
 

@@ -10,7 +10,11 @@ select
       and (%(model)s::text is null or model.key = %(model)s))),
   (select count(*) from sweep),
   (select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint from pg_class
-    where relnamespace = current_schema()::regnamespace and relkind = 'r');
+    where relnamespace = current_schema()::regnamespace and relkind = 'r'),
+  -- Row-level security shows this role the items of one scope and no more.
+  row_security_active('item'::regclass) and not exists (
+    select 1 from pg_policy, unnest(polroles) as role
+    where polrelid = 'item'::regclass and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage')));
 
 -- schema --
 select value from meta where name = 'schema';
