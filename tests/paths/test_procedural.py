@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from engrain import InvalidInput, Memory, NotFound
 from engrain.core.odds import at_least
-from engrain.core.procedures import checked_steps
+from engrain.core.procedures import checked_steps, numbered
 
 STEPS = ["run the tests", "push the tag", "watch the dashboard for ten minutes"]
 
@@ -36,6 +37,26 @@ def test_a_changed_procedure_is_the_next_version_and_the_old_one_stays(memory: M
     assert before
     assert (now.version, before.version, before.steps) == (2, 1, tuple(STEPS))
     assert memory.procedural.get("deploy", version=3) is None
+
+
+def test_a_version_keeps_its_number_when_an_earlier_one_is_forgotten(memory: Memory) -> None:
+    first, second = (memory.procedural.learn("deploy", [*STEPS, more]) for more in ("rest", "tell the team"))
+    memory.forget(first)
+    assert memory.procedural.learn("deploy", [*STEPS, "tell the team"]) == second
+    third = memory.procedural.learn("deploy", STEPS)
+    assert [(one.id, one.version) for one in memory.procedural.versions("deploy")] == [(second, 2), (third, 3)]
+    assert memory.procedural.get("deploy", version=1) is None
+
+
+def test_a_version_keeps_its_number_where_something_private_was_taken_out(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory(redact=["mails"])
+    for _ in range(2):
+        memory.procedural.learn("tell", ["write to ana@example.com"])
+    assert [one.version for one in memory.procedural.versions("tell")] == [1]
+
+
+def test_versions_without_a_number_of_their_own_are_counted() -> None:
+    assert numbered([None, None, 3, 3, None, 7]) == [1, 2, 3, 4, 5, 7]
 
 
 def test_learning_the_same_again_is_no_new_version(memory: Memory) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -60,6 +60,15 @@ def checked_steps(steps: object) -> tuple[str, ...]:
 
 def checked_procedure(name: object) -> str:
     return checked_key(name, "the name of a procedure")
+
+
+def numbered(kept: Iterable[int | None]) -> list[int]:
+    """The numbers of versions, oldest first: the one that a version was written with, unless it has none, or another
+    that was written at the same time took it."""
+    found: list[int] = []
+    for number in kept:
+        found.append(max(number or 0, found[-1] + 1 if found else 1))
+    return found
 
 
 def procedure_of(item: Item, version: int, tally: Tally) -> Procedure:

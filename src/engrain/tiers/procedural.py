@@ -12,7 +12,16 @@ from engrain.core.items import Item, Source
 from engrain.core.notes import Note, checked
 from engrain.core.outcomes import Tally, Trial
 from engrain.core.plans import Add, Plan
-from engrain.core.procedures import KEY, SLOT, Procedure, checked_procedure, checked_steps, procedure_of, written
+from engrain.core.procedures import (
+    KEY,
+    SLOT,
+    Procedure,
+    checked_procedure,
+    checked_steps,
+    numbered,
+    procedure_of,
+    written,
+)
 from engrain.core.recalled import RecallRequest
 from engrain.core.scope import Scope
 from engrain.core.text import MAX_QUERY, checked_count, checked_key, checked_text
@@ -46,8 +55,9 @@ class ProceduralMemory:
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
         (draft,) = write.drafts([note], self._kit)
+        kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
         request = None if request_id is None else checked_key(request_id, "request_id")
-        step = Add(replace(draft, kind="procedure"))
+        step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))
         (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request)).outcomes
         assert outcome.id is not None, "only what is derived is kept out"
         return outcome.id
@@ -104,10 +114,22 @@ class ProceduralMemory:
 
     def _procedures(self, items: Sequence[Item]) -> list[Procedure]:
         tallies = self._outcomes.tallies(self._scope, [item.id for item in items])
-        return [procedure_of(item, number, tallies.get(item.id, Tally())) for number, item in enumerate(items, 1)]
+        numbers = zip(_numbers(items), items, strict=True)
+        return [procedure_of(item, number, tallies.get(item.id, Tally())) for number, item in numbers]
+
+    def _number(self, name: str, text: str) -> int:
+        """Of the version that this text is: the present one's if it says the same, else the next."""
+        known = self._history(name)
+        numbers = _numbers(known)
+        same = [number for number, item in zip(numbers, known, strict=True) if item.open and item.text == text]
+        return same[0] if same else max(numbers, default=0) + 1
 
     @property
     def _outcomes(self) -> Outcomes:
         if self._kit.outcomes is None:
             raise ConfigError("this deployment has no store for procedures. Use a SQLite file or Postgres.")
         return self._kit.outcomes
+
+
+def _numbers(items: Sequence[Item]) -> list[int]:
+    return numbered(item.metadata[KEY].get("version") for item in items)
