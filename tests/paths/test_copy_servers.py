@@ -178,8 +178,9 @@ def test_a_memory_with_redis_is_copied_there_and_back(
     first, last = str(tmp_path / "first.db"), str(tmp_path / "last.db")
     with closing(SqliteStore(first, clock=clock)) as store:
         fill(store, clock)
-        wanted = dumped(store)
     assert run("copy", first, described).stdout.startswith("Copied: ")
+    with closing(SqliteStore(first, clock=clock)) as store:
+        wanted = dumped(store)
     with closing(PostgresStore(url)) as items, closing(open_movable(described)) as whole:
         assert {row.kind for row in dumped(items)}.isdisjoint({"episode", "task", "step", "event"})
         assert dumped(whole) == wanted
