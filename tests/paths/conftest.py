@@ -44,6 +44,13 @@ def memory(request: pytest.FixtureRequest, open_memory: Open, store: str) -> Mem
     return open_memory(store=store if request.param == "sqlite" else "reference://")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is `at_length` runs on SQLite by default; the reference, slow at it, comes with the long suites."""
+    for item in items:
+        if item.get_closest_marker("at_length") and not item.name.endswith("[sqlite]"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def calls() -> Calls:
     """What a task's functions have done, in order."""

@@ -216,6 +216,7 @@ def test_a_closed_memory_says_so(memory: Memory) -> None:
         memory.remember("too late")
 
 
+@pytest.mark.at_length
 def test_a_note_of_the_largest_size_is_kept(memory: Memory) -> None:
     text = "word " * 199_999 + "end."
     item = memory.remember_many([Note(text)])[0].id

@@ -86,6 +86,7 @@ def test_nothing_is_summed_up_twice(talk: ConversationMemory) -> None:
     assert [int(line.split()[2]) for line in lines] == list(range(60))
 
 
+@pytest.mark.at_length
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_finds_its_third(talk: ConversationMemory) -> None:
     talk.add("user", "Hello.")
     talk.add("assistant", "Hello! How can I help?")

@@ -307,6 +307,7 @@ def test_a_corrected_row_is_shown_as_it_is_now(kit: Kit, episodic: EpisodicMemor
     assert texts(episodic) == ["Ana lives in Cusco."]
 
 
+@pytest.mark.at_length
 def test_a_session_keeps_its_newest_thousand(episodic: EpisodicMemory, clock: SetClock) -> None:
     for n in range(1_003):
         episodic.record(f"Step {n}.", session="s")

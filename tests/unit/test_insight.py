@@ -159,4 +159,4 @@ def test_a_megabyte_takes_milliseconds(text: str) -> None:
         insight(text, "probe")
         took.append(time.perf_counter() - start)
     # 2 to 5 ms on a quiet machine; to read all of it word by word would take 300.
-    assert min(took) < 0.03
+    assert min(took) < 0.1
