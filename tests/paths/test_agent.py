@@ -663,6 +663,18 @@ def test_forgetting_what_a_model_remembers_cuts_the_users_words_only_where_they_
     assert log(memory)[0][1] == "You should know that [forgotten]."
 
 
+def test_a_model_is_told_that_a_legal_hold_keeps_what_the_user_wants_forgotten(memory: Memory) -> None:
+    memory.add_message("user", "I live in Lima.")
+    memory.hold("ana", reason="case-7")
+    model = Scripted("I cannot.", "Fine.")
+    agent = AgentWithMemory(memory, model)
+    agent.run("Forget that I live in Lima.")
+    agent.run("What a pity.")
+    assert "could not be forgotten" in model.asked[0].system
+    assert "could not be forgotten" not in model.asked[1].system
+    assert "Lima" in log(memory)[1][1]
+
+
 def test_a_model_does_not_bring_back_what_was_forgotten(memory: Memory) -> None:
     ferry, _ = remembering(memory, "The ferry leaves at ten.")
     memory.forget(ferry.id)

@@ -85,6 +85,7 @@ class Turn:
         self._task = task
         self._session = self._id = ""
         self._heard: list[str] = []  # the id of what the user said
+        self._refused = False  # whether that asked to forget something which cannot go
         self._own = False  # whether the task at hand in working memory is this turn's
         self._noted = 0  # steps that working memory has from an earlier life
         self._steps = self._replayed = self._tokens_in = self._tokens_out = 0
@@ -123,6 +124,7 @@ class Turn:
             return
         yield Ask(partial(self._place.background.enter, self._memory, self._session))
         self._heard = yield from self._keep([Message("user", self._task)], 0)
+        self._refused = self._memory._open.conversation(self._session).refused is not None
         working, kept = self._memory.working, self._journal.snapshot
         if working.task:
             return
@@ -161,7 +163,7 @@ class Turn:
         tools = self._manner.tools
         ask = chat.Ask(
             _answerable(self._shown(window)),
-            system_text(self._manner.system, self._block, last and bool(tools)),
+            system_text(self._manner.system, self._block, last and bool(tools), self._refused),
             () if last else tuple(tool.spec for tool in tools.values()),
             self._manner.max_tokens,
             self._manner.timeout,

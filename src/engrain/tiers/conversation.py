@@ -61,6 +61,7 @@ class ConversationMemory:
         self.session = checked_key(session, "session")
         self.limits = _checked(limits)
         self.trouble: str | None = None  # why the last summary could not be made
+        self.refused: str | None = None  # why the last message could not make memory forget what it wanted gone
         self._left: summaries.Open | None = None
 
     def __len__(self) -> int:
@@ -96,6 +97,7 @@ class ConversationMemory:
         if request_id is not None:
             checked_key(request_id, "request_id")
         recorded = record(checked, self.session, self._scope, self._kit, expect=expect, request_id=request_id)
+        self.refused = recorded.refused
         try:
             self._keep_up(checked, recorded)
         except Exception as exc:  # noqa: BLE001  # what was said is kept: no summary may make it look lost
