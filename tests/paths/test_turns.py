@@ -187,10 +187,11 @@ def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit,
     ]  # fmt: skip
 
 
-def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say) -> None:
+@pytest.mark.parametrize("words", ["I live in Quito now.", "I moved to Quito."])
+def test_forgetting_leaves_the_words_nowhere(kit: Kit, say: Say, words: str) -> None:
     say("I live in Lima.")
     say("Noted: you live somewhere.", "assistant")
-    told = say("I live in Quito now.")
+    told = say(words)
     recorded = say("Please forget that I live in Quito.")
     assert set(recorded.forgotten) == set(told.facts)
     assert set(recorded.marked) == {told.ids[0], recorded.ids[0]}

@@ -177,8 +177,11 @@ def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     if not gate.worth(statement):
         return versions
     value = _value(slot, statement)
-    whole = [item for item in versions if value <= set(terms(item.text))]
-    return whole or [item for item in versions if not value.isdisjoint(terms(item.text))]
+    has = {item.id: value.intersection(terms(item.text)) for item in versions}
+    # "I live in Quito" was said as "I moved to Quito": that, and not "I live in Lima". The value stands last.
+    last = next((one for one in reversed(terms(statement)) if one in value), None)
+    whole = [item for item in versions if has[item.id] == value]
+    return whole or [item for item in versions if last in has[item.id]] or [item for item in versions if has[item.id]]
 
 
 def _value(slot: str, statement: str) -> set[int]:
