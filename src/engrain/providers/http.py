@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import email.utils
+import logging
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput
+
+if TYPE_CHECKING:
+    from stamina.instrumentation import RetryDetails, RetryHook
 
 ATTEMPTS = 4
 PATIENCE = 60.0  # seconds for all attempts together; what asks to wait longer ends at once
@@ -20,6 +24,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 LARGEST_ANSWER = 128 * 2**20
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 BEARER = "Authorization"
+
+_log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class ServiceError(Exception):
 def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -> Any:
     import stamina
 
+    _log_our_own_retries()
     data = _written(endpoint, body)
     deadline = time.monotonic() + patience
     longest = min(LONGEST_WAIT, patience / ATTEMPTS)
@@ -71,6 +78,30 @@ def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -
         with attempt:
             return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
     raise AssertionError("a retry context ends with a result or an error")
+
+
+def _log_our_own_retries() -> None:
+    """The warnings of the retry library name neither the service nor the cause. Its log of what others retry, and hooks
+    that a program has set, stay as they are."""
+    from stamina import instrumentation
+
+    hooks = instrumentation.get_on_retry_hooks()
+    if any(map(_only_logs, hooks)):
+        instrumentation.set_on_retry_hooks([_logged(one) if _only_logs(one) else one for one in hooks])
+
+
+def _only_logs(hook: RetryHook) -> bool:
+    return hook.__module__ in ("stamina.instrumentation._logging", "stamina.instrumentation._structlog")
+
+
+def _logged(hook: RetryHook) -> RetryHook:
+    def told(details: RetryDetails) -> None:
+        if isinstance(details.caused_by, ServiceError):
+            _log.info("%s Trying again in %.1f s.", details.caused_by, details.wait_for)
+        else:
+            hook(details)
+
+    return told
 
 
 def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
