@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from engrain import Memory
 from engrain.conformance.clock import SetClock
 
@@ -56,9 +58,14 @@ def test_a_preference_of_session_1_is_used_in_session_47_and_replaced_in_session
     clock.advance(DAY)
     memory.start_session("48")
     memory.add_message("user", "I prefer window seats now.")
-    facts = [hit.text for hit in memory.recall("Which seat should I book?").hits if hit.item.kind == "fact"]
+    now = memory.recall("Which seat should I book?", n=20)
+    facts = [hit.text for hit in now.hits if hit.item.kind == "fact"]
     assert any("window" in text for text in facts)
     assert not any("aisle" in text for text in facts)
+    # What was said stays in the log, and wherever recall tells of it, it says that it is over.
+    told = [entry for entry in str(now).split("\n- ") if "aisle" in entry]
+    assert told
+    assert all('now "I prefer window seats now"' in entry for entry in told)
     then = [hit.text for hit in memory.recall("Which seat should I book?", as_of=before).hits]
     assert any("aisle" in text for text in then)
     assert not any("window" in text for text in then)
@@ -84,6 +91,7 @@ def test_a_summary_says_which_of_its_words_no_longer_hold(memory: Memory, clock:
     assert not any(hit.outlived for hit in then.hits)
 
 
+@pytest.mark.at_length
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_forgets_nothing(
     memory: Memory, clock: SetClock
 ) -> None:
