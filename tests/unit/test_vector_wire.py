@@ -105,6 +105,22 @@ def test_nobody_there_a_name_that_is_none_and_a_slow_server_are_told_in_time(kin
     slow.close()
 
 
+@pytest.mark.parametrize("asked", [b"/auth/identity", b"/tenants/", b"/collections"])
+def test_a_chroma_that_falls_silent_after_its_first_answers_is_given_up_in_time(asked: bytes) -> None:
+    through = Proxy(shared_server().port)
+    through.judge = lambda direction, data: "swallow" if direction == "to server" and asked in data else "pass"
+    late = threading.Timer(8.0, through.cut)
+    late.start()
+    server = ChromaServer(f"chroma://127.0.0.1:{through.port}/?timeout=1")
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=r"did not answer within 1 s: .+"):
+        server.models()
+    assert time.monotonic() - began < 4
+    late.cancel()
+    server.close()
+    through.close()
+
+
 @pytest.mark.parametrize("kind", [ChromaServer, QdrantServer])
 def test_a_server_of_another_kind_is_an_error_of_ours(kind: Any) -> None:
     """Somebody's web server at that address."""

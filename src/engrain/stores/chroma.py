@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 import chromadb
 import httpx
 import numpy as np
+from chromadb.api.client import Client
 from chromadb.config import DEFAULT_DATABASE, DEFAULT_TENANT, Settings
 from chromadb.errors import AuthorizationError, ChromaAuthError, ChromaError, NotFoundError
 
@@ -176,13 +177,13 @@ class ChromaServer:
                 raise NotFound(f"a collection is no longer in {self.where}.") from exc
             except (AuthorizationError, ChromaAuthError) as exc:
                 raise ConfigError(f"{self.where} refused the key: set CHROMA_API_KEY.") from exc
-            except (httpx.HTTPError, OSError) as exc:
+            except (httpx.HTTPError, OSError, ChromaError, ValueError) as exc:
+                if not _unanswered(exc):
+                    raise StoreError(f"{self.where} refused: {str(exc)[:200]}") from exc
                 # A server that has just been started anew refuses at once.
                 if time.monotonic() + PAUSE > ends:
                     raise self._silent(exc) from exc
                 time.sleep(PAUSE)
-            except (ChromaError, ValueError) as exc:
-                raise StoreError(f"{self.where} refused: {str(exc)[:200]}") from exc
 
     def _silent(self, exc: Exception) -> StoreUnavailable:
         why = str(exc) or type(exc).__name__
@@ -202,7 +203,7 @@ class ChromaServer:
         address, timeout = self._address, self._address.timeout
         headers = {"x-chroma-token": self._key} if self._key else {}
         scheme = "https" if address.tls else "http"
-        # Chroma's client has no time-out and no setting for one: so the first words are ours.
+        # The first words are ours: Chroma's client tells a server that is not there as a wrong value.
         try:
             ask = Request(f"{scheme}://{address.host}:{address.port}/api/v2/heartbeat", headers=headers)
             with urlopen(ask, timeout=timeout) as answer:
@@ -210,17 +211,40 @@ class ChromaServer:
         except HTTPError:
             pass  # it answers; what it refuses, it refuses again below
         options = dict(address.options)
-        client: Any = chromadb.HttpClient(
-            host=address.host,
-            port=address.port,
-            ssl=address.tls,
-            headers=headers,
-            settings=Settings(anonymized_telemetry=False),
-            tenant=options.get("tenant", DEFAULT_TENANT),
-            database=options.get("database", DEFAULT_DATABASE),
+        settings = Settings(
+            chroma_api_impl="chromadb.api.fastapi.FastAPI",
+            chroma_server_host=address.host,
+            chroma_server_http_port=address.port,
+            chroma_server_ssl_enabled=address.tls,
+            chroma_server_headers=headers,
+            anonymized_telemetry=False,
         )
-        client._server._session.timeout = httpx.Timeout(timeout)
-        return client
+        where = options.get("tenant", DEFAULT_TENANT), options.get("database", DEFAULT_DATABASE)
+        return _Client(timeout, *where, settings)
+
+
+class _Client(Client):
+    """Chroma's own has no time-out and no setting for one, nor for the questions with which it begins."""
+
+    def __init__(self, seconds: float, tenant: str, database: str, settings: Settings) -> None:
+        self._seconds = seconds
+        super().__init__(tenant, database, settings)
+
+    def get_user_identity(self) -> Any:
+        self._limit(self)
+        return super().get_user_identity()
+
+    def _validate_tenant_database(self, tenant: str, database: str) -> None:
+        self._limit(self._admin_client)
+        super()._validate_tenant_database(tenant, database)
+
+    def _limit(self, client: Any) -> None:
+        client._server._session.timeout = httpx.Timeout(self._seconds)
+
+
+def _unanswered(exc: Exception) -> bool:
+    """Also where Chroma's client raises something else about it."""
+    return any(isinstance(one, (httpx.HTTPError, OSError)) for one in (exc, exc.__context__))
 
 
 def _embedded(address: Address) -> Any:
