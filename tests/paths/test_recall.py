@@ -297,6 +297,19 @@ def test_what_another_said_of_himself_does_not_answer_for_the_user(memory: Memor
         assert memory.recall(f"Where does {name} live?").hits[0].item.slot == slot
 
 
+def test_a_name_that_is_said_again_in_other_words_is_not_over(memory: Memory) -> None:
+    memory.start_session("a")
+    memory.add_message("user", "Hi, I'm Ana. Where is the station?")
+    memory.add_message("user", "Me llamo Ana.")
+    memory.start_session("b")
+    asked = "What did Ana say about the station?"
+    assert "I'm Ana" in str(memory.recall(asked))
+    assert "held until" not in str(memory.recall(asked))
+    for other in ("My name is Ana Lopez.", "Call me Eva.", "My name is not Eva."):
+        memory.add_message("user", other)
+        assert '"I\'m Ana" held until' in str(memory.recall(asked))
+
+
 def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -> None:
     said = [
         ("Greta", "Yes."), ("Tom", "Did you sleep well?"), ("Greta", "Oh no."), ("Lena", "My cat is ill again."),

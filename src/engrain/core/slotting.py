@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from engrain.core.statements import Rule, compiled, statements
 
@@ -11,6 +12,7 @@ SPEAKER = "speaker"  # metadata of a fact that another than the user told
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
 _NAME = re.compile(r"\w+")
+_USERS_NAME = "user.name"
 _USER, _TAKEN = "user.", ("user.", "we.", "agent.")
 _LONGEST_NAME = 3
 _LONGEST_FILLING = 60
@@ -79,6 +81,29 @@ def named_by(speaker: str | None, slot: str | None) -> str | None:
         return slot
     name = "_".join(_NAME.findall(speaker.lower()))
     return None if not name or f"{name}." in _TAKEN else f"{name}.{slot.removeprefix(_USER)}"
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two statements give the user the same name: "I'm Ana", "Me llamo Ana"."""
+    name = _last_name(one)
+    return bool(name) and name == _last_name(other) and _names_the_user(one) and _names_the_user(other)
+
+
+def _last_name(text: str) -> list[str]:
+    """The capitalised words at the end, the first word of all aside."""
+    words = text.rstrip(".! ").split()[1:]
+    small = [number for number, word in enumerate(words, 1) if not word[0].isupper()]
+    return words[max(small, default=0) :]
+
+
+def _names_the_user(text: str) -> bool:
+    return any(compiled(pattern).match(text) for pattern in _naming())
+
+
+@cache
+def _naming() -> frozenset[str]:
+    rules = (rule for some in statements().by_word.values() for rule in some)
+    return frozenset(rule.source for rule in rules if rule.slot == _USERS_NAME and rule.kind != "denial")
 
 
 def _group(match: re.Match[str], name: str, text: str) -> str | None:

@@ -17,6 +17,7 @@ from engrain.core.languages import languages
 from engrain.core.passages import passages
 from engrain.core.recalled import RecallRequest
 from engrain.core.scope import Scope
+from engrain.core.slotting import same_name
 from engrain.core.traits import STANDING
 from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.recall.question import Question
@@ -88,10 +89,17 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
     for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
     said = {one.id: one for one in kit.items.get_many(scope, marked)} if (marked := [*cited.keys() & outdated]) else {}
+    outdated = {id: _changed(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
     for id, sources in retold.items():
         marks = [mark for source in sources if source in said for mark in outdated[source]]
         outdated.setdefault(id, []).extend(_retold(items[id], marks, said))
     return items, outdated
+
+
+def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
+    """Without the marks on what was only said again in other words."""
+    text = item.text if item else ""
+    return [mark for mark in marks if not mark.now or not same_name(text[mark.start : mark.end], mark.now)]
 
 
 def _cited(item: Item) -> list[str]:
