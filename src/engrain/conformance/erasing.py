@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -102,6 +103,22 @@ class ErasingSuite(Suite):
         assert erasing.running() == []
         add(store, fact("Ana is back."))
         assert texts(store) == {"Ana is back."}
+
+    def test_what_is_said_while_an_unknown_user_is_erased_can_be_erased_later(
+        self, store: Any, erasing: Erasing
+    ) -> None:
+        add(store, fact("Ana lives in Lima."))
+        erase(erasing, USER)
+        erasing.begin("e2", USER)
+        for stage in (erasing.take, erasing.unname):
+            with contextlib.suppress(BeingErased):
+                add(store, fact(f"Ana says it before {stage.__name__}."))
+            stage("e2")
+        erasing.finish("e2", {})
+        add(store, fact("Ana is back."))
+        assert "Ana is back." in texts(store)
+        erase(erasing, USER, "e3")
+        assert texts(store) == set()
 
     def test_each_stage_may_be_done_twice(self, store: Any, erasing: Erasing) -> None:
         add(store, fact("Ana lives in Lima."))

@@ -46,6 +46,10 @@ values (:id, :mark, :by, 'shut', :at, :tenant, :agent, :user, :name) on conflict
 select id, mark, "by", stage, at, tenant, agent, user, name, counts, ids, notes, prints from erasing
 where :id is null or id = :id order by n;
 
+-- shutting --
+-- Its names go with the stage `named`, and from then on the user may come back.
+select 1 from erasing where mark = ? and "by" = 'user' and stage <> 'named';
+
 -- keep --
 update erasing set notes = :notes, prints = :prints where id = :id;
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from engrain.core.erasure import keyed, owner
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.erasing import ERASED, ERASING, aside
+from engrain.stores.sqlite.erasing import ERASED, ERASING, HIDDEN, aside
 from engrain.stores.sqlite.sql import load
 
 _SQL, _ERASING = load("queries.sql"), load("erasing.sql")
@@ -13,19 +16,26 @@ _SQL, _ERASING = load("queries.sql"), load("erasing.sql")
 
 def add_scope(db: Connection, key: bytes, scope: Scope) -> int:
     """One that was erased begins anew under its old number, where its tombstones are."""
-    id_ = aside(key, scope)
-    known = db.rows(_ERASING["aside"], (id_,))
     names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
+    user = owner(scope)
+    if user is not None:
+        _check_user(db, keyed(key, *user.parts()), names)
+    known = db.rows(_ERASING["aside"], (aside(key, scope),))
     if not known:
-        # Another agent's memory of the same user may be shut, and this one with it.
-        shut = [row[4] for row in db.rows(_ERASING["scopes_of"], names) if row[4] != ERASED] if scope.user else []
-        _refuse(max(shut, default=0))
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
         return db.last_row
     number, how = known[0]
     _refuse(0 if how == ERASED else how)
     db.run(_ERASING["reopen_scope"], {"id": scope.id, "n": number, **names})
     return int(number)
+
+
+def _check_user(db: Connection, mark: str, names: Mapping[str, str | None]) -> None:
+    """Another agent's memory of the same user may be shut, and this one with it. Nothing is there to be shut of a user
+    of whom nothing was known when it was asked for."""
+    _refuse(max((row[4] for row in db.rows(_ERASING["scopes_of"], names) if row[4] != ERASED), default=0))
+    _refuse(ERASING if db.rows(_ERASING["shutting"], (mark,)) else 0)
+    _refuse(HIDDEN if any(row[3] for row in db.rows(_ERASING["hold"], {"mark": mark})) else 0)
 
 
 def _refuse(shut: int) -> None:
