@@ -149,6 +149,20 @@ def test_the_window_comes_from_the_cache_and_is_the_one_of_the_log(
         assert shown(memory) == ["Hello.", "Good morning."]
 
 
+def test_the_first_look_at_a_session_does_not_go_through_all_changes(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(settings(tmp_path, server.url)) as memory:
+        memory.start_session("monday")
+        memory.add_message("user", "Hello.")
+        items, asked = memory._open.kit.items, list[int]()
+        changes = items.changes
+        monkeypatch.setattr(items, "changes", lambda scope, since, n: asked.append(since) or changes(scope, since, n))
+        assert shown(memory) == ["Hello."]
+        assert asked
+        assert 0 not in asked
+
+
 def test_what_another_process_forgets_cuts_or_corrects_is_not_in_the_window(tmp_path: Path, server: Server) -> None:
     path = settings(tmp_path, server.url)
     with opened(path) as memory, Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder()) as other:
@@ -251,4 +265,4 @@ def test_a_memory_opens_while_its_server_is_away(tmp_path: Path, mortal: Server)
         memory.start_session("monday")
         memory.add_message("user", "Hello.")
         assert shown(memory) == ["Hello."]
-        assert [one.state for one in memory.check() if one.point == "redis"] == ["fail"]
+        assert [one.state for one in memory.check() if one.name == "stores"] == ["fail"]

@@ -91,6 +91,14 @@ class FollowingSuite(Suite):
         assert len(store.changes(ANA, 0, 10).changes) == 1
         assert store.changes(ANA, 0, 1).complete
 
+    def test_the_newest_number_is_that_of_one_who_has_seen_all(self, store: ItemStore) -> None:
+        assert store.newest(ANA) == store.changes(ANA, 0, 10).seq
+        ids = add(store, fact("a"), fact("b"))
+        add(store, fact("c"), scope=BEN)
+        forget(store, ids[0])
+        assert store.newest(ANA) == store.changes(ANA, 0, 10).seq
+        assert store.changes(ANA, store.newest(ANA), 10).changes == ()
+
     def test_a_use_is_no_change(self, store: ItemStore) -> None:
         ids = add(store, fact("a"))
         _, seq = follow(store)
@@ -237,6 +245,7 @@ class FollowingSuite(Suite):
             lambda: store.having(ANA, 1, None, 1, None),
             lambda: store.outdated(ANA, ["a"]),
             lambda: store.changes(ANA, 0, 1),
+            lambda: store.newest(ANA),
             lambda: store.unembedded(MODEL, 1),
             lambda: store.touch(ANA, ["a"]),
             lambda: store.purge(),

@@ -132,6 +132,9 @@ class ItemStore(Protocol):
         A reader that has seen n never later meets an unseen change with a number ≤ n, whatever order writers commit in.
         """
 
+    def newest(self, scope: Scope) -> int:
+        """The number that `changes` gives a reader who has seen all of them, without looking through them."""
+
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
         """Visible or not, items of any scope without vectors of this model, oldest first. For upkeep, not for callers
         who are inside a scope."""

@@ -19,7 +19,6 @@ from engrain.ports.sessions import WINDOW
 
 KEPT = 64  # messages of a session: more than a window shows
 MOST = 200  # changes that are looked through before the log is read anew
-PAGE = 10_000
 T = TypeVar("T")
 _TIMES = {one.name for one in fields(Item) if "datetime" in str(one.type)}
 
@@ -98,12 +97,10 @@ class CachedLog:
         return Tail(found.seq, first, rows[-KEPT:])
 
     def _made(self, scope: Scope, session: str) -> Tail:
-        found = self._items.changes(scope, 0, PAGE)
-        while not found.complete:
-            found = self._items.changes(scope, found.seq, PAGE)
+        seq = self._items.newest(scope)
         # After the number: what changes from here on is found by it.
         rows = tuple(self._log.last(scope, session, KEPT))
-        return Tail(found.seq, _place(rows[0]) if len(rows) == KEPT else 0, rows)
+        return Tail(seq, _place(rows[0]) if len(rows) == KEPT else 0, rows)
 
     def _keep(self, scope: Scope, session: str, tail: Tail) -> None:
         self._asked(lambda: self._state.keep(scope, session, self._name, _encoded(tail)))

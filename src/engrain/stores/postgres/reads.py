@@ -110,6 +110,10 @@ class Reads(Handle):
             return Changes(max(since, seq), found)
         return Changes(found[-1].seq if found else since, found, complete=False)
 
+    def newest(self, scope: Scope) -> int:
+        found = self._asked(scope, _SQL["scope_seq"], (scope.id,))
+        return int(found[0][0]) if found else 0
+
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
         rows = self._asked(None, _SQL["unembedded"], {"model": model, "limit": limit})
         return [

@@ -146,6 +146,10 @@ class Items(Holder):
             seen = max(since, state.seq) if complete else later[limit - 1].seq
             return Changes(seen, tuple(ItemChange(one.seq, one.id, one.gone) for one in later[:limit]), complete)
 
+    def newest(self, scope: Scope) -> int:
+        with self.reading() as state:
+            return state.seq
+
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
         with self.reading() as state:
             missing = [one for _, one in sorted(state.items.items()) if model not in one.vectors]

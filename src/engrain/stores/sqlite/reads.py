@@ -114,6 +114,11 @@ class Reads(Handle):
             return Changes(max(since, seq), found)
         return Changes(found[-1].seq if found else since, found, complete=False)
 
+    def newest(self, scope: Scope) -> int:
+        with self._reading() as db:
+            ((seq, _),) = db.rows(_SQL["counters"])
+        return int(seq)
+
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
         with self._reading() as db:
             known = db.rows(_SQL["model_number"], (model,))
