@@ -400,7 +400,7 @@ def test_a_memory_opens_and_works_while_its_server_is_away(tmp_path: Path) -> No
         with pytest.warns(ServerAway):
             assert memory.recall("green tea", min_relevance=0.0).hits[0].item.id == id
         assert memory.status().background["vectors"]["behind"] is None
-        assert [one.state for one in memory.check() if one.point == "vectors"] == ["fail"]
+        assert [one.state for one in memory.check() if one.name == "vector server"] == ["fail"]
         assert memory.forget(id).pending
 
 
