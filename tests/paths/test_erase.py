@@ -21,7 +21,7 @@ from engrain.core.plans import Add, Plan
 from engrain.lifecycle import erasing as run
 from engrain.lifecycle.receipts import Receipt
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite import SqliteStore, pieces
 
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
 
@@ -101,6 +101,17 @@ def test_a_receipt_has_no_content_and_can_be_checked_again(memory: Memory, store
     with opened(store, user="ben") as ben:
         ben.remember(f"Ben says {WORD}-text, too, as it happens.")
         assert not memory.verify_erasure(text, texts=[f"{WORD}-text, too, as it"])
+
+
+@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "result", "event"])
+def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
+    memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(memory)
+    monkeypatch.setattr(pieces, "_DROPPED", tuple(one for one in pieces._DROPPED if one != table))
+    done = memory.erase(user="ana")
+    assert done.pending
+    assert f"'{table}'" in done.why
 
 
 def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:

@@ -146,6 +146,8 @@ class SqliteErasing:
         total: dict[str, int] = {}
         at = to_micros(erasure.at)
         with self._store._reading() as db:
+            if erasure.by == "user":
+                add_counts(total, pieces.passed_over(db))
             for number, tenant, agent, user, *_ in db.rows(_SQL["named"]):
                 scope = Scope(tenant, agent, user)
                 one = owner(scope)

@@ -16,6 +16,11 @@ select 1 from scope where n = :scope and (
   or exists (select 1 from episode where scope = :scope and happened_at <= :at)
   or exists (select 1 from task where scope = :scope and started_at <= :at));
 
+-- scoped --
+-- Every table with rows of a scope, but for what keeps the erased out.
+select sqlite_master.name from sqlite_master join pragma_table_info(sqlite_master.name) as field
+where sqlite_master.type = 'table' and field.name = 'scope' and sqlite_master.name not in ('tombstone', 'gone');
+
 -- old_items --
 select id from item where recorded_at <= :at and id in (select value from json_each(:ids));
 

@@ -54,6 +54,12 @@ def drop(db: Connection, scope: int) -> None:
         db.run(f"delete from {table} where scope = ?", (scope,))
 
 
+def passed_over(db: Connection) -> dict[str, int]:
+    """Rows of scopes that were erased, by the tables that there are: the lists above are what is to be checked."""
+    sql = "select count(*) from {} where scope in (select n from scope where shut = 3)"
+    return {table: db.rows(sql.format(table))[0][0] for (table,) in db.rows(_SQL["scoped"])}
+
+
 def drop_session(db: Connection, scope: int, session: str) -> dict[str, int]:
     """What a session has besides its items."""
     return {
