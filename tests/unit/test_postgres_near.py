@@ -222,6 +222,19 @@ def test_a_forgotten_vector_is_not_named(indexed: PostgresStore) -> None:
     assert id not in indexed.nearest(VectorQuery(vector, MODEL, WHOLE)).ids
 
 
+def test_one_of_a_scope_that_became_small_is_dropped_with_the_next_sweep(
+    indexed: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    middle, whole = index_name(1, MIDDLE.id), index_name(1, WHOLE.id)
+    assert {*_indexes(indexed)} >= {(middle,), (whole,)}
+    for large, left in ((2 * SIZES[MIDDLE], [(middle,), (whole,)]), (3 * SIZES[MIDDLE], [(whole,)])):
+        monkeypatch.setattr(indexed, "large", large)
+        forget(indexed, *add(indexed, fact("Secret."), scope=SMALL), scope=SMALL)
+        assert indexed.purge()
+        indexed._near.wait()
+        assert sorted(_indexes(indexed)) == sorted(left)
+
+
 def _indexes(store: PostgresStore) -> list[Any]:
     named = b"select indexname from pg_indexes where schemaname = %s and indexname like 'near\\_%%'"
     return store._link.alone(lambda connection: connection.execute(named, (store._link.address.schema,)).fetchall())

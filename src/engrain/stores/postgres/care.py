@@ -14,6 +14,7 @@ from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.index_rows import word_count, write_words
 from engrain.stores.postgres.link import Db, Timed
 from engrain.stores.postgres.migrate import latest
+from engrain.stores.postgres.near import NearIndexes
 from engrain.stores.postgres.sql import load
 
 _SQL = load("care.sql")
@@ -29,6 +30,9 @@ _LONG = 5.0  # seconds
 
 
 class Care(Handle):
+    large: int
+    _near: NearIndexes
+
     def status(self, model: str | None = None) -> StoreStatus:
         ((items, standing, scopes, seq, unembedded, pending, size, hidden),) = self._reading(
             None, lambda db: db.rows(_SQL["status"], {"model": model})
@@ -132,6 +136,7 @@ class Care(Handle):
         if held is None and self._leavings():
             return False
         self._writing(None, lambda db: db.run(_SQL["swept"], (pending,)))
+        self._near.drop([name for (name,) in self._asked(None, _SQL["spare"], (self.large,))])
         return True
 
     def _vacuum(self, connection: Timed) -> None:

@@ -38,6 +38,18 @@ select relname from pg_index join pg_class on pg_class.oid = indexrelid
 where relnamespace = current_schema()::regnamespace and starts_with(relname, 'near_') and not (indisvalid and indisready)
   and not exists (select 1 from pg_stat_progress_create_index as building where building.index_relid = indexrelid);
 
+-- spare --
+-- Indexes of scopes that are gone or have become small, which nobody is building. None to a role that may not see all.
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and relkind = 'i' and starts_with(relname, 'near_')
+  and not exists (
+    select 1 from embedded
+    where relname = 'near_' || model || '_' || replace(scope::text, '-', '') and 2 * count >= %s)
+  and not exists (select 1 from pg_stat_progress_create_index as building where building.index_relid = pg_class.oid)
+  and (not row_security_active('embedded'::regclass) or exists (
+    select 1 from pg_policy, unnest(polroles) as role
+    where polrelid = 'embedded'::regclass and polname = 'upkeep' and (role = 0 or pg_has_role(role, 'usage'))));
+
 -- checksums --
 select current_setting('data_checksums');
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 
 import psycopg
@@ -53,6 +54,24 @@ class NearIndexes:
             values = (name, scope, model, dimension)
             self._thread = threading.Thread(target=self._build, args=values, name="engrain-near", daemon=True)
             self._thread.start()
+
+    def drop(self, names: Sequence[str]) -> None:
+        """In the background: it waits for whoever reads the table. One that is left is found with the next."""
+        with self._guard:
+            if names and not (self._thread and self._thread.is_alive()):
+                self._thread = threading.Thread(target=self._drop, args=(names,), name="engrain-near", daemon=True)
+                self._thread.start()
+
+    def _drop(self, names: Sequence[str]) -> None:
+        try:
+            with closing(self._link.connect()) as connection:
+                connection.patience = float("inf")
+                for name in names:
+                    whole = sql.Identifier(self._link.address.schema, name)
+                    connection.execute(sql.SQL("drop index concurrently if exists {}").format(whole))
+                    self._asked.pop(name, None)
+        except (EngrainError, psycopg.Error):
+            _log.exception("an index of vectors that nobody needs any more could not be dropped")
 
     def wait(self) -> None:
         thread = self._thread
