@@ -49,15 +49,17 @@ class BackedUp:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`kept_out` counts rows of the backup that were forgotten or erased since, by kind; None if there was no present
-    store to ask."""
+    """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
+    forgotten or erased since, by kind; None if there was no present store to ask."""
 
     path: str
     manifest: Manifest
+    items: int
     kept_out: Mapping[str, int] | None = None
 
     def __str__(self) -> str:
-        told = f"{self.path}: {self.manifest.items:,} items as of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
+        found = f"{self.items:,} items of the {self.manifest.items:,} in the backup"
+        told = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
         if self.kept_out is None:
             return f"{told}; no present store was there to say what has been forgotten since"
         out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)

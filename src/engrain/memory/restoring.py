@@ -56,10 +56,11 @@ def restore_backup(
             restored.audit.append("restore", told)
             if not restored.purge():
                 raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
+            items = restored.status().items
         put_in_place(ready, goal)
     finally:
         clear(ready)
-    return Restored(str(goal), manifest, kept_out)
+    return Restored(str(goal), manifest, items, kept_out)
 
 
 def goal_of(to: PathOrUrl) -> Path:
