@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engrain import Memory, Note, Place
+from engrain.core.chat import ToolCall
+from engrain.core.messages import Message
 
 # By language: facts; questions with the number of the fact that answers them; questions that none answers.
 LANGUAGES = {
@@ -308,6 +310,20 @@ def test_a_name_that_is_said_again_in_other_words_is_not_over(memory: Memory) ->
     for other in ("My name is Ana Lopez.", "Call me Eva.", "My name is not Eva."):
         memory.add_message("user", other)
         assert '"I\'m Ana" held until' in str(memory.recall(asked))
+
+
+def test_a_tool_call_leaves_its_place_to_its_result(memory: Memory) -> None:
+    memory.start_session("a")
+    for n in range(6):
+        call = ToolCall(f"c{n}", "look_up", {"parcel": n})
+        found = Message("tool", f"Parcel {n} is in depot {n * 7}.", answers=call.id, tool="look_up")
+        memory.add_messages([Message("assistant", "", calls=(call,)), found])
+    memory.add_messages([Message("assistant", "", calls=(ToolCall("d", "ring_up", {"firm": "Zorblatt"}),))])
+    memory.start_session("b")
+    told = memory.recall("Can you look up parcel 5?", n=4)
+    assert "Parcel 5 is in depot 35." in [hit.text for hit in told.hits]
+    assert not any("look_up {" in hit.text for hit in told.hits)
+    assert any("ring_up" in hit.text for hit in memory.recall("Did you ring up Zorblatt?").hits), "it has no result"
 
 
 def test_a_turn_is_not_found_for_the_name_of_its_speaker_alone(memory: Memory) -> None:

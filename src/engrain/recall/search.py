@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engrain.core.items import Item
+from engrain.core.messages import message_of
 from engrain.core.recalled import Hit, Recall, RecallRequest
 from engrain.core.scope import Scope
 from engrain.ports import Kit
@@ -39,14 +40,16 @@ def search(request: RecallRequest, kit: Kit) -> Recall:
     budget = Budget(request.budget, kit.count_tokens, terms)
     shown = request.shown or frozenset()
     order = [one for one in merge(candidates) if one.id not in shown]
+    calls = _bare_calls([one for one in order if one.relevance >= floor], ranked, max(floor, usual), request, kit)
+    order = [one for one in order if one not in calls] if calls else order
     chosen = choose(order, request.n, floor, usual)
     hits = _hits(chosen, request, kit, gathered, ranked)
     seconds = doubles(hits)
     if seconds:
         # Others move up into their places, once: one of these may say nothing new again.
         chosen = choose([one for one in order if one not in seconds], request.n, floor, usual)
-        chosen.left["double"] = list(seconds)
         hits = _hits(chosen, request, kit, gathered, ranked)
+    chosen.left["double"] = [*calls, *seconds]
     further = {one: hit for one, hit in around(hits, request, kit).items() if one.relevance >= floor}
     return pack(_joined(hits, further, chosen, request.n), chosen, budget, request.context)
 
@@ -66,6 +69,22 @@ def _told(gathered: Gathered, speakers: frozenset[str]) -> Gathered:
         for one in gathered.sketches
     ]
     return replace(gathered, sketches=sketches)
+
+
+def _bare_calls(
+    order: list[Choice], ranked: list[Ranked], floor: float, request: RecallRequest, kit: Kit
+) -> set[Choice]:
+    """Messages that only call a tool, where the result behind them is relevant itself: that tells more."""
+    found: set[Choice] = set()
+    for number, scope in enumerate(request.scopes):
+        sketches, after = ranked[number].table.sketches, ranked[number].table.next.tolist()
+        told = {
+            row for row, one in enumerate(sketches) if one.role == "tool" and ranked[number].relevance[row] >= floor
+        }
+        likely = {one.id: one for one in order if one.scope == number and after[one.row] in told} if told else {}
+        messages = [message_of(item) for item in kit.items.get_many(scope, list(likely))] if likely else []
+        found |= {likely[one.id] for one in messages if one.id and one.calls and not one.text}
+    return found
 
 
 def _joined(hits: dict[Choice, Hit], further: dict[Choice, Hit], chosen: Chosen, n: int) -> dict[Choice, Hit]:
