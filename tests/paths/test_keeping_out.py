@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from engrain import Memory, Source
 from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.core.errors import Conflict, OnHold
+from engrain.core.moving import Row
+from engrain.lifecycle import restoring
 from engrain.memory.restoring import restore_backup
 
 TEXT = f"A text with {WORD}-text in it."
@@ -50,6 +53,31 @@ def test_an_export_from_before_brings_nothing_back(store: Path, tmp_path: Path) 
         loaded = memory.load(file)
         assert (loaded.kept_out, loaded.rows.get("item", 0)) == (rows, 0)
         assert loaded.kept_out_lines == tuple(range(2, rows + 2))
+        assert memory.list() == []
+    assert found(store.parent) == {}
+
+
+def test_what_is_erased_while_a_file_is_loaded_stays_out(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, parts = tmp_path / "ana.jsonl", restoring._parts
+    with opened(tmp_path / "first.db") as memory:
+        fill(memory)
+        memory.export(file)
+
+    def erased_first(rows: Sequence[Row]) -> Iterator[list[Row]]:
+        with opened(store) as other:
+            assert other.erase(user="ana").receipt
+        yield from parts(rows)
+
+    with opened(store) as memory:
+        memory.remember("Ana is here.")
+        monkeypatch.setattr(restoring, "_parts", erased_first)
+        with pytest.raises(Conflict, match="erased here meanwhile"):
+            memory.load(file)
+        monkeypatch.undo()
+        assert memory.list() == []
+        assert memory.load(file).kept_out
         assert memory.list() == []
     assert found(store.parent) == {}
 

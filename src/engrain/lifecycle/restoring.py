@@ -44,24 +44,26 @@ def restore(rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], N
     """BadFile names every line that says something else than what is here under the same name; then nothing is
     written."""
     store = movable(kit)
-    decision = _Deciding(rows, scope, kit, store).decided()
+    deciding = _Deciding(rows, scope, kit, store)
+    decision = deciding.decided()
     if not dry_run:
-        _write(decision.new, store, done)
+        for part in _parts(decision.new):
+            deciding.ask_again(part)
+            _write(part, store)
+            done(len(part))
         if kit.episodes is not None and decision.joined:
             kit.episodes.remove(scope, decision.joined)
     return decision
 
 
-def _write(rows: Sequence[Row], store: Movable, done: Callable[[int], None]) -> None:
-    for part in _parts(rows):
-        try:
-            store.restore(part)
-        except Conflict as exc:
-            raise Conflict(
-                "this file cannot go into this store: it has the ids of another memory there, or the memory was "
-                f"written to meanwhile ({exc}) Load it into a store of its own, or once more."
-            ) from exc
-        done(len(part))
+def _write(part: Sequence[Row], store: Movable) -> None:
+    try:
+        store.restore(part)
+    except Conflict as exc:
+        raise Conflict(
+            "this file cannot go into this store: it has the ids of another memory there, or the memory was "
+            f"written to meanwhile ({exc}) Load it into a store of its own, or once more."
+        ) from exc
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -114,6 +116,12 @@ class _Deciding:
         )
         self._choose_the_rest()
         return self._result
+
+    def ask_again(self, part: Sequence[Row]) -> None:
+        """Conflict if any of it was forgotten or erased since it was chosen, maybe by another process."""
+        now = Barrier(part, self._scope, self._kit, self._store)
+        if any(now.keeps_out(row) and not self._barrier.keeps_out(row) for row in part):
+            raise Conflict("some of this file was forgotten or erased here meanwhile. Load it once more, without that.")
 
     def _look_at_sessions(self) -> None:
         """Of which something stays out, and of which nothing is left."""
