@@ -134,7 +134,7 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
 
 def test_doctor_fails_where_the_server_of_the_tasks_is_away(tmp_path: Path, redis_process: Server) -> None:
     """Nobody can say what such a server keeps: a memory with its tasks there does not open."""
-    path = settings(tmp_path, tasks=redis_process.url)
+    path = settings(tmp_path, tasks=f"{redis_process.url}?patience=0")
     redis_process.kill()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ServerAway)
