@@ -19,6 +19,7 @@ from engrain.core.errors import Conflict, OnHold
 from engrain.core.moving import Row
 from engrain.lifecycle import restoring
 from engrain.memory.restoring import restore_backup
+from engrain.stores.sqlite import placing
 
 TEXT = f"A text with {WORD}-text in it."
 
@@ -78,6 +79,30 @@ def test_what_is_erased_while_a_file_is_loaded_stays_out(
         monkeypatch.undo()
         assert memory.list() == []
         assert memory.load(file).kept_out
+        assert memory.list() == []
+    assert found(store.parent) == {}
+
+
+def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = placing.put_in_place
+    with opened(store) as memory:
+        fill(memory)
+        memory.backup(tmp_path / "backup.db")
+
+    def erased_first(*given: Any) -> None:
+        with opened(store) as other:
+            assert other.erase(user="ana").receipt
+        place(*given)
+
+    monkeypatch.setattr(placing, "put_in_place", erased_first)
+    with pytest.raises(Conflict, match="meanwhile"):
+        restore_backup(tmp_path / "backup.db", store, over=True)
+    monkeypatch.undo()
+    assert recorded(store) == ["backup", "erase"]
+    assert restore_backup(tmp_path / "backup.db", store, over=True).kept_out
+    with opened(store) as memory:
         assert memory.list() == []
     assert found(store.parent) == {}
 

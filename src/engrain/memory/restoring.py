@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
+from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
-from engrain.core.errors import ConfigError, InvalidInput, OnHold, StoreBusy
+from engrain.core.errors import ConfigError, Conflict, InvalidInput, OnHold, StoreBusy
 
 if TYPE_CHECKING:
     from engrain.lifecycle.replay import Forgetting
     from engrain.stores.sqlite import SqliteStore
+    from engrain.stores.sqlite.engine import Engine, Sealed
 
 PathOrUrl = str | os.PathLike[str]
 
@@ -35,7 +37,7 @@ def restore_backup(
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
-    from engrain.stores.sqlite.placing import clear, put_in_place
+    from engrain.stores.sqlite.placing import clear, last_word, put_in_place
 
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
@@ -50,6 +52,7 @@ def restore_backup(
             write_copy(whole, ready, chosen.key or "")
         if goal.exists() and not alone:
             _check_holds(to)
+        before = None if alone else last_word(goal, _engine(chosen))
         with closing(_opened(ready, chosen)) as restored:
             kept_out = None if present is None else _kept_out(present, cast("Forgetting", restored))
             told = {"items": manifest.items, "kept_out": sum((kept_out or {}).values()), "alone": present is None}
@@ -57,7 +60,7 @@ def restore_backup(
             if not restored.purge():
                 raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
             items = restored.status().items
-        put_in_place(ready, goal)
+        put_in_place(ready, goal, lambda: None if alone else _check_unchanged(goal, chosen, before))
     finally:
         clear(ready)
     return Restored(str(goal), manifest, items, kept_out)
@@ -77,9 +80,21 @@ def goal_of(to: PathOrUrl) -> Path:
 
 def _opened(path: Path, chosen: Settings) -> SqliteStore:
     from engrain.stores.sqlite import SqliteStore
+
+    return SqliteStore(path, engine=_engine(chosen))
+
+
+def _engine(chosen: Settings) -> Engine | Sealed:
     from engrain.stores.sqlite.engine import Sealed
 
-    return SqliteStore(path, engine=chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine))
+    return chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
+
+
+def _check_unchanged(goal: Path, chosen: Settings, before: Head | None) -> None:
+    from engrain.stores.sqlite.placing import last_word
+
+    if last_word(goal, _engine(chosen)) != before:
+        raise Conflict(f"something was forgotten or erased in {goal} meanwhile. Nothing is restored: try again.")
 
 
 def _check_holds(replaced: PathOrUrl) -> None:

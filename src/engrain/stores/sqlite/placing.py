@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-from engrain.core.errors import StoreBusy, StoreError
+from engrain.core.audit import Head
+from engrain.core.errors import Conflict, StoreBusy, StoreError
+from engrain.stores.sqlite.audit import head_of
 from engrain.stores.sqlite.backup import sync_folder
+from engrain.stores.sqlite.engine import Engine, Sealed
 from engrain.stores.sqlite.lock import borrow, give_back
+from engrain.stores.sqlite.opening import open_connection, survey
+from engrain.stores.sqlite.sql import load
 
+_SQL = load("erasing.sql")
 _SECONDS = 10.0
 _BESIDE = ("-wal", "-shm", "-journal", "-lock")
 
 
-def put_in_place(ready: Path, goal: Path) -> None:
-    """At once: whoever opens the goal finds the old store or the new one. StoreBusy if somebody uses the old one."""
+def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
+    """The end of a store's audit log, which everything that is forgotten or erased moves on; None if it has no such
+    log yet, or there is no store. Conflict while an erasure is under way."""
+    if not path.exists():
+        return None
+    with closing(open_connection(survey(path, engine, read_only=True))) as db:
+        if not db.rows("select 1 from sqlite_master where name = 'erasing'"):
+            return None
+        if db.rows(_SQL["erasing"], {"id": None}):
+            raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
+        return head_of(db)
+
+
+def put_in_place(ready: Path, goal: Path, check: Callable[[], None]) -> None:
+    """At once: whoever opens the goal finds the old store or the new one. StoreBusy if somebody uses the old one.
+    `check` is asked last, when nobody can write to the old one any more."""
     lock = borrow(_beside(goal, "-lock"))
     lock.acquire(_SECONDS)
     try:
@@ -25,6 +47,7 @@ def put_in_place(ready: Path, goal: Path) -> None:
                     f"{goal} is in use: close the programs that have it open, then try again. "
                     f"If there are none, and it is to be lost, remove {log.name}."
                 )
+        check()
         ready.replace(goal)
         for end in ("-wal", "-shm", "-journal"):
             _beside(goal, end).unlink(missing_ok=True)
