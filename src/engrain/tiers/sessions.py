@@ -24,6 +24,8 @@ from engrain.ports import Kit, ListQuery
 from engrain.recall.gather import fetch
 
 # What the user or the agent told, and what counts as much as "remember that …".
+# A page or a tool that says "always" is nobody's wish.
+_WISHES = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})
 _IMPORTANT = parse_filter({"kind": "fact", "importance": {">=": 0.75}, "trust": {">=": TRUST["agent"]}})
 _log = logging.getLogger("engrain")
 
@@ -127,8 +129,7 @@ class Sessions:
         wants; not what others said of themselves."""
         items = self._kit.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
-        facts = parse_filter({"kind": "fact"})
-        standing = items.get_many(self._scope, items.having(self._scope, STANDING, facts, PROFILE, None))
+        standing = items.get_many(self._scope, items.having(self._scope, STANDING, _WISHES, PROFILE, None))
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
         important = items.page(ListQuery(self._scope, _IMPORTANT, limit=LOOKED_AT))
         own = (item for item in (*important, *standing) if SPEAKER not in item.metadata)
