@@ -161,6 +161,12 @@ def test_redacting_again_changes_nothing() -> None:
     assert redacted(once) == once
 
 
+def test_a_mark_is_not_found_as_what_it_stands_for() -> None:
+    text = "It is at postgres://ana:hunter2secret@db/x, with the key «key»."
+    assert len(finds(text)) == 1
+    assert finds(redacted(text)) == []
+
+
 def test_what_overlaps_is_one_mark() -> None:
     assert redacted("https://ana:pw@example.org/x") == "https://ana:«key»@example.org/x"
     spans = [(one.start, one.end) for one in finds("sk-ant-4111111111111111-abcdefgh ana@example.org@x.org")]

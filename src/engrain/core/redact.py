@@ -21,6 +21,7 @@ MARKS: Mapping[Private, str] = {
     "mails": "«mail»",
     "phones": "«phone»",
 }
+_PLACED = frozenset(MARKS.values())
 Redact = Callable[[str], str]
 
 # Every pattern begins where the character before is not one of its own and takes a bounded number of characters, so
@@ -144,10 +145,11 @@ def redacted_json(value: Any, redact: Redact) -> Any:
 
 
 def finds(text: str, kinds: Sequence[Private] = PRIVATE) -> list[Found]:
-    """In order; those that overlap are one."""
+    """In order; those that overlap are one. A mark that stands in the place of one is none."""
     order = [kind for kind in MARKS if kind in kinds]
+    every = (found for kind in order for found in _FINDERS[kind](text))
     joined: list[Found] = []
-    for one in sorted((found for kind in order for found in _FINDERS[kind](text)), key=lambda one: one[:2]):
+    for one in sorted((one for one in every if text[one.start : one.end] not in _PLACED), key=lambda one: one[:2]):
         last = joined[-1] if joined else None
         if last and one.start < last.end:
             kind = min(last.kind, one.kind, key=order.index)
