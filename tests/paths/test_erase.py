@@ -103,6 +103,29 @@ def test_a_receipt_has_no_content_and_can_be_checked_again(memory: Memory, store
         assert not memory.verify_erasure(text, texts=[f"{WORD}-text, too, as it"])
 
 
+def test_words_that_another_user_says_too_are_no_trace_of_a_text(memory: Memory, store: Path) -> None:
+    said = "Ana lives in Lima near the harbour."
+    with opened(store, user="ben") as ben:
+        ben.remember("Ben lives in Lima near the harbour.")
+    memory.remember(said)
+    receipt = memory.erase(user="ana").receipt
+    assert receipt
+    assert memory.verify_erasure(receipt, texts=[said])
+    with opened(store, user="ben") as ben:
+        ben.remember(f"Who said: {said}")
+    assert not memory.verify_erasure(receipt, texts=[said])
+
+
+@pytest.mark.parametrize("text", ["Lima", "", "aaaaaaaaaaaaaaaaaaaa"])
+def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory, text: str) -> None:
+    memory.remember("Ana lives in Lima.")
+    receipt = memory.erase(user="ana").receipt
+    memory.remember("Ana lives in Lima.")
+    assert receipt
+    with pytest.raises(InvalidInput, match="longer"):
+        memory.verify_erasure(receipt, texts=[text])
+
+
 @pytest.mark.parametrize("table", ["item", "session", "summary", "request", "result", "event"])
 def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch

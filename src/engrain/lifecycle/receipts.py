@@ -125,9 +125,21 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
 
 
 def _found(kit: Kit, texts: Sequence[str]) -> int:
-    from engrain.lifecycle.prints import looked_for, prints_of
+    """Bytes of a text that nothing kept accounts for; all of them, if the whole of it stands in what is kept."""
+    from engrain.lifecycle.prints import WINDOW, joined, looked_for, prints_of
 
-    if kit.erasing is None or not texts:
+    if kit.erasing is None:
         return 0
-    found, _ = looked_for(prints_of(text.encode() for text in texts), kit.erasing.raw())
-    return len(found)
+    prints = [prints_of([text.encode()]) for text in texts]
+    if not all(map(len, prints)):
+        raise InvalidInput(
+            f"a text of fewer than {WINDOW} bytes, or of the same few over and over, cannot be told from chance. "
+            "Name a longer one."
+        )
+    count = 0
+    for one in prints:
+        found, _ = looked_for(one, kit.erasing.raw())
+        if len(found):
+            kept, _ = looked_for(one, joined(kit.erasing.pieces(None)))
+            count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
+    return count
