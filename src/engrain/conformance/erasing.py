@@ -169,6 +169,18 @@ class ErasingSuite(Suite):
         # What rested on the session alone stays out; what rests on the other as well may be derived again.
         assert erasing.barred(ANA, ["It snowed once.", "It rained, then it snowed."]) == [True, False]
 
+    def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
+        (said,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
+        for scope, id, item in ((ANA, "e-1", said), (ANA, "e-2", None), (BEN, "e-3", None)):
+            ends = START + timedelta(days=1)
+            store.episodes.add(scope, Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, item=item))
+        monday = Subject(ANA, "session", "monday")
+        counted = erasing.reach(monday).counts
+        assert (counted["item"], counted["episode"]) == (1, 2)
+        gone = erase(erasing, monday)
+        assert {kind: gone.get(kind) for kind in counted} == counted
+        assert store.episodes.recent(ANA, None, 9, START) == []
+
     def test_a_source_is_taken_back(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
         page = Source("page", "web")
         add(store, fact("Ana lives in Lima.", slot="city"))

@@ -14,7 +14,7 @@ from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.stores.postgres.forget import closure_of, forget
 from engrain.stores.postgres.link import Db, Row
-from engrain.stores.postgres.part import find, subjects, take_part
+from engrain.stores.postgres.part import count_episodes, find, subjects, take_part
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
@@ -58,11 +58,7 @@ class PostgresErasing:
             gone = closure_of(self._work(db, subject.scope), Forget(subject.name))
             return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
         found = find(db, subject)
-        beside = 0
-        if subject.by == "session":
-            ((beside,),) = db.rows(
-                "select count(*) from episode where scope = %s and session = %s", (subject.scope.id, subject.name)
-            )
+        beside = count_episodes(db, subject)
         some = bool(found.gone or found.stripped or beside)
         counts = {"item": len(found.gone), "source": len(found.stripped), "episode": beside}
         return Reach(counts, (subject.scope,) if some else (), found.gone, tuple(found.stripped))

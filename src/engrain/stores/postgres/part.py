@@ -35,6 +35,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     """How many rows of what went, and the ids of the items."""
     db, scope = work.db, work.owner
     found = find(db, subject)
+    episodes = count_episodes(db, subject)  # an item takes its own along
     known = {row[1]: row for row in db.rows(_SQL["parts"], (scope,))}
     closure = [(known[id_][0], id_, known[id_][9], *known[id_][3:5]) for id_ in found.gone]
     remove(work, closure, {known[id_][0] for id_ in found.entombed})
@@ -54,7 +55,15 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
                 "with gone as (delete from {} where scope = %s and session = %s returning 1) select count(*) from gone"
             )
             ((counts[table],),) = db.rows(sql.format(table), (scope, subject.name))
+        counts["episode"] = episodes
     return counts, list(found.gone)
+
+
+def count_episodes(db: Db, subject: Subject) -> int:
+    if subject.by != "session":
+        return 0
+    sql = "select count(*) from episode where scope = %s and session = %s"
+    return int(db.rows(sql, (subject.scope.id, subject.name))[0][0])
 
 
 def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:

@@ -66,8 +66,7 @@ class Eraser:
             gone = reached(self._work(state, subject.scope), Forget(subject.name))
             return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
         found = _found(state, subject)
-        session = [one for one in state.episodes.values() if subject.by == "session" and one.session == subject.name]
-        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": len(session)}
+        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": len(_episodes(state, subject))}
         return Reach(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
@@ -129,7 +128,7 @@ class Eraser:
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
             return {"item": len(gone), "cut": len(outcome.marked)}, [*gone, *outcome.marked]
-        found = _found(state, subject)
+        found, episodes = _found(state, subject), _episodes(state, subject)
         for id in found.gone:
             remove(work, id, id in found.entombed)
         for id, dead in found.stripped.items():
@@ -144,7 +143,13 @@ class Eraser:
             del state.requests[asked]
         if subject.by == "session":
             _drop_session(state, subject)
-        return {"item": len(found.gone), "source": len(found.stripped), "request": len(lost)}, found.gone
+        counts = {
+            "item": len(found.gone),
+            "source": len(found.stripped),
+            "episode": len(episodes),
+            "request": len(lost),
+        }
+        return counts, found.gone
 
     def unname(self, id: str) -> Erasure:
         with self._holder.writing() as state:
@@ -297,9 +302,13 @@ def _answers(outcomes: Iterable[Any], gone: Sequence[str]) -> bool:
     return any(id in gone for one in outcomes for id in (one.id, *one.others, *one.marked))
 
 
+def _episodes(state: State, subject: Subject) -> list[tuple[Scope, str]]:
+    mine = [(key, one.session) for key, one in state.episodes.items() if key[0] == subject.scope]
+    return [key for key, session in mine if subject.by == "session" and session == subject.name]
+
+
 def _drop_session(state: State, subject: Subject) -> None:
-    ids = {key for key, one in state.episodes.items() if key[0] == subject.scope and one.session == subject.name}
-    for key in ids:
+    for key in _episodes(state, subject):
         del state.episodes[key]
         state.raws.pop(key, None)
     for name in ("numbers", "written", "summaries", "marks"):

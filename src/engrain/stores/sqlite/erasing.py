@@ -15,7 +15,7 @@ from engrain.core.scope import Scope
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
-from engrain.stores.sqlite.part import add_counts, find, subjects, take_part
+from engrain.stores.sqlite.part import add_counts, count_episodes, find, subjects, take_part
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
@@ -60,10 +60,7 @@ class SqliteErasing:
                 ids = self._closure(db, subject, number)
                 return Reach({"item": len(ids)}, (subject.scope,) if ids else (), tuple(ids.values()))
             parts = find(db, number, subject)
-            beside = 0
-            if subject.by == "session":
-                sql = "select count(*) from episode where scope = ? and session = ?"
-                ((beside,),) = db.rows(sql, (number, subject.name))
+            beside = count_episodes(db, number, subject)
             some = bool(parts.gone or parts.stripped or beside)
             counts = {"item": len(parts.gone), "source": len(parts.stripped), "episode": beside}
             return Reach(counts, (subject.scope,) if some else (), parts.gone, tuple(parts.stripped))

@@ -35,6 +35,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     """How many rows of what went, and the ids of the items."""
     db, scope = work.db, work.scope_n
     found = find(db, scope, subject)
+    episodes = count_episodes(db, scope, subject)  # an item takes its own along
     known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (scope,))}
     remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.entombed})
     for id_, numbers in found.stripped.items():
@@ -48,8 +49,14 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
     counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}
     if subject.by == "session":
-        counts |= pieces.drop_session(db, scope, subject.name)
+        counts |= {**pieces.drop_session(db, scope, subject.name), "episode": episodes}
     return counts, list(found.gone)
+
+
+def count_episodes(db: Connection, scope: int, subject: Subject) -> int:
+    if subject.by != "session":
+        return 0
+    return int(db.rows("select count(*) from episode where scope = ? and session = ?", (scope, subject.name))[0][0])
 
 
 def _drop_requests(work: Work, gone: set[str]) -> int:
