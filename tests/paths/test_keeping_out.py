@@ -15,6 +15,7 @@ from erasing_kit import WORD, fill, found, opened
 from engrain import Memory, Source
 from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
+from engrain.core.erasure import Subject
 from engrain.core.errors import Conflict, OnHold
 from engrain.core.moving import Row
 from engrain.lifecycle import restoring
@@ -55,6 +56,19 @@ def test_an_export_from_before_brings_nothing_back(store: Path, tmp_path: Path) 
         assert (loaded.kept_out, loaded.rows.get("item", 0)) == (rows, 0)
         assert loaded.kept_out_lines == tuple(range(2, rows + 2))
         assert memory.list() == []
+    assert found(store.parent) == {}
+
+
+def test_an_export_brings_nothing_back_under_another_name(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "ana.jsonl"
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        fill(memory)
+        rows = sum(memory.export(file).rows.values())
+        memory.erase(user="ana")
+        foretold = ben.load(file, other_scope=True, dry_run=True)
+        loaded = ben.load(file, other_scope=True)
+        assert (foretold.kept_out, loaded.kept_out) == (rows, rows)
+        assert ben.list() == []
     assert found(store.parent) == {}
 
 
@@ -105,6 +119,24 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
     with opened(store) as memory:
         assert memory.list() == []
     assert found(store.parent) == {}
+
+
+def test_a_backup_from_halfway_through_an_erasure_does_not_go_on_with_it(store: Path, tmp_path: Path) -> None:
+    with opened(store, user=WORD) as memory:
+        fill(memory)
+        port = memory._open.kit.erasing
+        assert port
+        port.begin("e-1", Subject(memory.scope, "user", WORD))
+        memory.backup(tmp_path / "backup.db")
+        assert memory.resume_erasures()[0].receipt
+    (tmp_path / "new").mkdir()
+    restore_backup(tmp_path / "backup.db", tmp_path / "new" / "agent.db", against=store)
+    with opened(tmp_path / "new" / "agent.db", user=WORD) as memory:
+        port = memory._open.kit.erasing
+        assert port
+        assert port.running() == []
+        assert found(tmp_path / "new") == {}
+        memory.remember("This one came back.")
 
 
 def test_notes_and_other_systems_bring_nothing_back(store: Path, tmp_path: Path) -> None:

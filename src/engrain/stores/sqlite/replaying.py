@@ -44,6 +44,8 @@ def replay(
     for one in erased:
         values = {"mark": one.mark, "by": one.by, "at": to_micros(one.at), "receipt": one.receipt}
         db.run(_SQL["add_erased"], values)
+        # A copy that was made halfway through it would go on with it, and with it has the name.
+        db.run(_SQL["drop_erasing"], (one.receipt,))
     return total
 
 
