@@ -386,6 +386,19 @@ def test_the_audit_log_shows_that_it_was_touched(memory: Memory, store: Path, ta
     assert any(told in fault for fault in faults), faults
 
 
+def test_an_audit_log_that_was_removed_with_its_seal_is_missed(memory: Memory, store: Path) -> None:
+    memory.remember("Ana lives in Lima.")
+    memory.erase(user="ana")
+    memory.close()
+    store_file = SqliteStore(store)
+    with store_file._writing() as db:
+        db.run("delete from audit")
+        db.run("delete from meta where name = 'audit'")
+    store_file.close()
+    with opened(store) as again:
+        assert "all entries are missing" in again.verify_audit().faults[0]
+
+
 def test_an_audit_entry_takes_no_content(memory: Memory) -> None:
     log = memory._open.kit.audit
     assert log

@@ -69,8 +69,9 @@ def details_text(details: Mapping[str, Any]) -> str:
     return json.dumps(details, sort_keys=True, separators=(",", ":"))
 
 
-def faults(key: bytes, entries: Iterable[Entry], head: Head) -> Audited:
-    """Every entry in the order of its number, from the first."""
+def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False) -> Audited:
+    """Every entry in the order of its number, from the first. `begun`: the store has something that comes with one, the
+    mark of an erasure or a hold, so that a log that was removed with its seal is missed."""
     found: list[str] = []
     last, previous = 0, BEGINNING
     for one in entries:
@@ -81,6 +82,8 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head) -> Audited:
         if one.hash != _hash(key, one):
             found.append(f"entry {one.n} was changed.")
         last, previous = one.n, one.hash
+    if begun and not last and not head.n:
+        found.append("the log is empty, and something was erased or is held here: all entries are missing.")
     if head != (sealed(key, head.n, head.hash) if head.n else Head()):
         found.append("the seal of the log's end was changed.")
     elif last < head.n:

@@ -43,11 +43,11 @@ class PostgresAudit:
         return [entry_of(row) for row in rows]
 
     def verify(self) -> Audited:
-        def do(db: Db) -> tuple[list[Row], Head]:
-            return db.rows(_SQL["entries"], (-_ALL, _ALL)), head_of(db)
+        def do(db: Db) -> tuple[list[Row], Head, bool]:
+            return db.rows(_SQL["entries"], (-_ALL, _ALL)), head_of(db), bool(db.rows(_SQL["begun"]))
 
-        rows, head = self._store._reading(None, do)
-        return faults(self._store._key, map(entry_of, rows), head)
+        rows, head, begun = self._store._reading(None, do)
+        return faults(self._store._key, map(entry_of, rows), head, begun)
 
 
 def head_of(db: Db) -> Head:

@@ -16,6 +16,10 @@ insert into audit (n, at, what, subject, details, previous, hash) values (%s, %s
 -- entries --
 select n, at, what, subject, details, previous, hash from audit where n > %s order by n limit %s;
 
+-- begun --
+-- What comes with an entry of the audit log.
+select 1 from erased union all select 1 from hold limit 1;
+
 -- scopes_of --
 -- Exactly this user in this tenant, whatever the agent.
 select id::text, tenant, agent, "user", shut from scope

@@ -43,7 +43,8 @@ class SqliteAudit:
 
     def verify(self) -> Audited:
         with self._store._reading() as db:
-            return faults(self._store._key, map(entry_of, db.rows(_SQL["entries"], (-_ALL, _ALL))), head_of(db))
+            rows, begun = db.rows(_SQL["entries"], (-_ALL, _ALL)), bool(db.rows(_SQL["begun"]))
+            return faults(self._store._key, map(entry_of, rows), head_of(db), begun)
 
 
 def head_of(db: Connection) -> Head:

@@ -3,3 +3,7 @@ insert into audit (n, at, what, subject, details, previous, hash) values (?, ?, 
 
 -- entries --
 select n, at, what, subject, details, previous, hash from audit where n > ? order by n limit ?;
+
+-- begun --
+-- What comes with an entry.
+select 1 from erased union all select 1 from hold limit 1;
