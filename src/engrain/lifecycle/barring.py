@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 from engrain.core.clock import to_micros
@@ -16,15 +16,17 @@ PAGE = 1_000
 
 
 class Barrier:
-    """`texts` are those that will be asked about beside the rows'."""
+    """`texts` are those that will be asked about beside the rows'. `scopes` are where the rows are to go, and where
+    they were: what was erased under one name does not come back under another."""
 
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, texts: Sequence[str] = ()) -> None:
-        self._scope, self._erasing = scope, kit.erasing
+    def __init__(
+        self, rows: Sequence[Row], scopes: Collection[Scope], kit: Kit, store: Movable, texts: Sequence[str] = ()
+    ) -> None:
+        self._scopes, self._erasing = scopes, kit.erasing
         self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
         self._running = kit.erasing.running() if kit.erasing else []
-        user = owner(scope)
-        self._all_before = self._at(user) if user else -1
-        self._before = cache(lambda by, name: self._at(Subject(scope, by, name)))
+        self._all_before = max((self._at(user) for user in map(owner, scopes) if user), default=-1)
+        self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
 
     @property
     def began_anew(self) -> bool:
@@ -45,13 +47,15 @@ class Barrier:
 
     def _barred(self, texts: list[str], store: Movable) -> set[str]:
         if self._erasing is not None:
-            return {text for text, out in zip(texts, self._erasing.barred(self._scope, texts), strict=True) if out}
+            found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
+            return {text for pairs in found for text, out in pairs if out}
         key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
         forgotten: set[str] = set()
-        after = None
-        while rows := store.dump("tombstone", after, PAGE, self._scope):
-            forgotten |= {row.key[1] for row in rows}
-            after = rows[-1].key
+        for scope in self._scopes:
+            after = None
+            while rows := store.dump("tombstone", after, PAGE, scope):
+                forgotten |= {row.key[1] for row in rows}
+                after = rows[-1].key
         return {text for text in texts if tombstone_hash(key, text) in forgotten}
 
     def _at(self, subject: Subject) -> int:

@@ -20,7 +20,7 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str]:
     """For each note the status that a write would give it, as core.reconcile decides, one after the other."""
     store = movable(kit)
     foreseen = _Foreseen(scope, kit, store)
-    barrier = Barrier([], scope, kit, store, [note.text for note in notes])
+    barrier = Barrier([], [scope], kit, store, [note.text for note in notes])
     for note in notes:
         yield foreseen.status(note, barrier.bars(note.text))
 

@@ -92,7 +92,7 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
             "into another memory all the same: other_scope=True, or --other-scope."
         )
     with _counted("rows", done) as counting:
-        decision = restore(export.rows, scope, kit, counting, terms.dry_run)
+        decision = restore(export.rows, scope, kit, counting, terms.dry_run, export.manifest.scope)
     return Loaded(
         "engrain",
         len(export.rows),

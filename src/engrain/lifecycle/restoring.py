@@ -40,11 +40,13 @@ class Decision:
     joined: list[str] = field(default_factory=list)
 
 
-def restore(rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool) -> Decision:
-    """BadFile names every line that says something else than what is here under the same name; then nothing is
-    written."""
+def restore(
+    rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
+) -> Decision:
+    """`origin` is the memory that the rows were exported from. BadFile names every line that says something else than
+    what is here under the same name; then nothing is written."""
     store = movable(kit)
-    deciding = _Deciding(rows, scope, kit, store)
+    deciding = _Deciding(rows, scope, kit, store, origin)
     decision = deciding.decided()
     if not dry_run:
         for part in _parts(decision.new):
@@ -80,8 +82,10 @@ def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 class _Deciding:
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable) -> None:
+    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, origin: Scope) -> None:
         self._scope, self._kit, self._store = scope, kit, store
+        # A file may say that it is of another tenant; nobody learns from it what was erased there.
+        self._scopes = {scope, origin} if origin.tenant == scope.tenant else {scope}
         self._numbers = numbered(rows)
         self._rows = [_redacted(row, kit.redact) for row in rows] if kit.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
@@ -91,7 +95,7 @@ class _Deciding:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = Barrier(self._rows, scope, kit, store)
+        self._barrier = Barrier(self._rows, self._scopes, kit, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -119,7 +123,7 @@ class _Deciding:
 
     def ask_again(self, part: Sequence[Row]) -> None:
         """Conflict if any of it was forgotten or erased since it was chosen, maybe by another process."""
-        now = Barrier(part, self._scope, self._kit, self._store)
+        now = Barrier(part, self._scopes, self._kit, self._store)
         if any(now.keeps_out(row) and not self._barrier.keeps_out(row) for row in part):
             raise Conflict("some of this file was forgotten or erased here meanwhile. Load it once more, without that.")
 
