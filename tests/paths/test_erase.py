@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
@@ -14,6 +15,7 @@ from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.conformance.drafts import derived
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.episodes import Episode
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
 from engrain.core.notes import Note
@@ -21,7 +23,7 @@ from engrain.core.plans import Add, Plan
 from engrain.lifecycle import erasing as run
 from engrain.lifecycle.receipts import Receipt
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import SqliteStore, pieces
+from engrain.stores.sqlite import SqliteStore, part, pieces
 
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
 
@@ -135,6 +137,24 @@ def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     done = memory.erase(user="ana")
     assert done.pending
     assert f"'{table}'" in done.why
+
+
+@pytest.mark.parametrize(
+    ("where", "passed_over", "rows"),
+    [(part, "remove", "'item'"), (pieces, "drop_session", "'episode'"), (pieces, "drop_session", "'summary'")],
+)
+def test_rows_of_a_session_that_were_passed_over_are_noticed(
+    memory: Memory, where: Any, passed_over: str, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(memory)
+    kit = memory._open.kit
+    assert kit.episodes
+    by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
+    kit.episodes.add(memory.scope, by_itself, None)
+    monkeypatch.setattr(where, passed_over, lambda *_: {})
+    done = memory.erase(session=f"{WORD}-session")
+    assert done.pending
+    assert rows in done.why
 
 
 def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:

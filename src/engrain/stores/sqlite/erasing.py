@@ -155,6 +155,9 @@ class SqliteErasing:
                     for subject in subjects(db, scope, number, erasure.by):
                         if self.mark(subject) == erasure.mark:
                             add_counts(total, {"item": len(self._old_items(db, subject, number, at))})
+                            if subject.by == "session":
+                                values = {"scope": number, "session": subject.name, "at": at}
+                                add_counts(total, dict(db.rows(_SQL["session_left"], values)))
         return total
 
     def _old_items(self, db: Connection, subject: Subject, number: int, at: int) -> list[Row]:

@@ -25,7 +25,16 @@ where sqlite_master.type = 'table' and field.name = 'scope' and sqlite_master.na
 select id from item where recorded_at <= :at and id in (select value from json_each(:ids));
 
 -- sessions --
-select session from session where scope = ?;
+-- By every row that names one: the look afterwards goes by it.
+select session from session where scope = ?1 union select session from summary where scope = ?1
+union select session from episode where scope = ?1
+union select session from item where scope = ?1 and session is not null;
+
+-- session_left --
+-- Besides its items. A summary has no time of its own: one that nothing was said for since is an old one.
+select 'episode', count(*) from episode where scope = :scope and session = :session and happened_at <= :at
+union all select 'summary', count(*) from summary where scope = :scope and session = :session
+and not exists (select 1 from item where scope = :scope and session = :session and recorded_at > :at);
 
 -- names --
 select distinct name from source join item on item.n = source.item where item.scope = ? and name is not null;
