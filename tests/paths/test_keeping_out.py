@@ -241,6 +241,22 @@ def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, tmp_path: Pa
         assert [item.text for item in memory.list()] == ["Said since."]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_what_a_hold_hides_is_not_exported_as_an_empty_memory(store: Path, tmp_path: Path, form: Any) -> None:
+    file = tmp_path / "ana.out"
+    with opened(store) as memory:
+        memory.remember(TEXT)
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+        with pytest.raises(OnHold, match="exported"):
+            memory.export(file, form=form)
+        assert not file.exists()
+        assert "export" not in [entry.what for entry in memory.audit()]
+        memory.release("ana")
+        assert memory.export(file, form=form).rows["item"] == 1
+
+
 def test_what_a_hold_hides_is_not_copied_but_backed_up(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana drinks tea.")

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 from engrain.capture import write
-from engrain.core.errors import EmbedderFailed, InvalidInput
+from engrain.core.erasure import owner
+from engrain.core.errors import EmbedderFailed, InvalidInput, OnHold
 from engrain.engine.parts import Parts
 from engrain.lifecycle.recording import record
 
@@ -28,12 +29,24 @@ class Portable(Parts):
 
         if form not in FORMS:
             raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
+        self._refuse_hidden()
         if form == "markdown":
             exported = telling.tell(self.kit, self.scope, out, done)
         else:
             exported = exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
         record(self.kit, "export", {"form": form, "counts": dict(exported.rows)}, self.scope)
         return exported
+
+    def _refuse_hidden(self) -> None:
+        """What a hold hides reads as empty, and a file that says so would not be true."""
+        erasing, user = self.kit.erasing, owner(self.scope)
+        if erasing is None or user is None:
+            return
+        mark = erasing.mark(user)
+        if any(one.mark == mark and one.hidden for one in erasing.holds()):
+            raise OnHold(
+                "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
+            )
 
     def load(self, file: BinaryIO, terms: Terms, done: Callable[[int], None]) -> Loaded:
         from engrain.lifecycle import intake
