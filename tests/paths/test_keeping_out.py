@@ -139,6 +139,22 @@ def test_a_backup_from_halfway_through_an_erasure_does_not_go_on_with_it(store: 
         memory.remember("This one came back.")
 
 
+def test_what_a_restore_that_was_killed_has_left_goes_too(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store) as memory:
+        fill(memory)
+        memory.backup(tmp_path / "backup.db")
+    with monkeypatch.context() as killed:
+        killed.setattr(placing, "put_in_place", lambda *_: None)
+        killed.setattr(placing, "clear", lambda _: None)
+        restore_backup(tmp_path / "backup.db", store, over=True)
+    with opened(store) as memory:
+        assert len(found(store.parent)) == 2
+        assert memory.erase(user="ana").receipt
+    assert found(store.parent) == {}
+
+
 def test_notes_and_other_systems_bring_nothing_back(store: Path, tmp_path: Path) -> None:
     notes, mem0 = tmp_path / "notes.jsonl", tmp_path / "mem0.json"
     notes.write_text(json.dumps({"text": TEXT}) + "\n")

@@ -59,9 +59,11 @@ class Site:
         return self.path.with_name(self.path.name + end)
 
     def backups(self) -> list[Path]:
+        """Copies beside it: from before an upgrade, and what a restore that was killed has left."""
         if self.path is None or not self.path.parent.is_dir():
             return []
-        return sorted(one for one in self.path.parent.iterdir() if one.name.startswith(f"{self.path.name}-before-v"))
+        begins = tuple(f"{self.path.name}{end}" for end in ("-before-v", ".restoring"))
+        return sorted(one for one in self.path.parent.iterdir() if one.name.startswith(begins))
 
 
 def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only: bool) -> Site:
