@@ -16,6 +16,7 @@ from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, S
 from engrain.conformance.drafts import derived
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.episodes import Episode
+from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
 from engrain.core.notes import Note
@@ -23,6 +24,7 @@ from engrain.core.plans import Add, Plan
 from engrain.lifecycle import erasing as run
 from engrain.lifecycle.receipts import Receipt
 from engrain.memory.restoring import restore_backup
+from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore, part, pieces
 
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
@@ -155,6 +157,23 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
     done = memory.erase(session=f"{WORD}-session")
     assert done.pending
     assert rows in done.why
+
+
+def test_two_that_take_prints_at_the_same_time_lose_none(
+    memory: Memory, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = run._take
+
+    def second(kit: Kit, one: Erasure, report: run.Report) -> Erasure:
+        with opened(store, user="ben", background=False) as other:
+            take(other._open.kit, one, report)
+        return take(kit, one, report)
+
+    fill(memory)
+    monkeypatch.setattr(run, "_take", second)
+    receipt = memory.erase(user="ana").receipt
+    assert receipt
+    assert receipt.values["verified"]["prints"] > 50
 
 
 def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:

@@ -65,7 +65,9 @@ where :id is null or id = :id order by n;
 select 1 from erasing where mark = ? and "by" = 'user' and stage <> 'named';
 
 -- keep --
-update erasing set notes = :notes, prints = :prints where id = :id;
+-- Prints that are taken after the rows went are of nothing: those of whoever was faster stay.
+update erasing set notes = :notes, prints = case when stage = 'shut' or prints = x'' then :prints else prints end
+where id = :id;
 
 -- taken --
 update erasing set stage = 'rows', counts = :counts, ids = :ids where id = :id;
