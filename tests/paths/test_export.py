@@ -403,7 +403,7 @@ def test_the_export_names_no_place_of_this_machine(full: Memory, tmp_path: Path)
 
 
 def test_people_can_read_all_of_it(full: Memory, tmp_path: Path) -> None:
-    full.remember("# Not a heading\n<script>x</script> ![p](http://t.example/x)")
+    full.remember("# Not a heading\n<script>x</script> ![p](http://t.example/x)", metadata={"of": {"a": 1}})
     path = tmp_path / "out.md"
     full.export(path, form="markdown")
     page = path.read_text()
@@ -412,6 +412,7 @@ def test_people_can_read_all_of_it(full: Memory, tmp_path: Path) -> None:
                  "user ana", "In short:", "result " * 1_999, "y" * 9_000):  # fmt: skip
         assert text in page, text
     assert "\n# Not" not in page
+    assert "u000a" not in page
     assert "<script" not in page.replace("\\<script", "")
     assert "Nobody must know" not in page
     for internal in (full.list(limit=1)[0].id, "max_tokens", '"v":', "upto"):

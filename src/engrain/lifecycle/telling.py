@@ -171,7 +171,8 @@ def _sources(sources: Sequence[Sequence[Any]]) -> str:
 def _beside(metadata: Mapping[str, Any]) -> list[str]:
     """What a program or an import added; what engrain keeps for itself there is told in other places."""
     own = {name: value for name, value in metadata.items() if name != RESERVED}
-    return [*(f"- {_plain(name)}: {_plain(_value(value))}" for name, value in own.items()), ""] if own else []
+    told = {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in own.items()}
+    return [*(f"- {_plain(name)}: {_plain(value)}" for name, value in told.items()), ""] if told else []
 
 
 def _told(recorded: str) -> str:
