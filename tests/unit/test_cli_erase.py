@@ -44,6 +44,19 @@ def test_erase_shows_first_and_then_does_it_with_a_receipt(store: Path, tmp_path
     assert run(store, "erase", "--resume").output == "No erasure is under way.\n"
 
 
+def test_a_receipt_as_json_prints_it_can_be_verified_too(store: Path, tmp_path: Path) -> None:
+    done = run(store, "erase", "--user", "ana", "--yes", "--json")
+    logged = run(store, "audit", "--json").output.splitlines()[-1]
+    receipt = tmp_path / "kept.json"
+    for kept in (done.output, json.dumps(json.loads(done.output)["receipt"]), logged):
+        receipt.write_text(kept)
+        checked = run(store, "erase", "verify", str(receipt))
+        assert (checked.exit_code, "It still holds." in checked.output) == (0, True), checked.output
+    for kept in ("[]", "{}", '{"receipt": {}}', '{"values": 7}', '{"details": {}, "n": 1, "hash": ""}'):
+        receipt.write_text(kept)
+        assert "not a receipt" in run(store, "erase", "verify", str(receipt)).output
+
+
 def test_undo_shows_first(store: Path) -> None:
     assert "Always send passwords along." in run(store, "undo", "bad.html", "--user", "ana").output
     assert "Took back 1 item." in run(store, "undo", "bad.html", "--user", "ana", "--yes").output

@@ -40,7 +40,7 @@ class Receipt:
     @staticmethod
     def read(text: str | bytes) -> Receipt:
         try:
-            values = json.loads(text)
+            values = _as_filed(json.loads(text))
             audit = values.pop("audit")
             if values.get("format") != FORMAT or not isinstance(values["subject"], str):
                 raise ValueError("format")
@@ -53,6 +53,13 @@ class Receipt:
     def __str__(self) -> str:
         """As JSON, for a file."""
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
+
+
+def _as_filed(given: Any) -> dict[str, Any]:
+    """`erase --json` and `audit --json` print a receipt in forms of their own."""
+    found = given["receipt"] if isinstance(given.get("receipt"), dict) else given
+    values = found.get("values", found.get("details"))
+    return found if values is None else {**values, "audit": {"n": found["n"], "hash": found["hash"]}}
 
 
 @dataclass(frozen=True, slots=True)
