@@ -207,7 +207,9 @@ def _resumed(answers: list[Erased], file: str | None) -> Iterator[str]:
 def _verified(found: Verified, texts: tuple[str, ...]) -> Iterator[str]:
     rows = sum(found.rows.values())
     yield f"{rows:,} rows from before the erasure."
-    if texts:
+    if texts and not found.bytes:
+        yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
+    elif texts:
         yield f"{found.found:,} traces of the given texts in any file."
     yield "The audit log holds this receipt." if found.recorded else "The audit log does not hold this receipt."
     yield from found.faults
