@@ -396,6 +396,45 @@ def test_a_folder_of_files_is_cleaned(memory: Memory, store: Path, tmp_path: Pat
     assert found(tmp_path) == {}
 
 
+def test_the_folder_of_the_settings_goes_with_the_user_whose_it_is(store: Path, tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "ana", tmp_path / "bob"
+    with (
+        opened(store, lifecycle={"mirror": str(mine)}, background=False) as ana,
+        opened(store, user="bob", lifecycle={"mirror": str(theirs)}, background=False) as bob,
+    ):
+        for memory in (ana, bob):
+            memory.remember(f"{memory.scope.user} said {WORD}.", importance=0.9)
+            memory.maintain()
+        before = found(theirs)
+        assert found(mine)
+        assert before
+        done = bob.erase(user="ana")
+        assert found(mine), "what this memory is not told of it cannot reach"
+        assert done.receipt
+        assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]]
+        assert found(theirs) == before
+        ana.remember(f"Ana says {WORD} again.", importance=0.9)
+        ana.maintain()
+        done = ana.erase(user="ana")
+        assert done.receipt, done.why
+        assert done.receipt.values["counts"]["files"] >= 1
+        assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]], "there may be others"
+        assert found(mine) == {}
+        assert found(theirs) == before
+
+
+def test_the_folder_of_the_settings_no_longer_says_what_an_erased_session_said(store: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+        memory.remember("Ana likes green tea.", importance=0.9)
+        memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
+        memory.maintain()
+        assert found(notes)
+        assert memory.erase(source="chat-1").receipt
+        assert found(notes) == {}
+        assert found(notes, "green tea")
+
+
 @pytest.mark.parametrize(
     ("tamper", "told"),
     [
