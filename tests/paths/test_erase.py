@@ -309,10 +309,11 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert memory.recall("Where does Ana live?").hits
     with pytest.raises(OnHold):
         memory.forget(id)
-    with pytest.raises(OnHold):
+    with pytest.raises(OnHold) as part_of_it:
         memory.erase(id=id)
+    assert "shown to nobody" not in str(part_of_it.value)
     assert memory.recall("Where does Ana live?").hits
-    with pytest.raises(OnHold):
+    with pytest.raises(OnHold, match="shown to nobody"):
         memory.erase(user="ana")
     assert memory.recall("Where does Ana live?").hits == ()
     assert memory.list() == []
@@ -324,7 +325,11 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert not memory.release("ana")
     assert memory.recall("Where does Ana live?").hits[0].item.id == id
     assert memory.erase(user="ana").receipt
-    assert [entry.what for entry in memory.audit()] == ["hold", "release", "erase"]
+    log = memory.audit()
+    assert [entry.what for entry in log] == ["hold", "erase_refused", "erase_refused", "release", "erase"]
+    assert [entry.details for entry in log[1:3]] == [{"by": by, "reason": "case-7"} for by in ("id", "user")]
+    assert log[2].subject == log[0].subject, "the same user, by the keyed hash"
+    assert memory.verify_audit()
     with pytest.raises(InvalidInput):
         memory.hold("ana", reason="Ana was rude to our staff")
 
