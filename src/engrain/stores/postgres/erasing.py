@@ -80,16 +80,19 @@ class PostgresErasing:
             user = subject if subject.by == "user" else owner(subject.scope)
             held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
             if held:
+                reason = str(held[0][2])
                 if subject.by == "user":
                     self._hide(db, subject)
-                return str(held[0][2])
+                self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, self.mark(subject))
+                return reason
             return self._begun(db, id, subject)
 
         done = self._store._writing(None, do)
         if isinstance(done, Erasure):
             return done
+        shown = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
         raise OnHold(
-            f"a legal hold ({done}) keeps this data from being removed; it is shown to nobody meanwhile. "
+            f"a legal hold ({done}) keeps this data from being removed{shown}. "
             "Erase again after the release: engrain hold --release."
         )
 
