@@ -102,7 +102,7 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
     """The audit log knows how many copies were made of what was there."""
     log = kit.audit.entries(0, _ALL) if kit.audit else []
     if backend != "reference":
-        yield {"what": "backups_made_before", "known": _count(log, "backup"), "until": BY_HAND}
+        yield {"what": "backups_made_before", "known": _backups(log), "until": BY_HAND}
     rules = kit.policies
     if rules.backup_folder:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
@@ -121,6 +121,12 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
 
 def _count(log: Sequence[Entry], what: str) -> int:
     return sum(entry.what == what for entry in log)
+
+
+def _backups(log: Sequence[Entry]) -> int:
+    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+    whole = sum(entry.what == "backup" and "begun" not in entry.details for entry in log)
+    return whole + _count(log, "backup_begun") - _count(log, "backup_failed")
 
 
 def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 REMAINS = {
-    "backups_made_before": "backups made before, {known} on record: remove them; `engrain restore` leaves it out",
+    "backups_made_before": "backups made before, {known} on record: remove them, and the NAME.part of one that was "
+    "killed; `engrain restore` leaves it out",
     "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
     "copies_made_before": "copies made before, {known} on record: erase it there too",
     "exports_made_before": "exports of this user, {known} on record: remove the files",
