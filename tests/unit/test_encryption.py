@@ -191,8 +191,9 @@ def test_a_backup_of_an_encrypted_store_has_its_key(store: Path, monkeypatch: py
     new = store.parent / "new.db"
     with pytest.raises(WrongKey, match="ENGRAIN_BACKUP_KEY"):
         restore_backup(store.parent / "b.db", new)
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKey, match=r"Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY") as wrong:
         restore_backup(store.parent / "b.db", new, key="another")
+    assert "Memory(key=" not in str(wrong.value), "the store's own key is not what is wrong"
     assert not new.exists()
     monkeypatch.setenv("ENGRAIN_KEY", KEY)
     restore_backup(store.parent / "b.db", new)
