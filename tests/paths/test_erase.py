@@ -440,6 +440,19 @@ def test_the_folder_of_the_settings_no_longer_says_what_an_erased_session_said(s
         assert found(notes, "green tea")
 
 
+def test_an_erasure_does_not_accept_the_deletions_of_a_file_that_was_emptied(store: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+        for number in range(30):
+            memory.remember(f"Fact number {number} of many.", importance=0.9)
+        memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
+        memory.maintain()
+        (notes / "MEMORY.md").write_text("")
+        assert memory.erase(source="chat-1").receipt
+        assert len(memory.list(limit=99)) == 30
+        assert found(notes) == {}
+
+
 @pytest.mark.parametrize(
     ("tamper", "told"),
     [
