@@ -18,10 +18,17 @@ from engrain.conformance import (
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain.conformance.clock import SetClock
+from engrain.conformance.clock import START, SetClock
+from engrain.conformance.drafts import ANA, fact, message
 from engrain.conformance.embedder import HashEmbedder
+from engrain.conformance.erasing import USER, happen
 from engrain.conformance.machine import compare_with_reference
-from engrain.stores.reference import ReferenceStore
+from engrain.core.audit import Head
+from engrain.core.erasure import Subject
+from engrain.core.journal import Claim
+from engrain.core.plans import Add, Plan
+from engrain.ports import Trial
+from engrain.stores.reference import ReferenceStore, erasing
 
 
 class Reference:
@@ -81,4 +88,36 @@ def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
 
 
 class TestErasing(Reference, ErasingSuite):
-    pass
+    @pytest.mark.parametrize("kind", ["requests", "numbers", "marks", "episodes", "trials", "tasks", "events"])
+    def test_what_was_passed_over_is_noticed(
+        self, store: ReferenceStore, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id = store.apply(Plan(ANA, (Add(fact("Bake.", kind="procedure")),), request_id="r-1")).outcomes[0].id
+        store.append(ANA, "monday", [message("It rained.")], None)
+        store.advance(ANA, "monday", "extract", 1)
+        store.outcomes.count(ANA, Trial(id, "t", True, START, ""))
+        happen(store, ANA, "e")
+        store.journal.claim(Claim(ANA, "task", "worker", 30))
+        store.journal.signal(ANA, "task", "came", "{}")
+        monkeypatch.setattr(erasing, "KEYED", tuple(one for one in erasing.KEYED if one != kind))
+        store.erasing.begin("e1", USER)
+        store.erasing.take("e1")
+        left = store.erasing.left(store.erasing.unname("e1"))
+        assert {one: count for one, count in left.items() if count} == {kind: 1}
+
+    def test_what_was_passed_over_of_a_session_is_noticed(
+        self, store: ReferenceStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.append(ANA, "monday", [message("It rained.")], None)
+        happen(store, ANA, "e")
+        monkeypatch.setattr(erasing, "_drop_session", lambda *_: None)
+        store.erasing.begin("e1", Subject(ANA, "session", "monday"))
+        store.erasing.take("e1")
+        left = store.erasing.left(store.erasing.unname("e1"))
+        assert (left["episode"], left["numbers"]) == (1, 1)
+
+    def test_a_log_that_was_removed_with_its_seal_is_missed(self, store: ReferenceStore) -> None:
+        store.erasing.hold(USER, "case-7")
+        with store.audit._holder.writing() as state:
+            state.audit, state.head = [], Head()
+        assert "all entries are missing" in store.audit.verify().faults[0]

@@ -150,6 +150,31 @@ def test_a_backup_that_fails_leaves_nothing(store: Path, tmp_path: Path, monkeyp
     assert sorted(tmp_path.iterdir()) == there
 
 
+def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.remember(f"The word is {CANARY}.")
+        with pytest.raises(InvalidInput):
+            memory.backup(store)  # leaves nothing, and is not counted
+    code = (
+        "import os, sys; from engrain import Memory; from engrain.stores.sqlite import backup\n"
+        "backup.Backing._examined = lambda *_: os._exit(9)\n"
+        "Memory(sys.argv[1], user='ana', background=False).backup(sys.argv[2])\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(store), str(tmp_path / "b.db")], check=False)
+    assert killed.returncode == 9
+    assert "b.db.part" in holding(tmp_path)
+    with opened(store) as memory:
+        done = memory.erase(user="ana")
+        assert done.receipt
+        assert {"what": "backups_made_before", "known": 1, "until": "removed_by_hand"} in done.receipt.values["remains"]
+        memory.backup(tmp_path / "b.db")
+        memory.remember("Ana is back.")
+        done = memory.erase(user="ana")
+        assert done.receipt
+        assert done.receipt.values["remains"][0]["known"] == 2
+    assert holding(tmp_path) == []
+
+
 def test_a_store_on_a_server_has_its_own_tools(tmp_path: Path) -> None:
     with Memory("reference://", embedder=HashEmbedder()) as memory, pytest.raises(ConfigError, match="pg_dump"):
         memory.backup(tmp_path / "b.db")

@@ -309,10 +309,11 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert memory.recall("Where does Ana live?").hits
     with pytest.raises(OnHold):
         memory.forget(id)
-    with pytest.raises(OnHold):
+    with pytest.raises(OnHold) as part_of_it:
         memory.erase(id=id)
+    assert "shown to nobody" not in str(part_of_it.value)
     assert memory.recall("Where does Ana live?").hits
-    with pytest.raises(OnHold):
+    with pytest.raises(OnHold, match="shown to nobody"):
         memory.erase(user="ana")
     assert memory.recall("Where does Ana live?").hits == ()
     assert memory.list() == []
@@ -324,7 +325,11 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert not memory.release("ana")
     assert memory.recall("Where does Ana live?").hits[0].item.id == id
     assert memory.erase(user="ana").receipt
-    assert [entry.what for entry in memory.audit()] == ["hold", "release", "erase"]
+    log = memory.audit()
+    assert [entry.what for entry in log] == ["hold", "erase_refused", "erase_refused", "release", "erase"]
+    assert [entry.details for entry in log[1:3]] == [{"by": by, "reason": "case-7"} for by in ("id", "user")]
+    assert log[2].subject == log[0].subject, "the same user, by the keyed hash"
+    assert memory.verify_audit()
     with pytest.raises(InvalidInput):
         memory.hold("ana", reason="Ana was rude to our staff")
 
@@ -394,6 +399,58 @@ def test_a_folder_of_files_is_cleaned(memory: Memory, store: Path, tmp_path: Pat
     assert done.receipt
     assert done.receipt.values["counts"]["files"] >= 1
     assert found(tmp_path) == {}
+
+
+def test_the_folder_of_the_settings_goes_with_the_user_whose_it_is(store: Path, tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "ana", tmp_path / "bob"
+    with (
+        opened(store, lifecycle={"mirror": str(mine)}, background=False) as ana,
+        opened(store, user="bob", lifecycle={"mirror": str(theirs)}, background=False) as bob,
+    ):
+        for memory in (ana, bob):
+            memory.remember(f"{memory.scope.user} said {WORD}.", importance=0.9)
+            memory.maintain()
+        before = found(theirs)
+        assert found(mine)
+        assert before
+        done = bob.erase(user="ana")
+        assert found(mine), "what this memory is not told of it cannot reach"
+        assert done.receipt
+        assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]]
+        assert found(theirs) == before
+        ana.remember(f"Ana says {WORD} again.", importance=0.9)
+        ana.maintain()
+        done = ana.erase(user="ana")
+        assert done.receipt, done.why
+        assert done.receipt.values["counts"]["files"] >= 1
+        assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]], "there may be others"
+        assert found(mine) == {}
+        assert found(theirs) == before
+
+
+def test_the_folder_of_the_settings_no_longer_says_what_an_erased_session_said(store: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+        memory.remember("Ana likes green tea.", importance=0.9)
+        memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
+        memory.maintain()
+        assert found(notes)
+        assert memory.erase(source="chat-1").receipt
+        assert found(notes) == {}
+        assert found(notes, "green tea")
+
+
+def test_an_erasure_does_not_accept_the_deletions_of_a_file_that_was_emptied(store: Path, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+        for number in range(30):
+            memory.remember(f"Fact number {number} of many.", importance=0.9)
+        memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
+        memory.maintain()
+        (notes / "MEMORY.md").write_text("")
+        assert memory.erase(source="chat-1").receipt
+        assert len(memory.list(limit=99)) == 30
+        assert found(notes) == {}
 
 
 @pytest.mark.parametrize(

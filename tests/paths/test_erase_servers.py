@@ -15,11 +15,15 @@ from redis_server import redis_server
 from servers import postgres
 
 from engrain import Memory, Source
+from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
 from engrain.lifecycle import erasing as run
 from engrain.ports import Kit
+from engrain.stores.postgres import erasing as rows
+from engrain.stores.postgres import part
+from engrain.stores.postgres.link import Db
 
 _numbers = count()
 
@@ -68,6 +72,56 @@ def test_nothing_of_a_user_is_left_in_any_row_of_postgres(url: str, schema: str)
         port = memory._open.kit.erasing
         assert port
         assert port.barred(memory.scope, [f"A text with {WORD}-text in it.", "Ana is back."]) == [True, False]
+
+
+@pytest.mark.parametrize("table", ["item", "word", "embedding", "session", "request", "task", "event"])
+def test_rows_that_postgres_passed_over_are_noticed_and_there_is_no_receipt(
+    url: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as memory:
+        fill(memory)
+        monkeypatch.setattr(rows, "_TABLES", tuple(one for one in rows._TABLES if one != table))
+        done = memory.erase(user="ana")
+        assert done.pending
+        assert f"'{table}'" in done.why
+        memory.remember("Ana is back.")
+        assert [item.text for item in memory.list()] == ["Ana is back."]
+        (again,) = memory.resume_erasures()
+        assert f"'{table}'" in again.why, "nor when the user is back"
+
+
+@pytest.mark.parametrize("kind", ["item", "episode", "session"])
+def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
+    url: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as memory:
+        fill(memory)
+        kit = memory._open.kit
+        assert kit.episodes
+        by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
+        kit.episodes.add(memory.scope, by_itself, None)
+        if kind == "item":
+            monkeypatch.setattr(part, "remove", lambda *_: None)
+        else:
+            taken = Db.rows
+            passed_over = f"delete from {kind} where"
+            monkeypatch.setattr(
+                Db, "rows", lambda db, sql, args=None: [(0,)] if passed_over in sql else taken(db, sql, args)
+            )
+        done = memory.erase(session=f"{WORD}-session")
+        assert done.pending
+        assert f"'{kind}'" in done.why
+
+
+def test_a_source_that_postgres_did_not_strip_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(url) as memory:
+        memory.remember("Tea is hot.", source=Source("page", "web"))
+        memory.remember("Tea is hot.")
+        monkeypatch.setitem(part._SQL, "strip", "select %s::bigint, %s::bigint")  # type: ignore[arg-type]
+        done = memory.undo("page", dry_run=False).done
+        assert done
+        assert done.pending
+        assert "'source'" in done.why
 
 
 def test_postgres_refuses_what_is_being_erased_and_completes_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
     with pytest.raises(Conflict, match="meanwhile"):
         restore_backup(tmp_path / "backup.db", store, over=True)
     monkeypatch.undo()
-    assert recorded(store) == ["backup", "erase"]
+    assert recorded(store) == ["backup_begun", "backup", "erase"]
     assert restore_backup(tmp_path / "backup.db", store, over=True).kept_out
     with opened(store) as memory:
         assert memory.list() == []
@@ -186,7 +186,7 @@ def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -
         assert memory.list() == []
         # The record of it came along, and the receipt still fits.
         assert memory.verify_erasure(str(receipt))
-        assert [entry.what for entry in memory.audit()] == ["backup", "erase", "restore"]
+        assert [entry.what for entry in memory.audit()] == ["backup_begun", "backup", "erase", "restore"]
         assert memory._open.kit.erasing.barred(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
 
 
@@ -334,7 +334,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.maintain(dry_run=True)
         memory.maintain()
         whats = [entry.what for entry in memory.audit()]
-        assert whats == ["export", "load", "import", "backup", "forget", "maintain"]
+        assert whats == ["export", "load", "import", "backup_begun", "backup", "forget", "maintain"]
         assert {entry.subject for entry in memory.audit() if entry.what in ("export", "load", "import")} == {
             memory._open.kit.erasing.mark(memory._open.user("ana"))  # type: ignore[union-attr]
         }
@@ -343,7 +343,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.remove_task("order")
     run("copy", str(store), str(tmp_path / "copy.db"))
     for path in (store, tmp_path / "copy.db"):
-        assert recorded(path)[6:] == ["remove_task", "copy"]
+        assert recorded(path)[7:] == ["remove_task", "copy"]
     shown = run("--store", str(store), "--user", "ana", "audit").output
     assert "export" in shown
     assert "chess" not in shown

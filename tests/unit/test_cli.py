@@ -373,7 +373,7 @@ def test_load_does_not_bring_back_what_was_forgotten(run: Run, tmp_path: Path) -
     run("forget", "-w", "text contains tea")
     file.write_text(lines({"text": "Ana likes tea."}))
     assert told(run, "load", str(file))["kept_out"] == 1
-    assert "forgotten here" in run("load", str(file)).output
+    assert "forgotten or erased here" in run("load", str(file)).output
     assert [item["text"] for item in listed(run)] == ["Bo likes coffee."]
 
 

@@ -69,7 +69,7 @@ def test_a_hold_is_set_listed_and_released(store: Path) -> None:
     assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     assert "Released." in run(store, "hold", "--user", "ana", "--release").output
     told = run(store, "audit", "--json").output.splitlines()
-    assert [json.loads(line)["what"] for line in told] == ["hold", "release"]
+    assert [json.loads(line)["what"] for line in told] == ["hold", "erase_refused", "release"]
     assert run(store, "audit", "verify").exit_code == 0
 
 

@@ -51,6 +51,19 @@ def test_a_dry_run_writes_nothing(store: str, tmp_path: Path) -> None:
     assert "Bo" not in run(store, "list", "--user", "ana")
 
 
+def test_a_file_of_which_nothing_comes_in_is_not_said_to_be_loaded(store: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "ana.jsonl")
+    run(store, "export", file, "--user", "ana")
+    assert "Nothing was loaded: " in run(store, "load", file, "--user", "ana")
+    run(store, "erase", "--user", "ana", "--yes")
+    count = told(store, "load", file, "--user", "ana", "--dry-run")["kept_out"]
+    wanted = f"loaded: {count} rows kept out, as forgotten or erased here."
+    assert f"Nothing would be {wanted}" in run(store, "load", file, "--user", "ana", "--dry-run")
+    shown = run(store, "load", file, "--user", "ana")
+    assert f"Nothing was {wanted}" in shown
+    assert "Loaded" not in shown
+
+
 def test_the_memory_of_another_is_taken_only_if_said(store: str, tmp_path: Path) -> None:
     file, new = str(tmp_path / "one.jsonl"), str(tmp_path / "new.db")
     run(store, "export", file, "--user", "ana")

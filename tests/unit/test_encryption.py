@@ -96,6 +96,43 @@ def test_what_is_forgotten_is_gone_from_an_encrypted_store_too(store: Path) -> N
 
 
 @encrypting
+def test_an_erasure_looks_through_the_pages_as_they_are_behind_the_key(store: Path) -> None:
+    text = f"The code is {CANARY}."
+    with opened(store) as memory:
+        stray = apsw.Connection(str(store))
+        stray.execute("pragma key = '{}'".format(KEY.replace("'", "''")))
+        stray.execute("create table stray (text)")
+        stray.execute("insert into stray values (?)", (text,))
+        assert "traces of it are still in the file" in memory.erase(user="ana").why
+        stray.execute("drop table stray")
+        stray.close()
+        (done,) = memory.resume_erasures()
+        assert done.receipt, done.why
+        assert "every_page_written_anew" in done.receipt.values["methods"]
+        assert "unused_bytes_overwritten" not in done.receipt.values["methods"]
+        assert done.receipt.values["verified"]["bytes"] > 0
+        assert memory.verify_erasure(done.receipt, texts=[text])
+        memory.remember(text)
+        again = memory.verify_erasure(done.receipt, texts=[text])
+        assert (again.found > 0, again.bytes > 0) == (True, True)
+    assert holding(store.parent, CANARY) == []
+
+
+@encrypting
+def test_what_was_not_looked_through_is_not_said_to_be_clean(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engrain.stores.sqlite.handle.READ_AT_ONCE", 4096)
+    with opened(store) as memory:
+        done = memory.erase(user="ana")
+        assert done.receipt
+        assert done.receipt.values["verified"]["bytes"] == 0
+        (store.parent / "ana.json").write_text(str(done.receipt))
+    command = ["--store", str(store), "erase", "verify", str(store.parent / "ana.json"), "--text", f"It is {CANARY}."]
+    result = CliRunner().invoke(root, command, env={"ENGRAIN_KEY": KEY})
+    assert "No bytes were looked through" in result.output, result.output
+    assert "traces" not in result.output
+
+
+@encrypting
 @pytest.mark.parametrize("wrong", [KEY + "!", "x", KEY.upper()])
 def test_a_wrong_key_is_refused_and_changes_nothing(store: Path, wrong: str) -> None:
     before = store.read_bytes()
@@ -154,8 +191,9 @@ def test_a_backup_of_an_encrypted_store_has_its_key(store: Path, monkeypatch: py
     new = store.parent / "new.db"
     with pytest.raises(WrongKey, match="ENGRAIN_BACKUP_KEY"):
         restore_backup(store.parent / "b.db", new)
-    with pytest.raises(WrongKey):
+    with pytest.raises(WrongKey, match=r"Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY") as wrong:
         restore_backup(store.parent / "b.db", new, key="another")
+    assert "Memory(key=" not in str(wrong.value), "the store's own key is not what is wrong"
     assert not new.exists()
     monkeypatch.setenv("ENGRAIN_KEY", KEY)
     restore_backup(store.parent / "b.db", new)

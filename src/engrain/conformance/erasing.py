@@ -232,6 +232,21 @@ class ErasingSuite(Suite):
         assert texts(store) == {"Ana lives in Lima."}
         assert erase(erasing, USER)["item"] == 1
 
+    def test_a_refusal_says_what_is_hidden_and_is_recorded(self, store: Any, erasing: Erasing, audit: AuditLog) -> None:
+        (id,) = add(store, fact("Ana lives in Lima."))
+        erasing.hold(USER, "case-7")
+        one = Subject(ANA, "id", id)
+        with pytest.raises(OnHold) as part:
+            erasing.begin("e0", one)
+        with pytest.raises(OnHold) as whole:
+            erasing.begin("e1", USER)
+        assert "shown to nobody" not in str(part.value)
+        assert "shown to nobody" in str(whole.value)
+        _, *refused = audit.entries(0, 9)
+        assert [entry.what for entry in refused] == ["erase_refused", "erase_refused"]
+        assert [entry.subject for entry in refused] == [erasing.mark(one), erasing.mark(USER)]
+        assert audit.verify()
+
     def test_nothing_of_a_held_user_goes_by_itself(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
         for scope in (ANA, BEN):
             happen(store, scope, "old", raw=True)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engrain.core.audit import Audited, Entry
-from engrain.core.erasure import Erasure, Hold, Subject
+from engrain.core.erasure import Erasure, Hold, Reach, Subject
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound
+from engrain.core.mirrored import BASE, base_of
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
 from engrain.lifecycle.erasing import Erased, Report, Undone, erase, port, resume
@@ -31,7 +32,8 @@ class Erasures(Parts):
             return Erased("", found.counts, dry_run=True)
         if not found and not folders and subject.by != "user":
             raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
-        return erase(self.kit, subject, folders, lambda path, one: self._clean(open_folder, path, one), report)
+        notes = {"folders": list(dict.fromkeys([*folders, *self._mirrored(found)])), "named": len(folders)}
+        return erase(self.kit, subject, notes, lambda path, one: self._clean(open_folder, path, one), report)
 
     def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
         subject = Subject(self.scope, "source", source)
@@ -40,7 +42,7 @@ class Erasures(Parts):
         kept = tuple(self.kit.items.get_many(self.scope, found.kept))
         if dry_run or not found:
             return Undone(items, kept, None)
-        done = erase(self.kit, subject, (), _no_folder, report)
+        done = erase(self.kit, subject, {}, _no_folder, report)
         self._log().append("undo", {"items": len(items), "kept": len(kept)}, port(self.kit).mark(subject))
         return Undone(items, kept, done)
 
@@ -94,6 +96,12 @@ class Erasures(Parts):
         if self.kit.audit is None:
             raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
         return self.kit.audit
+
+    def _mirrored(self, found: Reach) -> builtins.list[str]:
+        """The folder of the settings, if it is kept in step with a scope that is erased."""
+        folder = self.kit.folder
+        base = base_of((folder.read(BASE) or b"").decode(errors="replace")) if folder else None
+        return [folder.path] if folder and base and base.scope in {scope.id for scope in found.scopes} else []
 
     def _clean(self, open_folder: OpenFolder, path: str, one: Erasure) -> int:
         return clean_folder(self.kit, open_folder(path), one)

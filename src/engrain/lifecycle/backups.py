@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, surplus, taken_at
-from engrain.core.errors import ConfigError, StoreError
+from engrain.core.errors import ConfigError, EngrainError, StoreError
 from engrain.lifecycle.recording import record
 from engrain.ports import Kit
 from engrain.ports.backups import Backed
@@ -29,8 +29,16 @@ def back_up(kit: Kit, path: Path, key: str | None = None) -> BackedUp:
     store = kit.items
     if not isinstance(store, Backed):
         raise ConfigError(f"a {kit.items.status().backend} store is {TOOLS}")
-    manifest = store.backup(path, key)
-    record(kit, "backup", {"items": manifest.items, "encrypted": manifest.encrypted})
+    # First of all: one that is killed leaves a part of it, and a receipt must know.
+    entry = record(kit, "backup_begun", {})
+    begun = {"begun": entry.n} if entry else {}
+    try:
+        manifest = store.backup(path, key)
+    except BaseException:
+        with contextlib.suppress(EngrainError):
+            record(kit, "backup_failed", begun)
+        raise
+    record(kit, "backup", {"items": manifest.items, "encrypted": manifest.encrypted, **begun})
     return BackedUp(str(path), manifest)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -68,11 +68,12 @@ def port(kit: Kit) -> Erasing:
     return kit.erasing
 
 
-def erase(kit: Kit, subject: Subject, folders: Sequence[str], clean: CleanFolder, report: Report) -> Erased:
+def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], clean: CleanFolder, report: Report) -> Erased:
+    """`notes`: the `folders` to clean, and how many of them were `named` by the caller."""
     report("shutting it out")
     erasure = port(kit).begin(_new_id(kit.clock()), subject)
-    if folders:
-        port(kit).keep(erasure.id, {"folders": list(folders)}, b"")
+    if notes.get("folders"):
+        port(kit).keep(erasure.id, notes, b"")
     return _run(kit, erasure.id, clean, report)
 
 
@@ -124,13 +125,12 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     except EngrainError as exc:
         raise _Pending(f"the vector server does not answer: {exc}") from exc
     report("removing it from files")
-    folders = one.notes.get("folders", ())
-    files = sum(clean(folder, one) for folder in folders)
+    files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(_UNDER_WAY)
         beside += _servers(kit, one)
-    port(kit).keep(one.id, {"beside": beside, "files": files, "named": len(folders)}, one.prints)
+    port(kit).keep(one.id, {"beside": beside, "files": files, "named": one.notes.get("named", 0)}, one.prints)
     return port(kit).unname(one.id)
 
 

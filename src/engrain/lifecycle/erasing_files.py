@@ -24,7 +24,7 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
         return _remove_all(folder)
     if one.subject is None:
         return 0
-    Mirror(kit, one.subject.scope, folder).sync(accept_deletions=True)
+    Mirror(kit, one.subject.scope, folder).sync()
     for name in _names(folder):
         found, _ = looked_for(prints_from(one.prints), [folder.read(name) or b""])
         if len(found):

@@ -17,6 +17,7 @@ from engrain.version import __version__
 FORMAT = 1
 METHODS: Mapping[str, Sequence[str]] = {
     "sqlite": ("rows_in_one_transaction", "secure_delete", "log_truncated", "unused_bytes_overwritten"),
+    "sqlite_encrypted": ("rows_in_one_transaction", "secure_delete", "log_truncated", "every_page_written_anew"),
     "postgres": ("rows_in_one_transaction", "vacuum"),
     "reference": ("rows_in_one_transaction",),
 }
@@ -65,19 +66,23 @@ def _as_filed(given: Any) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
-    whether the audit log still holds the receipt as it is."""
+    whether the audit log still holds the receipt as it is. `bytes` is how many were looked through for them: none
+    of a server."""
 
     rows: Mapping[str, int]
     found: int
     recorded: bool
     faults: tuple[str, ...] = ()
+    bytes: int = 0
 
     def __bool__(self) -> bool:
         return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
 
 
 def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
-    backend, now = kit.items.status().backend, kit.clock()
+    status, now = kit.items.status(), kit.clock()
+    backend = status.backend
+    form = "sqlite_encrypted" if status.details.get("encrypted") else backend
     return {
         "format": FORMAT,
         "engrain": __version__,
@@ -87,7 +92,7 @@ def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[st
         "asked_at": one.at.isoformat(),
         "erased_at": now.isoformat(),
         "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
-        "methods": list(METHODS.get(backend, ())),
+        "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
         "remains": list(_remains(kit, one, backend, now)),
     }
@@ -97,7 +102,7 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
     """The audit log knows how many copies were made of what was there."""
     log = kit.audit.entries(0, _ALL) if kit.audit else []
     if backend != "reference":
-        yield {"what": "backups_made_before", "known": _count(log, "backup"), "until": BY_HAND}
+        yield {"what": "backups_made_before", "known": _backups(log), "until": BY_HAND}
     rules = kit.policies
     if rules.backup_folder:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
@@ -118,6 +123,12 @@ def _count(log: Sequence[Entry], what: str) -> int:
     return sum(entry.what == what for entry in log)
 
 
+def _backups(log: Sequence[Entry]) -> int:
+    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+    whole = sum(entry.what == "backup" and "begun" not in entry.details for entry in log)
+    return whole + _count(log, "backup_begun") - _count(log, "backup_failed")
+
+
 def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     """Once more by query, by the chain of the audit log, and, for the texts that are given, by every byte."""
     if kit.erasing is None or kit.audit is None:
@@ -128,25 +139,27 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     )
     entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(replace(entry)) == receipt
-    return Verified(kit.erasing.left(done), _found(kit, texts), same, kit.audit.verify().faults)
+    found, size = _found(kit, texts)
+    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size)
 
 
-def _found(kit: Kit, texts: Sequence[str]) -> int:
-    """Bytes of a text that nothing kept accounts for; all of them, if the whole of it stands in what is kept."""
+def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
+    """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
+    many bytes were looked through."""
     from engrain.lifecycle.prints import WINDOW, joined, looked_for, prints_of
 
     if kit.erasing is None:
-        return 0
+        return 0, 0
     prints = [prints_of([text.encode()]) for text in texts]
     if not all(map(len, prints)):
         raise InvalidInput(
             f"a text of fewer than {WINDOW} bytes, or of the same few over and over, cannot be told from chance. "
             "Name a longer one."
         )
-    count = 0
+    count, size = 0, 0
     for one in prints:
-        found, _ = looked_for(one, kit.erasing.raw())
+        found, size = looked_for(one, kit.erasing.raw())
         if len(found):
             kept, _ = looked_for(one, joined(kit.erasing.pieces(None)))
             count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
-    return count
+    return count, size

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 REMAINS = {
-    "backups_made_before": "backups made before, {known} on record: remove them; `engrain restore` leaves it out",
+    "backups_made_before": "backups made before, {known} on record: remove them, and the NAME.part of one that was "
+    "killed; `engrain restore` leaves it out",
     "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
     "copies_made_before": "copies made before, {known} on record: erase it there too",
     "exports_made_before": "exports of this user, {known} on record: remove the files",
@@ -207,7 +208,9 @@ def _resumed(answers: list[Erased], file: str | None) -> Iterator[str]:
 def _verified(found: Verified, texts: tuple[str, ...]) -> Iterator[str]:
     rows = sum(found.rows.values())
     yield f"{rows:,} rows from before the erasure."
-    if texts:
+    if texts and not found.bytes:
+        yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
+    elif texts:
         yield f"{found.found:,} traces of the given texts in any file."
     yield "The audit log holds this receipt." if found.recorded else "The audit log does not hold this receipt."
     yield from found.faults

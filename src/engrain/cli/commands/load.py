@@ -25,7 +25,7 @@ MEANING = {
     "repeated": "known already",
     "replaced": "replaced an older value",
     "behind": "older than what their slot holds",
-    "kept_out": "kept out, because they were forgotten or erased here",
+    "kept_out": "kept out, as forgotten or erased here",
 }
 
 
@@ -85,12 +85,19 @@ def _report(loaded: Loaded) -> Iterator[str]:
     if lines := loaded.kept_out_lines:
         more = f" and {many(len(lines) - SHOWN, 'other')}; --json lists all" if len(lines) > SHOWN else ""
         yield faint(f"kept out: line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:SHOWN]))}{more}")
-    parts = [f"{count:,} {MEANING[name]}" for name in MEANING if (count := getattr(loaded, name))]
+    counts = [(count, MEANING[name]) for name in MEANING if (count := getattr(loaded, name))]
+    unit = READ.get(loaded.form, ("message",))
     skipped = f"; {many(len(loaded.bad), 'bad line')} skipped" if loaded.bad else ""
-    read = many(loaded.read, *READ.get(loaded.form, ("message",)))
     form = "" if loaded.form in ("engrain", "notes") else f" from {loaded.form}"
-    verb = "Loaded" if loaded.written else "Would load"
-    yield f"{verb} {read}{form}: {', '.join(parts) or 'nothing to do'}{skipped}."
+    if counts and not (loaded.added or loaded.replaced or loaded.behind):
+        opening = f"Nothing {'was' if loaded.written else 'would be'} loaded{form}"
+        (first, meaning), *counts = counts
+        parts = [f"{many(first, *unit)} {meaning}"]
+    else:
+        opening = f"{'Loaded' if loaded.written else 'Would load'} {many(loaded.read, *unit)}{form}"
+        parts = []
+    parts += [f"{count:,} {meaning}" for count, meaning in counts]
+    yield f"{opening}: {', '.join(parts) or 'nothing to do'}{skipped}."
 
 
 def _bad(lines: Sequence[BadLine]) -> Iterator[str]:

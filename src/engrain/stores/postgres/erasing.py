@@ -80,16 +80,19 @@ class PostgresErasing:
             user = subject if subject.by == "user" else owner(subject.scope)
             held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
             if held:
+                reason = str(held[0][2])
                 if subject.by == "user":
                     self._hide(db, subject)
-                return str(held[0][2])
+                self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, self.mark(subject))
+                return reason
             return self._begun(db, id, subject)
 
         done = self._store._writing(None, do)
         if isinstance(done, Erasure):
             return done
+        shown = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
         raise OnHold(
-            f"a legal hold ({done}) keeps this data from being removed; it is shown to nobody meanwhile. "
+            f"a legal hold ({done}) keeps this data from being removed{shown}. "
             "Erase again after the release: engrain hold --release."
         )
 
@@ -122,36 +125,47 @@ class PostgresErasing:
             erasure = self._known(db, id)
             if erasure.stage != "rows":
                 return erasure
+            hidden: list[str] = []
             if erasure.subject is not None and erasure.by == "user":
-                for scope in erasure.scopes:
-                    db.rows(_SQL["put_aside"], (aside(self._store._key, scope), scope.id))
-                db.run(_SQL["drop_scopes"], ([scope.id for scope in erasure.scopes],))
-            db.run(_SQL["unname"], (id,))
+                ids = [scope.id for scope in erasure.scopes]
+                hidden = [aside(self._store._key, scope) for scope in erasure.scopes]
+                for new, old in zip(hidden, ids, strict=True):
+                    db.rows(_SQL["put_aside"], (new, old))
+                _put_aside(db, hidden, ids)
+                db.run(_SQL["drop_scopes"], (ids,))
+            db.run(_SQL["unname"], (json.dumps(hidden), id))
             db.run(_FORGET["sweep_later"])
             return self._known(db, id)
 
         return self._store._writing(None, do, "repeat")
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
-        at = to_micros(erasure.at)
-
         def do(db: Db) -> Mapping[str, int]:
             total: dict[str, int] = {}
+            if erasure.by == "user":
+                _add(total, _passed_over(db, [*erasure.ids, *(scope.id for scope in erasure.scopes)]))
             for row in db.rows(_SQL["named"]):
                 scope = Scope(*row[1:4])
                 one = owner(scope)
                 if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
-                    if db.rows(_SQL["older"], {"scope": scope.id, "at": at}):
-                        _add(total, _counts(db, [row]))
+                    if db.rows(_SQL["older"], {"scope": scope.id, "at": to_micros(erasure.at)}):
+                        _add(total, _passed_over(db, [scope.id]))
                 elif erasure.by != "user":
                     for subject in subjects(db, scope, erasure.by):
                         if self.mark(subject) == erasure.mark:
-                            ids = list(self._reach(db, subject).ids)
-                            ((old,),) = db.rows(_SQL["old_items"], (scope.id, ids, at))
-                            _add(total, {"item": old})
+                            _add(total, self._left_of(db, subject, to_micros(erasure.at)))
             return total
 
         return self._store._reading(None, do)
+
+    def _left_of(self, db: Db, subject: Subject, at: int) -> dict[str, int]:
+        """Of a part of a scope, from before that moment."""
+        reach, scope = self._reach(db, subject), subject.scope.id
+        named = {"item": reach.ids, "source": reach.kept}
+        left = {kind: db.rows(_SQL["old_items"], (scope, list(ids), at))[0][0] for kind, ids in named.items()}
+        if subject.by == "session":
+            left |= dict(db.rows(_SQL["session_left"], {"scope": scope, "session": subject.name, "at": at}))
+        return left
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         def do(db: Db) -> Entry:
@@ -315,6 +329,21 @@ def _counts(db: Db, scopes: Sequence[Row]) -> dict[str, int]:
     counted = (table for table in _TABLES if table not in _UNCOUNTED)
     sql = "select count(*) from {} where scope = any(%s::uuid[])"
     return {"vector" if one == "embedding" else one: db.rows(sql.format(one), (ids,))[0][0] for one in counted}
+
+
+def _put_aside(db: Db, new: Sequence[str], old: Sequence[str]) -> None:
+    """Rows that were passed over: a user who comes back does not meet them, and the look afterwards does."""
+    moved = (
+        "update {0} set scope = pair.new from unnest(%s::uuid[], %s::uuid[]) as pair (new, old) where scope = pair.old"
+    )
+    for (table,) in db.rows(_SQL["scoped"]):
+        db.run(moved.format(table), (list(new), list(old)))
+
+
+def _passed_over(db: Db, ids: Sequence[str]) -> dict[str, int]:
+    """By the tables that there are: the list above is what is to be checked."""
+    sql = "select count(*) from {} where scope = any(%s::uuid[])"
+    return {table: db.rows(sql.format(table), (list(ids),))[0][0] for (table,) in db.rows(_SQL["scoped"])}
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

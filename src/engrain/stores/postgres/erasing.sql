@@ -44,6 +44,13 @@ delete from scope where id = any(%s::uuid[]);
 -- put_aside --
 select adopt(%s, %s);
 
+-- scoped --
+-- Every table with rows of a scope that there is, but for what keeps the erased out.
+select relname from pg_class join pg_attribute on attrelid = pg_class.oid
+where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
+  and attname = 'scope' and atttypid = 'uuid'::regtype and not attisdropped and relname not in ('tombstone', 'gone')
+order by relname;
+
 -- texts --
 select id, text from item where scope = %s order by n;
 
@@ -69,7 +76,8 @@ update erasing set notes = %(notes)s, prints = %(prints)s where id = %(id)s;
 update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
 
 -- unname --
-update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = '[]', scopes = '[]'
+-- Of a user, the ids under which the scopes were put aside are kept: by them is looked for what was passed over.
+update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %s, scopes = '[]'
 where id = %s;
 
 -- drop_erasing --
@@ -141,11 +149,24 @@ where n = %(n)s and not exists (
 -- back --
 update progress set upto = least(upto, %(place)s) where scope = %(scope)s and session = %(session)s;
 
+-- session_left --
+-- Besides its items. A session has no time of its own: one that nothing was said in since is an old one.
+select 'episode', count(*) from episode
+where scope = %(scope)s and session = %(session)s and happened_at <= %(at)s
+union all select 'session', count(*) from session where scope = %(scope)s and session = %(session)s
+and not exists (select 1 from item where scope = %(scope)s and session = %(session)s and recorded_at > %(at)s);
+
 -- sessions --
-select session from session where scope = %s;
+-- By every row that names one: the look afterwards goes by it.
+select session from session where scope = %(scope)s
+union select session from episode where scope = %(scope)s
+union select session from item where scope = %(scope)s and session is not null;
+
+-- item_ids --
+select id from item where scope = %(scope)s;
 
 -- names --
-select distinct name from source where scope = %s and name is not null;
+select distinct name from source where scope = %(scope)s and name is not null;
 
 -- requests --
 select id, answer from request where scope = %s;

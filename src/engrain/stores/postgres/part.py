@@ -68,8 +68,8 @@ def count_episodes(db: Db, subject: Subject) -> int:
 
 def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
     """Every session, source or item that there is in a scope."""
-    statement = {"session": "sessions", "source": "names", "id": "texts"}[by]
-    for row in db.rows(_SQL[statement], (scope.id,)):
+    statement = {"session": "sessions", "source": "names", "id": "item_ids"}[by]
+    for row in db.rows(_SQL[statement], {"scope": scope.id}):
         yield Subject(scope, by, row[0])
 
 

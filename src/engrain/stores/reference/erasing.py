@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any
 
 from engrain.core.audit import Audited, Entry, faults, linked, sealed
@@ -33,7 +34,7 @@ class Audit:
 
     def verify(self) -> Audited:
         with self._holder.whole() as state:
-            return faults(self._holder._key, state.audit, state.head)
+            return faults(self._holder._key, state.audit, state.head, bool(state.erased or state.holds))
 
 
 def record(state: State, holder: Holder, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
@@ -91,7 +92,10 @@ class Eraser:
                 return state.erasing[id]
             if subject.by == "user":
                 state.holds[held.mark] = replace(held, hidden=True)
-        raise OnHold(f"a legal hold ({held.reason}) keeps this data from being removed.")
+            details = {"by": subject.by, "reason": held.reason}
+            record(state, self._holder, "erase_refused", details, self.mark(subject))
+        shown = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
+        raise OnHold(f"a legal hold ({held.reason}) keeps this data from being removed{shown}.")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
@@ -171,14 +175,28 @@ class Eraser:
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         total: dict[str, int] = {}
         with self._holder.whole() as state:
-            for subject in _subjects(state, erasure.by):
+            for subject in dict.fromkeys(_subjects(state, erasure.by)):
                 if self.mark(subject) != erasure.mark:
                     continue
-                reach = self._reach(state, subject)
-                ids = [one.item.id for scope in reach.scopes for one in state.within(scope)]
-                old = [id for id in reach.ids or ids if state.items[id].item.recorded_at <= erasure.at]
-                total["item"] = total.get("item", 0) + len(old)
+                more = _left_of_user if erasure.by == "user" else self._left_of
+                for kind, count in more(state, subject, erasure.at).items():
+                    total[kind] = total.get(kind, 0) + count
         return total
+
+    def _left_of(self, state: State, subject: Subject, at: datetime) -> dict[str, int]:
+        """Of a part of a scope, from before that moment."""
+        reach = self._reach(state, subject)
+        left = {
+            "item": sum(state.items[id].item.recorded_at <= at for id in reach.ids),
+            "source": sum(state.items[id].item.recorded_at <= at for id in reach.kept),
+        }
+        if subject.by == "session":
+            left["episode"] = sum(state.episodes[key].happened_at <= at for key in _episodes(state, subject))
+            said = [one.item for one in state.within(subject.scope) if one.item.session == subject.name]
+            # These have no time of their own: where nothing was said since, they are old.
+            for kind in ("numbers", "written", "summaries") if all(one.recorded_at <= at for one in said) else ():
+                left[kind] = int((subject.scope, subject.name) in getattr(state, kind))
+        return left
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._holder.writing() as state:
@@ -255,8 +273,18 @@ def _known(state: State, id: str) -> Erasure:
 
 
 def _all_scopes(state: State) -> Iterable[Scope]:
-    keyed_by = (key[0] for name in KEYED for key in getattr(state, name))
+    keyed_by = (scope for scopes in _by_scope(state).values() for scope in scopes)
     return dict.fromkeys([*(one.scope for one in state.items.values()), *keyed_by])
+
+
+def _by_scope(state: State) -> dict[str, list[Scope]]:
+    """The scope of each entry, by what there is: the list of what is removed is what is to be checked."""
+    kinds = {one.name: getattr(state, one.name) for one in fields(state)}
+    return {
+        name: [key[0] for key in kind if isinstance(key, tuple) and isinstance(key[0], Scope)]
+        for name, kind in kinds.items()
+        if isinstance(kind, dict)
+    }
 
 
 def _scopes(state: State, subject: Subject) -> list[Scope]:
@@ -270,18 +298,44 @@ def _counts(state: State, scopes: Iterable[Scope]) -> dict[str, int]:
     return {"item": sum(one.scope in wanted for one in state.items.values()), **counts}
 
 
+def _left_of_user(state: State, user: Subject, at: datetime) -> dict[str, int]:
+    """What has no time of its own is old, unless something was written to its scope since."""
+    total: dict[str, int] = {}
+    for scope in _scopes(state, user):
+        times = {
+            "item": [one.item.recorded_at for one in state.within(scope)],
+            "episodes": [one.happened_at for key, one in state.episodes.items() if key[0] == scope],
+            "trials": [one.at for key, one in state.trials.items() if key[0] == scope],
+            "tasks": [one.started_at for key, one in state.tasks.items() if key[0] == scope],
+        }
+        counts = {kind: sum(time <= at for time in known) for kind, known in times.items()}
+        if not any(time > at for known in times.values() for time in known):
+            counts |= {kind: scopes.count(scope) for kind, scopes in _by_scope(state).items() if kind not in times}
+        for kind, count in counts.items():
+            total[kind] = total.get(kind, 0) + count
+    return total
+
+
 def _subjects(state: State, by: str) -> Iterator[Subject]:
     for scope in _all_scopes(state):
         items = [one.item for one in state.within(scope)]
         if by == "user" and (user := owner(scope)):
             yield user
         elif by == "session":
-            yield from (Subject(scope, "session", name) for name in {one.session for one in items if one.session})
+            yield from (Subject(scope, "session", name) for name in _sessions(state, scope))
         elif by == "source":
             names = {source.name for one in items for source in one.sources if source.name}
             yield from (Subject(scope, "source", name) for name in names)
         elif by == "id":
             yield from (Subject(scope, "id", one.id) for one in items)
+
+
+def _sessions(state: State, scope: Scope) -> set[str]:
+    """By everything that names one."""
+    said = {one.item.session for one in state.within(scope) if one.item.session}
+    happened = {one.session for key, one in state.episodes.items() if key[0] == scope}
+    kept = {key[1] for kind in (state.numbers, state.written, state.summaries) for key in kind if key[0] == scope}
+    return said | happened | kept
 
 
 def _found(state: State, subject: Subject) -> Taking:

@@ -113,10 +113,19 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, Manifest
     chosen = Sealed(key, engine) if key is not None and manifest.encrypted else engine
     found = survey(path, chosen, read_only=True)
     site = Site(found.path, found.engine, "truncate", read_only=True, immutable=True, key=found.key)
-    with closing(open_connection(site)) as db:
+    with closing(_unlocked(site)) as db:
         if sound(db, site) != manifest.rows:
             raise StoreCorrupt(f"{path} does not hold the rows that its manifest counts.")
     return site, manifest
+
+
+def _unlocked(site: Site) -> Connection:
+    try:
+        return open_connection(site)
+    except WrongKey:
+        raise WrongKey(
+            f"{site.path} cannot be read with this key: it has another one. Check ENGRAIN_BACKUP_KEY, or ENGRAIN_KEY."
+        ) from None
 
 
 def sound(db: Connection, site: Site) -> dict[str, int]:

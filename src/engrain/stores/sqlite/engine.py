@@ -68,6 +68,9 @@ class Connection(Protocol):
 
     def backup(self, target: Path) -> None: ...
 
+    def pages(self) -> bytes:
+        """All of them as they stand now; of an encrypted file as they are behind the key."""
+
     def close(self) -> None: ...
 
 
@@ -169,6 +172,12 @@ class StdlibConnection:
                 self._raw.backup(other)
             finally:
                 other.close()
+        except sqlite3.Error as exc:
+            _raise(exc)
+
+    def pages(self) -> bytes:
+        try:
+            return self._raw.serialize()
         except sqlite3.Error as exc:
             _raise(exc)
 

@@ -79,6 +79,12 @@ class ApswConnection:
         except apsw.Error as exc:
             self._raise(exc)
 
+    def pages(self) -> bytes:
+        try:
+            return self._raw.serialize("main")
+        except apsw.Error as exc:
+            self._raise(exc)
+
     def close(self) -> None:
         try:
             self._raw.close()

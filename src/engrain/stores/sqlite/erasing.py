@@ -102,11 +102,14 @@ class SqliteErasing:
                 at = self._store._micros(db)
                 db.run(_SQL["add_erasing"], {"id": id, "mark": mark, "by": subject.by, "at": at, **names})
                 return self._erasure(db, db.rows(_SQL["erasing"], {"id": id})[0])
+            reason = held[0][2]
             if subject.by == "user":
                 self._shut(db, self._scopes(db, subject), HIDDEN)
                 db.run(_SQL["hide"], (mark,))
+            self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, mark)
+        hidden = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
         raise OnHold(
-            f"a legal hold ({held[0][2]}) keeps this data from being removed; it is shown to nobody meanwhile. "
+            f"a legal hold ({reason}) keeps this data from being removed{hidden}. "
             "Erase again after the release: engrain hold --release."
         )
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SQL = load("queries.sql")
 LENS_BYTES = 1_000_000_000
+READ_AT_ONCE = 1_000_000_000  # bytes: an encrypted store is decrypted in memory and nowhere else
 _opened: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
@@ -195,7 +196,12 @@ class Handle:
         return add_scope(db, self._key, scope)
 
     def _raw(self, size: int, overlap: int) -> Iterator[bytes]:
-        """Every byte of the file and of what lies beside it."""
+        """Every byte of the file and of what lies beside it; of an encrypted store every page as it is behind the key,
+        and none if that is too much for the memory."""
+        if self._site.key is not None:
+            whole = self._pages()
+            yield from _slices(lambda start: whole[start : start + size], size - overlap)
+            return
         if self._site.path and self._lock:
             file = self._lock.database(self._site.path)
             # Not by a file of our own: closing it would drop the locks of every connection of this process.
@@ -206,6 +212,11 @@ class Handle:
                 with contextlib.suppress(FileNotFoundError), path.open("rb") as beside:
                     number = beside.fileno()
                     yield from _slices(lambda start: os.pread(number, size, start), size - overlap)  # noqa: B023
+
+    def _pages(self) -> bytes:
+        with self._pool.bare() as db:
+            ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
+            return db.pages() if count * each <= READ_AT_ONCE else b""
 
     @property
     def _lens(self) -> Lenses:
