@@ -535,7 +535,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_takes_less_than_50_ms(name: str) -> None:
+def test_a_megabyte_takes_less_than_100_ms(name: str) -> None:
     text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
     worth(text)
     taken = []
@@ -543,7 +543,7 @@ def test_a_megabyte_takes_less_than_50_ms(name: str) -> None:
         start = time.process_time()
         worth(text)
         taken.append(time.process_time() - start)
-    assert min(taken) < 0.05
+    assert min(taken) < 0.1
 
 
 def test_every_pattern_is_a_pattern() -> None:

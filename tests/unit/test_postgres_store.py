@@ -424,7 +424,7 @@ def test_a_pooler_may_give_every_statement_of_the_opening_to_another_session(
         open_store(another).close()
         first = open_store(schema)
         with Pooler(Link(read_url(postgres().url())).parameters()) as pooler:
-            monkeypatch.setattr(Link, "connect", lambda self: pooler.connect())
+            monkeypatch.setattr(Link, "connect", lambda self, patience=0.0: pooler.connect())
             for name in (schema, another) * 3:
                 opened = open_store(name, "&prepare=off")
                 assert (opened._key == first._key) is (name == schema)
