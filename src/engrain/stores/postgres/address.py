@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from engrain.core.errors import ConfigError
+from engrain.stores.server_url import COMMON, common, shown, split
 
-_OWN = ("schema", "pool", "timeout", "patience", "prepare")
 _SECRET = ("password", "sslpassword", "passfile")
 _LONGEST_NAME = 63
+_WANTED = {**COMMON, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,45 +35,16 @@ def read_url(url: str) -> Address:
 
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
-    parts = urlsplit(url)
-    try:
-        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        _ = parts.port
-    except ValueError as exc:
-        raise ConfigError(f"{_shown(url)} is not a Postgres URL: {exc}.") from exc
-    own: dict[str, Any] = {name: _value(name, value) for name, value in given if name in _OWN}
-    rest = urlencode([(name, value) for name, value in given if name not in _OWN])
-    return Address(urlunsplit(parts._replace(query=rest)), _shown(url), **own)
+    safe = shown(url, _SECRET)
+    rest, own = split(url, f"{safe} is not a Postgres URL", _WANTED, _value)
+    return Address(rest, safe, **own)
 
 
 def _value(name: str, value: str) -> object:
-    try:
-        if name == "pool" and 1 <= int(value) <= 1_000:
-            return int(value)
-        if name == "timeout" and 0 < float(value) <= 3_600:
-            return float(value)
-        if name == "patience" and 0 <= float(value) <= 3_600:
-            return float(value)
-    except ValueError:
-        pass
+    if (found := common(name, value)) is not None:
+        return found
     if name == "prepare" and value in ("on", "off"):
         return value == "on"
     if name == "schema" and value and "\x00" not in value and len(value.encode()) <= _LONGEST_NAME:
         return value
-    wanted = {
-        "pool": "a number from 1 to 1,000",
-        "timeout": "seconds, up to 3,600",
-        "patience": "seconds, from 0 to 3,600",
-        "prepare": "on or off",
-        "schema": f"a name of at most {_LONGEST_NAME} bytes",
-    }[name]
-    raise ConfigError(f"{name} in the URL of a Postgres store must be {wanted}, not {value!r}.")
-
-
-def _shown(url: str) -> str:
-    """The URL without what must not stand in a message."""
-    parts = urlsplit(url)
-    who, _, where = parts.netloc.rpartition("@")
-    netloc = f"{who.partition(':')[0]}@{where}" if who else where
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query)))
+    raise ConfigError(f"{name} in the URL of a Postgres store must be {_WANTED[name]}, not {value!r}.")

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from typing import Literal
 
 from engrain.core.errors import ConfigError
+from engrain.stores.server_url import COMMON, common, shown, split
 
 Durability = Literal["strict", "relaxed"]
 _SECRET = ("password", "ssl_password")
-_WANTED = {
-    "durability": "strict or relaxed",
-    "timeout": "seconds, up to 3,600",
-    "patience": "seconds, from 0 to 3,600",
-    "pool": "a number from 1 to 1,000",
-    "cluster": "on or off",
-}
+_WANTED = {**COMMON, "durability": "strict or relaxed", "cluster": "on or off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +32,16 @@ def read_url(url: str) -> Address:
 
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
-    parts = urlsplit(url)
-    try:
-        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        _ = parts.port
-    except ValueError as exc:
-        raise ConfigError(f"{_shown(url)} is not a Redis URL: {exc}.") from exc
-    own: dict[str, Any] = {name: _value(name, value) for name, value in given if name in _WANTED}
-    rest = urlencode([(name, value) for name, value in given if name not in _WANTED])
-    return Address(urlunsplit(parts._replace(query=rest)), _shown(url), **own)
+    safe = shown(url, _SECRET)
+    rest, own = split(url, f"{safe} is not a Redis URL", _WANTED, _value)
+    return Address(rest, safe, **own)
 
 
 def _value(name: str, value: str) -> object:
-    try:
-        if name == "pool" and 1 <= int(value) <= 1_000:
-            return int(value)
-        if name == "timeout" and 0 < float(value) <= 3_600:
-            return float(value)
-        if name == "patience" and 0 <= float(value) <= 3_600:
-            return float(value)
-    except ValueError:
-        pass
+    if (found := common(name, value)) is not None:
+        return found
     if name == "durability" and value in ("strict", "relaxed"):
         return value
     if name == "cluster" and value in ("on", "off"):
         return value == "on"
     raise ConfigError(f"{name} in the URL of a Redis store must be {_WANTED[name]}, not {value!r}.")
-
-
-def _shown(url: str) -> str:
-    """The URL without what must not stand in a message."""
-    parts = urlsplit(url)
-    who, _, where = parts.netloc.rpartition("@")
-    netloc = f"{who.partition(':')[0]}@{where}" if who else where
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query)))
