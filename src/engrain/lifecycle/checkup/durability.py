@@ -10,12 +10,11 @@ from engrain.core import backups as manifests
 from engrain.core.backups import MANIFEST, TOOLS, Manifest, taken_at
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.errors import EngrainError
-from engrain.core.journal import TaskQuery, TaskRecord
+from engrain.core.journal import CHECKPOINT, TaskQuery, TaskRecord
 from engrain.lifecycle.backups import names_in
 from engrain.lifecycle.checkup.looking import Look, Point, ago, worst
 from engrain.ports.backups import Backed
 
-CHECKPOINT = "checkpoint"  # the version of a task that is nothing but its snapshot, whose lease lasts no time
 READ_AGAIN = 256 << 20  # bytes; a larger backup is known by its size alone
 MOST = 1_000
 BY_HAND = timedelta(days=7)  # the age at which a backup that somebody thought of is an old one
