@@ -185,7 +185,7 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     tmp_path: Path, chroma_process: ChromaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.lifecycle import feed
+    from engrain.lifecycle.background import feed
     from engrain.stores.chroma import ChromaServer
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=2")

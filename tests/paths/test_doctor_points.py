@@ -30,8 +30,8 @@ from engrain.core.items import Draft, Place
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
 from engrain.core.queries import Summary
 from engrain.core.scope import Scope
+from engrain.lifecycle.care.keeper import PLACE, task_of
 from engrain.lifecycle.checkup import POINTS
-from engrain.lifecycle.keeper import PLACE, task_of
 from engrain.stores.sqlite import deployment
 
 DAY = 86_400.0

@@ -15,8 +15,8 @@ from engrain import Cite, Memory, Source
 from engrain.core.chat import Ask, Reply
 from engrain.core.errors import ModelFailed
 from engrain.core.plans import Add
-from engrain.lifecycle import enrich, metered
-from engrain.lifecycle.summaries import improve_summary
+from engrain.lifecycle.background import enrich, metered
+from engrain.lifecycle.background.summaries import improve_summary
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 

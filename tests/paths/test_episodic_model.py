@@ -17,7 +17,7 @@ from engrain.conformance.clock import SetClock
 from engrain.core.filters import parse_filter
 from engrain.core.plans import Forget, Plan
 from engrain.core.tiers import TIERS
-from engrain.lifecycle.maintain import maintain
+from engrain.lifecycle.care.maintain import maintain
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import episodes
 from engrain.tiers.episodic import EpisodicMemory

@@ -21,8 +21,8 @@ from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
-from engrain.lifecycle import erasing as run
-from engrain.lifecycle.receipts import Receipt
+from engrain.lifecycle.erasure import erasing as run
+from engrain.lifecycle.erasure.receipts import Receipt
 from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore, part, pieces

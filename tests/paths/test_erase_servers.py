@@ -19,7 +19,7 @@ from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, OnHold
 from engrain.core.items import Cite
-from engrain.lifecycle import erasing as run
+from engrain.lifecycle.erasure import erasing as run
 from engrain.ports import Kit
 from engrain.stores.postgres import erasing as rows
 from engrain.stores.postgres import part

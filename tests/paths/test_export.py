@@ -348,7 +348,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = exported(full)
-    monkeypatch.setattr("engrain.lifecycle.loading.MAX_LINE", 2_000)
+    monkeypatch.setattr("engrain.lifecycle.exchange.loading.MAX_LINE", 2_000)
     with pytest.raises(BadFile) as caught:
         loaded(fresh(), raw)
     assert {one.type for one in caught.value.lines} == {"TooLarge"}
@@ -357,7 +357,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
 def test_a_large_load_that_was_cut_off_is_finished_by_the_next(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.lifecycle.restoring.PART", 5)
+    monkeypatch.setattr("engrain.lifecycle.exchange.restoring.PART", 5)
     raw = exported(full)
     there = fresh()
     store = there._open.kit.items

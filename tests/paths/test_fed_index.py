@@ -25,7 +25,7 @@ from engrain.conformance.embedder import DIMENSION, HashEmbedder
 from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAway, StoreBusy, StoreUnavailable
 from engrain.core.items import Vectors
 from engrain.core.plans import Change, Embed, Plan
-from engrain.lifecycle import feed
+from engrain.lifecycle.background import feed
 from engrain.ports import VectorQuery
 from engrain.stores import fed
 from engrain.stores.chroma import ChromaServer

@@ -29,7 +29,7 @@ from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import EngrainError, StoreUnavailable
 from engrain.core.mirrored import Synced
-from engrain.lifecycle.mirror import Mirror
+from engrain.lifecycle.folder.mirror import Mirror
 from engrain.stores.files import FolderFiles
 
 TODAY = "memory/2040-01-01.md"
@@ -864,7 +864,7 @@ def test_somebody_who_saves_all_the_time_is_not_overwritten(
 def test_a_sync_waits_for_another_and_gives_up_in_time(
     memory: Memory, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.lifecycle.mirror.WAIT", 0.2)
+    monkeypatch.setattr("engrain.lifecycle.folder.mirror.WAIT", 0.2)
     with FolderFiles(folder).lock(1.0), pytest.raises(StoreBusy):
         mirror.sync()
     mirror.sync()

@@ -17,8 +17,8 @@ from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import StoreError
 from engrain.core.journal import Claim
 from engrain.core.maintained import Maintained
-from engrain.lifecycle import keeper as keeping
-from engrain.lifecycle.keeper import LEASE, PLACE, Keeper
+from engrain.lifecycle.care import keeper as keeping
+from engrain.lifecycle.care.keeper import LEASE, PLACE, Keeper
 
 HOUR = 3600.0
 

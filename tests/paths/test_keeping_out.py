@@ -18,7 +18,7 @@ from engrain.conformance.clock import SetClock
 from engrain.core.erasure import Subject
 from engrain.core.errors import Conflict, OnHold
 from engrain.core.moving import Row
-from engrain.lifecycle import restoring
+from engrain.lifecycle.exchange import restoring
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import placing
 
@@ -213,7 +213,7 @@ def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> No
 def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.lifecycle import erasing
+    from engrain.lifecycle.erasure import erasing
 
     with opened(store) as memory:
         fill(memory)

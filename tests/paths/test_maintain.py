@@ -25,9 +25,9 @@ from engrain.core.notes import Note
 from engrain.core.plans import Change, Forget, Plan
 from engrain.core.policies import policies
 from engrain.core.scope import Scope
-from engrain.lifecycle import lapsing
-from engrain.lifecycle.consolidate import consolidate
-from engrain.lifecycle.maintain import Maintained, maintain
+from engrain.lifecycle.care import lapsing
+from engrain.lifecycle.care.consolidate import consolidate
+from engrain.lifecycle.care.maintain import Maintained, maintain
 from engrain.ports import Kit, ListQuery
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -247,7 +247,7 @@ def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:
 def test_many_go_page_by_page(
     kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.lifecycle.consolidate.BATCH", 100)
+    monkeypatch.setattr("engrain.lifecycle.care.consolidate.BATCH", 100)
     semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
     clock.advance(8 * DAY)
     assert len(consolidated(kit)) == 303

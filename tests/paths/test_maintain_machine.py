@@ -25,7 +25,7 @@ from engrain.core.plans import Change, Forget, Plan
 from engrain.core.policies import Policies
 from engrain.core.scope import Scope
 from engrain.core.tokens import estimated_tokens
-from engrain.lifecycle.maintain import maintain
+from engrain.lifecycle.care.maintain import maintain
 from engrain.ports import Kit, ListQuery
 from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore

@@ -17,7 +17,7 @@ from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.chat import Ask, Reply, Said, ToolCall, ToolSpec
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.lifecycle.metered import MeteredModel
+from engrain.lifecycle.background.metered import MeteredModel
 from engrain.providers import anthropic, http, openai_chat
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.models import open_model

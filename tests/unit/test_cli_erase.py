@@ -13,7 +13,7 @@ from engrain import Memory, Source
 from engrain.cli.root import root
 from engrain.conformance.clock import START, SetClock
 from engrain.conformance.embedder import HashEmbedder
-from engrain.lifecycle import erasing
+from engrain.lifecycle.erasure import erasing
 
 
 @pytest.fixture

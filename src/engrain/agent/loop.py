@@ -18,7 +18,7 @@ from engrain.aio import AsyncMemory
 from engrain.core.chat import checked_timeout
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.text import checked_count, checked_key, checked_text
-from engrain.lifecycle.metered import MeteredModel
+from engrain.lifecycle.background.metered import MeteredModel
 from engrain.memory import Memory
 from engrain.tasks.flow import Flow, adrive, drive
 

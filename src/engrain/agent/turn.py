@@ -28,7 +28,7 @@ from engrain.tasks.flow import Ask, Call, Flow
 
 if TYPE_CHECKING:
     from engrain.core.window import Window
-    from engrain.lifecycle.metered import MeteredModel
+    from engrain.lifecycle.background.metered import MeteredModel
     from engrain.memory import Memory
 
 # Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.

@@ -20,11 +20,11 @@ from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import SESSION_TOKENS, Knowledge
 from engrain.engine.portable import Portable
-from engrain.lifecycle.backups import back_up
-from engrain.lifecycle.consolidate import Consolidated, consolidate
-from engrain.lifecycle.feed import BATCH
-from engrain.lifecycle.keeper import Keeper
-from engrain.lifecycle.maintain import Maintained, maintain
+from engrain.lifecycle.background.feed import BATCH
+from engrain.lifecycle.care.backups import back_up
+from engrain.lifecycle.care.consolidate import Consolidated, consolidate
+from engrain.lifecycle.care.keeper import Keeper
+from engrain.lifecycle.care.maintain import Maintained, maintain
 from engrain.ports import Kit, ListQuery
 
 HISTORY = "Conversation so far"

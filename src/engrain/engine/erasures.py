@@ -14,9 +14,9 @@ from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFoun
 from engrain.core.mirrored import BASE, base_of
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
-from engrain.lifecycle.erasing import Erased, Report, Undone, erase, port, resume
-from engrain.lifecycle.erasing_files import OpenFolder, clean_folder
-from engrain.lifecycle.receipts import Receipt, Verified, verify
+from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
+from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder
+from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
 from engrain.lifecycle.recording import record
 from engrain.ports import AuditLog
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
 from engrain.engine.snapshots import Snapshots
-from engrain.lifecycle.enrich import TIMEOUT, Enricher
-from engrain.lifecycle.feed import Feeder
-from engrain.lifecycle.metered import MeteredModel
-from engrain.lifecycle.summaries import summarizer
-from engrain.lifecycle.upkeep import Upkeep
+from engrain.lifecycle.background.enrich import TIMEOUT, Enricher
+from engrain.lifecycle.background.feed import Feeder
+from engrain.lifecycle.background.metered import MeteredModel
+from engrain.lifecycle.background.summaries import summarizer
+from engrain.lifecycle.background.upkeep import Upkeep
 from engrain.ports import Kit
 from engrain.tasks.care import Tasks
 from engrain.tiers.conversation import ConversationMemory

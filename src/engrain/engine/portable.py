@@ -13,8 +13,8 @@ from engrain.engine.parts import Parts
 from engrain.lifecycle.recording import record
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exporting import Exported
-    from engrain.lifecycle.intake import Loaded, Terms
+    from engrain.lifecycle.exchange.exporting import Exported
+    from engrain.lifecycle.exchange.intake import Loaded, Terms
 
 FORMS = ("jsonl", "markdown")
 OWN_FORMS = ("engrain", "notes")
@@ -25,7 +25,7 @@ _log = logging.getLogger("engrain")
 
 class Portable(Parts):
     def export(self, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]) -> Exported:
-        from engrain.lifecycle import exporting, telling
+        from engrain.lifecycle.exchange import exporting, telling
 
         if form not in FORMS:
             raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
@@ -49,7 +49,7 @@ class Portable(Parts):
             )
 
     def load(self, file: BinaryIO, terms: Terms, done: Callable[[int], None]) -> Loaded:
-        from engrain.lifecycle import intake
+        from engrain.lifecycle.exchange import intake
 
         loaded = intake.load(file, self.scope, self.kit, terms, done)
         if loaded.written:

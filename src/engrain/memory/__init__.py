@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from engrain.core.checked import Checked
     from engrain.core.items import SourceKind
     from engrain.core.redact import Redact
-    from engrain.lifecycle.consolidate import Consolidated
-    from engrain.lifecycle.maintain import Maintained
-    from engrain.lifecycle.mirror import Mirror
+    from engrain.lifecycle.care.consolidate import Consolidated
+    from engrain.lifecycle.care.maintain import Maintained
+    from engrain.lifecycle.folder.mirror import Mirror
     from engrain.ports import Embedder, Model
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
@@ -161,7 +161,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
         `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
         from engrain.core.layout import Budget
-        from engrain.lifecycle.mirror import Mirror
+        from engrain.lifecycle.folder.mirror import Mirror
         from engrain.wiring import open_folder
 
         return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)

@@ -16,8 +16,8 @@ from engrain.telemetry import traced
 if TYPE_CHECKING:
     from engrain.core.audit import Audited, Entry
     from engrain.core.erasure import Hold, Subject
-    from engrain.lifecycle.erasing import Erased, Undone
-    from engrain.lifecycle.receipts import Receipt, Verified
+    from engrain.lifecycle.erasure.erasing import Erased, Undone
+    from engrain.lifecycle.erasure.receipts import Receipt, Verified
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str], None]
@@ -65,7 +65,7 @@ class Erasures(Opened):
     @traced
     def verify_erasure(self, receipt: Receipt | str | bytes, *, texts: Sequence[str] = ()) -> Verified:
         """Look again: no row is left, the audit log holds the receipt, and none of these texts is in any file."""
-        from engrain.lifecycle.receipts import Receipt
+        from engrain.lifecycle.erasure.receipts import Receipt
 
         given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
         return self._open.verify_erasure(given, texts)

@@ -15,9 +15,9 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exporting import Exported
-    from engrain.lifecycle.forms import Form
-    from engrain.lifecycle.intake import Loaded
+    from engrain.lifecycle.exchange.exporting import Exported
+    from engrain.lifecycle.exchange.forms import Form
+    from engrain.lifecycle.exchange.intake import Loaded
 
 MAX_PIPED = 1 << 30
 
@@ -53,7 +53,7 @@ class Portable(Opened):
         """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
         is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
         written. What is here already is skipped, what was forgotten here stays forgotten."""
-        from engrain.lifecycle.intake import Terms
+        from engrain.lifecycle.exchange.intake import Terms
 
         terms = Terms(form, source, skip_bad, other_scope, dry_run)
         with _opened(path) as file:

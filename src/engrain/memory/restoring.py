@@ -14,7 +14,7 @@ from engrain.core.backups import TOOLS, Restored
 from engrain.core.errors import ConfigError, Conflict, InvalidInput, OnHold, StoreBusy
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.replay import Forgetting
+    from engrain.lifecycle.erasure.replay import Forgetting
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.engine import Engine, Sealed
 
@@ -111,7 +111,7 @@ def _check_holds(replaced: PathOrUrl) -> None:
 
 
 def _kept_out(present: PathOrUrl, restored: Forgetting) -> Mapping[str, int]:
-    from engrain.lifecycle.replay import replay
+    from engrain.lifecycle.erasure.replay import replay
     from engrain.wiring import open_movable
 
     # The store of items alone: what was forgotten is known there.

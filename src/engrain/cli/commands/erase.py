@@ -15,8 +15,8 @@ from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.erasing import Erased, Undone
-    from engrain.lifecycle.receipts import Receipt, Verified
+    from engrain.lifecycle.erasure.erasing import Erased, Undone
+    from engrain.lifecycle.erasure.receipts import Receipt, Verified
 
 SHOWN = 20
 REMAINS = {

@@ -15,7 +15,7 @@ from engrain.core.errors import EngrainError
 
 if TYPE_CHECKING:
     from engrain.core.mirrored import MirrorStatus, Synced
-    from engrain.lifecycle.mirror import Mirror
+    from engrain.lifecycle.folder.mirror import Mirror
     from engrain.memory import Memory
 
 

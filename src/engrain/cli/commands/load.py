@@ -15,7 +15,7 @@ from engrain.cli.verbs import verb
 from engrain.core.errors import BadFile, BadLine
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.intake import Loaded
+    from engrain.lifecycle.exchange.intake import Loaded
 
 SHOWN = 20
 ORIGINS = ("engrain", "notes", "mem0", "chatgpt", "claude")

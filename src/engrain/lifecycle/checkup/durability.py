@@ -11,7 +11,7 @@ from engrain.core.backups import MANIFEST, TOOLS, Manifest, taken_at
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.errors import EngrainError
 from engrain.core.journal import CHECKPOINT, TaskQuery, TaskRecord
-from engrain.lifecycle.backups import names_in
+from engrain.lifecycle.care.backups import names_in
 from engrain.lifecycle.checkup.looking import Look, Point, ago, worst
 from engrain.ports.backups import Backed
 

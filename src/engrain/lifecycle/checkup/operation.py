@@ -8,8 +8,8 @@ from typing import Any
 
 from engrain.core.checked import Verdict, named, passed, warned
 from engrain.core.journal import TaskRecord
+from engrain.lifecycle.care.keeper import PLACE, task_of
 from engrain.lifecycle.checkup.looking import Look, Point, ago
-from engrain.lifecycle.keeper import PLACE, task_of
 
 MISSED = 3  # rounds
 

@@ -9,9 +9,9 @@ from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.erasure import Erasure
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.redact import Private, finds
-from engrain.lifecycle import lapsing
+from engrain.lifecycle.care import lapsing
+from engrain.lifecycle.care.rounds import ALL, Round
 from engrain.lifecycle.checkup.looking import READ, Look, Point, ago
-from engrain.lifecycle.rounds import ALL, Round
 
 SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
 SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}

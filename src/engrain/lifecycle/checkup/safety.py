@@ -16,7 +16,7 @@ from engrain.core.mirrored import CONFLICTS, SOUL_SLOT
 from engrain.core.queries import ListQuery
 from engrain.core.suspicion import reads_like_an_order
 from engrain.lifecycle.checkup.looking import NEWEST, READ, Look, Point, worst
-from engrain.lifecycle.shelf import TRUSTED
+from engrain.lifecycle.folder.shelf import TRUSTED
 
 ABOUT_THE_USER = "user."
 OTHERS = 0.7  # at most this trust has what is not the user's or the program's own word

@@ -12,9 +12,9 @@ from engrain.core.odds import at_least
 from engrain.core.procedures import SLOT as PROCEDURE
 from engrain.core.sessions import SLOT as SESSION
 from engrain.core.tiers import TIERS
-from engrain.lifecycle import lapsing
+from engrain.lifecycle.care import lapsing
+from engrain.lifecycle.care.rounds import Round
 from engrain.lifecycle.checkup.looking import Look, Point, worst
-from engrain.lifecycle.rounds import Round
 
 RECENT = 50  # sessions, the newest
 LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way

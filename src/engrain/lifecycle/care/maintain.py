@@ -10,12 +10,12 @@ from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
-from engrain.lifecycle import backups, consolidate, lapsing
-from engrain.lifecycle import reembed as vectors
-from engrain.lifecycle.backups import Rotation
-from engrain.lifecycle.mirror import Mirror
+from engrain.lifecycle.care import backups, consolidate, lapsing
+from engrain.lifecycle.care import reembed as vectors
+from engrain.lifecycle.care.backups import Rotation
+from engrain.lifecycle.care.rounds import ALL, REMOVED, Pass, Round, Tell
+from engrain.lifecycle.folder.mirror import Mirror
 from engrain.lifecycle.recording import record
-from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
 from engrain.ports import Kit
 
 __all__ = ["Maintained", "maintain", "passes"]

@@ -13,7 +13,7 @@ from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
-from engrain.lifecycle.receipts import Receipt, receipt_of
+from engrain.lifecycle.erasure.receipts import Receipt, receipt_of
 from engrain.ports import Erasable, Erasing, Kit
 
 Report = Callable[[str], None]
@@ -106,7 +106,7 @@ def _entries(kit: Kit) -> list[Any]:
 
 
 def _take(kit: Kit, one: Erasure, report: Report) -> Erasure:
-    from engrain.lifecycle.prints import prints_of
+    from engrain.lifecycle.erasure.prints import prints_of
 
     report("taking prints of what is to go")
     # Before anything goes: a run that dies later can still look for it.
@@ -190,7 +190,7 @@ def _purged(kit: Kit) -> bool:
 
 def _scanned(erasing: Erasing, raw: bytes) -> dict[str, int]:
     """What is in the files and not in what stays: the same words may have been said by somebody else."""
-    from engrain.lifecycle.prints import joined, looked_for, prints_from
+    from engrain.lifecycle.erasure.prints import joined, looked_for, prints_from
 
     if not raw:
         return {"prints": 0, "shared": 0, "bytes": 0, "found": 0}

@@ -31,10 +31,10 @@ from engrain.core.mirrored import (
 from engrain.core.pages import key_of
 from engrain.core.plans import Change, Plan
 from engrain.core.scope import Scope
-from engrain.lifecycle.comparing import Desk, away, decided, placed, verdicts, vouched
-from engrain.lifecycle.giving import Given, Page, Placed, day_page, memory_pages
-from engrain.lifecycle.shelf import TRUSTED, Shelf, shelf, soul_entry_of, standing
-from engrain.lifecycle.taking import Hand, Took, take, told, wishes
+from engrain.lifecycle.folder.comparing import Desk, away, decided, placed, verdicts, vouched
+from engrain.lifecycle.folder.giving import Given, Page, Placed, day_page, memory_pages
+from engrain.lifecycle.folder.shelf import TRUSTED, Shelf, shelf, soul_entry_of, standing
+from engrain.lifecycle.folder.taking import Hand, Took, take, told, wishes
 from engrain.ports import Kit
 from engrain.ports.files import Folder
 

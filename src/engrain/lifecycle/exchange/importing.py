@@ -14,7 +14,7 @@ from engrain.core.foreign import Origin, entries, notes_of
 from engrain.core.items import Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.text import MAX_METADATA, MAX_TEXT
-from engrain.lifecycle.lines import BOM, lines, value_of
+from engrain.lifecycle.exchange.lines import BOM, lines, value_of
 
 # The largest text, with every character written as an escape of six, and room for the rest of a note.
 MAX_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536

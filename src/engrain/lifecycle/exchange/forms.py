@@ -8,9 +8,9 @@ from engrain.core.errors import InvalidInput
 from engrain.core.exporting import is_row
 from engrain.core.foreign import Origin, origin_of
 from engrain.core.manifests import is_manifest
-from engrain.lifecycle.importing import document
-from engrain.lifecycle.lines import BOM, lines, value_of
-from engrain.lifecycle.loading import MAX_LINE
+from engrain.lifecycle.exchange.importing import document
+from engrain.lifecycle.exchange.lines import BOM, lines, value_of
+from engrain.lifecycle.exchange.loading import MAX_LINE
 
 Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
 FORMS: tuple[Form, ...] = get_args(Form)

@@ -20,7 +20,7 @@ from engrain.core.items import Item
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
-from engrain.lifecycle.summaries import improve_recap, improve_summary
+from engrain.lifecycle.background.summaries import improve_recap, improve_summary
 from engrain.ports import Kit
 
 WORK = "extract"  # the name under which the log keeps how far a session was read

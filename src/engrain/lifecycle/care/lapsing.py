@@ -15,7 +15,7 @@ from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.core.scoring import PROMOTE_AT
 from engrain.core.tiers import TIERS
-from engrain.lifecycle.rounds import ALL, REMOVED, Pass, Round, Tell
+from engrain.lifecycle.care.rounds import ALL, REMOVED, Pass, Round, Tell
 
 _EVER = datetime.min.replace(tzinfo=UTC)
 

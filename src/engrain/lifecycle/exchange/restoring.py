@@ -17,9 +17,9 @@ from engrain.core.moving import Key, Row, RowKind
 from engrain.core.redact import Redact, redacted_json
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
-from engrain.lifecycle.barring import Barrier
-from engrain.lifecycle.exporting import every, movable
-from engrain.lifecycle.loading import numbered
+from engrain.lifecycle.erasure.barring import Barrier
+from engrain.lifecycle.exchange.exporting import every, movable
+from engrain.lifecycle.exchange.loading import numbered
 from engrain.ports import Embedder, Kit, Movable
 
 TASKS: tuple[RowKind, ...] = ("task", "step", "event")

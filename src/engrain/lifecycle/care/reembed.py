@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from engrain.capture import write
 from engrain.core.maintained import Doing
-from engrain.lifecycle.rounds import ALL, Pass, Round, Tell
+from engrain.lifecycle.care.rounds import ALL, Pass, Round, Tell
 from engrain.ports import Unembedded
 from engrain.ports.models import VectorModels
 

@@ -146,7 +146,7 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
 def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
     """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
     many bytes were looked through."""
-    from engrain.lifecycle.prints import WINDOW, joined, looked_for, prints_of
+    from engrain.lifecycle.erasure.prints import WINDOW, joined, looked_for, prints_of
 
     if kit.erasing is None:
         return 0, 0

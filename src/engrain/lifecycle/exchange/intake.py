@@ -12,11 +12,11 @@ from engrain.capture import write
 from engrain.core.errors import BadFile, BadLine, Conflict
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
-from engrain.lifecycle.foretelling import foretold
-from engrain.lifecycle.forms import Form, told
-from engrain.lifecycle.importing import Read, entries_in, notes_in
-from engrain.lifecycle.loading import proved
-from engrain.lifecycle.restoring import restore
+from engrain.lifecycle.exchange.foretelling import foretold
+from engrain.lifecycle.exchange.forms import Form, told
+from engrain.lifecycle.exchange.importing import Read, entries_in, notes_in
+from engrain.lifecycle.exchange.loading import proved
+from engrain.lifecycle.exchange.restoring import restore
 from engrain.ports import Kit
 
 PART = 2_048  # notes between two words of progress

@@ -14,7 +14,7 @@ from engrain.core.exporting import EXPORTED, row_of
 from engrain.core.manifests import Manifest, Sums, is_manifest, manifest_of
 from engrain.core.moving import Key, Row
 from engrain.core.scope import Scope
-from engrain.lifecycle.lines import Given, lines, value_of
+from engrain.lifecycle.exchange.lines import Given, lines, value_of
 from engrain.ports import Kit
 
 MAX_LINE = 64_000_000  # a recorded result is at most 16 MB, and escaped a few times that

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from engrain.core.erasure import Erasure
 from engrain.core.errors import Conflict, StoreError
 from engrain.core.mirrored import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL
-from engrain.lifecycle.mirror import WAIT, Mirror
-from engrain.lifecycle.prints import looked_for, prints_from
+from engrain.lifecycle.erasure.prints import looked_for, prints_from
+from engrain.lifecycle.folder.mirror import WAIT, Mirror
 from engrain.ports import Kit
 from engrain.ports.files import Folder
 

@@ -14,7 +14,7 @@ from engrain.core.maintained import Doing
 from engrain.core.plans import Forget, Plan
 from engrain.core.policies import left_of
 from engrain.core.scope import Scope
-from engrain.lifecycle.rounds import REMOVED, Pass, Round, Tell
+from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
 
 BATCH = 500

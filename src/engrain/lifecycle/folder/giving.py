@@ -21,7 +21,7 @@ from engrain.core.layout import (
 )
 from engrain.core.mirrored import MEMORY, OVERFLOW, Line, day_of
 from engrain.core.pages import Block, Entry, key_of, line_end, read_page, written
-from engrain.lifecycle.shelf import Shelf, entry_of, heading_of, log_entry_of, when
+from engrain.lifecycle.folder.shelf import Shelf, entry_of, heading_of, log_entry_of, when
 
 OVERFLOW_ITEMS = 2_000
 OVERFLOW_HEADER = "# Memory, the rest\n\n<!-- What MEMORY.md has no room for; kept in step in the same way. -->\n"

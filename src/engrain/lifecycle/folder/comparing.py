@@ -11,8 +11,8 @@ from engrain.core.layout import unsure_blocks
 from engrain.core.merging import Seen, Side, Torn, Verdict, held, merged
 from engrain.core.mirrored import MEMORY, OVERFLOW, SOUL, SOUL_SLOT, Line, day_of
 from engrain.core.pages import Entry, key_of
-from engrain.lifecycle.giving import Page, Placed
-from engrain.lifecycle.shelf import TRUSTED, Shelf, entry_of, log_entry_of, soul_entry_of, soul_text
+from engrain.lifecycle.folder.giving import Page, Placed
+from engrain.lifecycle.folder.shelf import TRUSTED, Shelf, entry_of, log_entry_of, soul_entry_of, soul_text
 
 SHARED = (MEMORY, OVERFLOW)
 

@@ -14,7 +14,7 @@ from engrain.core.mirrored import Action, Base, Taken, day_of
 from engrain.core.notes import Note, checked
 from engrain.core.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.core.scope import Scope
-from engrain.lifecycle.shelf import TRUSTED, entry_of, log_entry_of
+from engrain.lifecycle.folder.shelf import TRUSTED, entry_of, log_entry_of
 from engrain.ports import Kit
 
 LEAST: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted

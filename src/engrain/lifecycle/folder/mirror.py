@@ -16,8 +16,8 @@ from engrain.core.mirrored import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Syn
 from engrain.core.pages import read_page
 from engrain.core.scope import Scope
 from engrain.core.text import checked_count
-from engrain.lifecycle.giving import LARGEST
-from engrain.lifecycle.syncing import Round, Terms, text_of
+from engrain.lifecycle.folder.giving import LARGEST
+from engrain.lifecycle.folder.syncing import Round, Terms, text_of
 from engrain.ports import Kit
 from engrain.ports.files import Folder
 

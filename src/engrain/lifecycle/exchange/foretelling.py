@@ -11,8 +11,8 @@ from engrain.core.items import Draft
 from engrain.core.notes import Note
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
-from engrain.lifecycle.barring import Barrier
-from engrain.lifecycle.exporting import every, movable
+from engrain.lifecycle.erasure.barring import Barrier
+from engrain.lifecycle.exchange.exporting import every, movable
 from engrain.ports import Kit, Movable
 
 

@@ -14,7 +14,7 @@ from engrain.core.exporting import EXPORTED
 from engrain.core.messages import RESERVED
 from engrain.core.moving import Row
 from engrain.core.scope import Scope
-from engrain.lifecycle.exporting import Exported, rows_of
+from engrain.lifecycle.exchange.exporting import Exported, rows_of
 from engrain.ports import Kit
 
 Values = dict[str, Any]

@@ -1,0 +1,1 @@
+"""The threads that work while a memory is open: vectors, a vector server, a small model."""

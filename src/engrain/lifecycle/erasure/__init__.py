@@ -1,0 +1,1 @@
+"""How something is erased, proved to be gone, and kept from coming back."""

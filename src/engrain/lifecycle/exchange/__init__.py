@@ -1,0 +1,1 @@
+"""A memory as files that leave it and come in: export, load, import."""
