@@ -51,6 +51,7 @@ class Taking:
     stripped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of the sources that go, by item
     trust: Mapping[str, float] = field(default_factory=dict)  # of the stripped, by what is left
     restored: tuple[Restored, ...] = ()
+    pointed: Mapping[str, str] = field(default_factory=dict)  # corrected still, by what corrected the correction
     back: Mapping[str, int] = field(default_factory=dict)  # by session: the place from which it is worked on again
 
 
@@ -61,13 +62,17 @@ def taking(subject: Subject, items: Iterable[Part]) -> Taking:
     dead = {id: _dead(subject, part, gone) for id, part in parts.items() if id not in gone}
     stripped = {id: numbers for id, numbers in dead.items() if numbers}
     mixed = {id for id in gone if any(cite in parts and cite not in gone for cite in _cites(parts[id]))}
+    losing = [one for one in parts.values() if _loses(one, gone)]
+    heirs = {by: one.id for one in losing if one.retracted and (by := _first(one, parts, gone)) in gone and by}
+    put_right = [_put_right(one, parts, gone, heirs) for one in losing]
     return Taking(
         gone=tuple(id for id in parts if id in gone),
         # What is left may be summed up, or lead to the same conclusion, in the same words.
         entombed=frozenset(id for id in gone if parts[id].kind != "summary" and id not in mixed),
         stripped=stripped,
         trust={id: _trust(parts[id], numbers) for id, numbers in stripped.items()},
-        restored=tuple(_restored(one, parts, gone) for one in parts.values() if _stands_again(one, gone)),
+        restored=tuple(one for one in put_right if isinstance(one, Restored)),
+        pointed=dict(one for one in put_right if not isinstance(one, Restored)),
         back=_back([parts[cite] for id in mixed for cite in _cites(parts[id]) if cite in parts and cite not in gone]),
     )
 
@@ -112,20 +117,36 @@ def _trust(part: Part, dead: tuple[int, ...]) -> float:
     return max(TRUST[origin.kind] for origin in part.origins if origin.number not in dead)
 
 
-def _stands_again(part: Part, gone: set[str]) -> bool:
+def _loses(part: Part, gone: set[str]) -> bool:
+    """What took its place is gone."""
     closed = part.retracted or part.valid_to is not None
     return closed and part.id not in gone and part.replaced_by in gone
 
 
-def _restored(part: Part, parts: Mapping[str, Part], gone: set[str]) -> Restored:
-    """It holds until what replaced the last of those that are gone."""
-    following = parts[part.replaced_by or ""]
-    seen = {part.id}
-    while following.replaced_by in gone and following.id not in seen:
-        seen.add(following.id)
-        following = parts[following.replaced_by or ""]
-    left = following.replaced_by if following.replaced_by in parts else None
-    return Restored(part.id, following.valid_to if left else None, left)
+def _first(part: Part, parts: Mapping[str, Part], gone: set[str]) -> str | None:
+    """The first after it that held: one that was corrected held at no time."""
+    following, seen = part.replaced_by, {part.id}
+    while following in gone and following not in seen and parts[following].retracted:
+        seen.add(following)
+        following = parts[following].replaced_by
+    return following
+
+
+def _put_right(
+    part: Part, parts: Mapping[str, Part], gone: set[str], heirs: Mapping[str, str]
+) -> Restored | tuple[str, str]:
+    """It holds until the last of those that are gone did, or until one that a correction had taken the place of stands
+    again. What was corrected by one that was itself corrected since stays so."""
+    following = _first(part, parts, gone)
+    if part.retracted and following is not None and following in parts and following not in gone:
+        return part.id, following
+    ends, seen = part.valid_to, {part.id}
+    while following and following in gone and following not in seen and heirs.get(following, part.id) == part.id:
+        seen.add(following)
+        ends = parts[following].valid_to
+        following = _first(parts[following], parts, gone)
+    left = heirs.get(following or "", following)
+    return Restored(part.id, ends, left if left in parts else None)
 
 
 def _back(cited: Iterable[Part]) -> dict[str, int]:

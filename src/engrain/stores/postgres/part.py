@@ -13,7 +13,7 @@ from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
-_SQL = load("erasing.sql")
+_SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 
 
 def find(db: Db, subject: Subject) -> Taking:
@@ -46,6 +46,8 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
         work.change(_SQL["trust"], (found.trust[id_], known[id_][0]))
     for one in found.restored:
         work.change(_SQL["restore"], {"ends": one.valid_to, "by": one.replaced_by, "n": known[one.id][0]})
+    for id_, by in found.pointed.items():
+        db.run(_QUERIES["point_item"], (by, scope, id_))
     for session, place in found.back.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
     counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}

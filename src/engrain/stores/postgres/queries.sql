@@ -106,6 +106,11 @@ select json_agg(json_build_array(source.kind, source.name,
   order by source.number)
 from source join item on item.n = source.item where item.scope = %s and item.id = %s;
 
+-- next_source --
+-- Not their count: an erasure of one of them leaves a gap.
+select coalesce(max(source.number), -1) + 1 from source join item on item.n = source.item
+where item.scope = %s and item.id = %s;
+
 -- standing --
 -- An item that was not corrected away.
 select {item} from item where scope = %s and id = %s and retracted_at is null;

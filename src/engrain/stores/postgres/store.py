@@ -325,7 +325,8 @@ def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
     ((found,),) = work.db.rows(_SQL["sources_of"], (work.owner, id_))
     known = [source_of(one) for one in found or ()]
     if draft.source not in known:
-        _add_source(work, id_, len(known), draft.source)
+        ((free,),) = work.db.rows(_SQL["next_source"], (work.owner, id_))
+        _add_source(work, id_, free, draft.source)
     return Outcome(id_, "repeated", place=place)
 
 

@@ -14,7 +14,7 @@ from engrain.stores.sqlite.forget import remove
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
-_SQL = load("erasing.sql")
+_SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 
 
 def find(db: Connection, scope: int, subject: Subject) -> Taking:
@@ -45,6 +45,8 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
         db.run(_SQL["trust"], (found.trust[id_], work.mark(), known[id_]))
     for one in found.restored:
         db.run(_SQL["restore"], (one.valid_to, one.replaced_by, work.mark(), known[one.id]))
+    for id_, by in found.pointed.items():
+        db.run(_QUERIES["point_item"], (by, known[id_]))
     for session, place in found.back.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
     counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}

@@ -85,6 +85,10 @@ update item set importance = max(importance, :importance), trust = max(trust, :t
   expires_at = case when expires_at is null or :expires is null then null else max(expires_at, :expires) end
 where n = :n;
 
+-- next_source --
+-- Not their count: an erasure of one of them leaves a gap.
+select coalesce(max(number), -1) + 1 from source where item = ?;
+
 -- metadata_of --
 select metadata from item where n = ?;
 

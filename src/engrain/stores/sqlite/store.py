@@ -310,7 +310,8 @@ def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust:
         work.db.run(_SQL["set_metadata"], (metadata_text(merged), number))
     known = sources_of(work.db, [number]).get(number, ())
     if draft.source not in known:
-        _add_source(work, number, len(known), draft.source)
+        ((free,),) = work.db.rows(_SQL["next_source"], (number,))
+        _add_source(work, number, free, draft.source)
     return Outcome(id_, "repeated", place=place)
 
 
