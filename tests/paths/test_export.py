@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,6 +262,22 @@ def drop(line: dict[str, Any], name: str) -> None:
     del line[name]
 
 
+HARMLESS: dict[str, Callable[[bytes], bytes]] = {
+    "line ends of Windows": lambda raw: raw.replace(b"\n", b"\r\n"),
+    "no last line end": lambda raw: raw.removesuffix(b"\n"),
+    "a byte order mark": lambda raw: b"\xef\xbb\xbf" + raw,
+}
+
+
+@pytest.mark.parametrize("how", HARMLESS)
+def test_what_an_editor_or_a_transfer_does_to_line_ends_is_no_damage(
+    whole: bytes, fresh: Callable[..., Memory], how: str
+) -> None:
+    there = fresh()
+    loaded(there, HARMLESS[how](whole))
+    assert exported(there) == whole
+
+
 BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "nothing": lambda raw: raw.partition(b"\n")[0][:50],
     "cut off in a line": lambda raw: raw[:-20],
@@ -354,26 +372,40 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     assert {one.type for one in caught.value.lines} == {"TooLarge"}
 
 
-def test_a_large_load_that_was_cut_off_is_finished_by_the_next(
-    full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("engrain.lifecycle.exchange.restoring.PART", 5)
-    raw = exported(full)
-    there = fresh()
-    store = there._open.kit.items
-    restore, calls = store.restore, iter(range(99))  # type: ignore[attr-defined]
+LOADER = """
+import sys
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+def told(more):
+    print(more, flush=True)
+    sys.stdin.readline()
+with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
+    memory.load(sys.argv[2], progress=told)
+"""
 
-    def dying(rows: Any) -> None:
-        if next(calls) == 2:
-            raise KeyboardInterrupt
-        restore(rows)
 
-    monkeypatch.setattr(store, "restore", dying, raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        loaded(there, raw)
-    assert exported(there) != raw
-    loaded(there, raw)
-    assert exported(there) == raw
+@pytest.mark.parametrize("pages", [1, 3])
+def test_a_load_that_is_killed_has_written_nothing(tmp_path: Path, pages: int) -> None:
+    file, store = tmp_path / "ana.jsonl", tmp_path / "there.db"
+    with Memory("reference://", user="ana", background=False, embedder=HashEmbedder()) as whole:
+        whole.remember_many([f"Fact number {number}." for number in range(1_400)])
+        whole.export(file)
+    loading = subprocess.Popen(
+        [sys.executable, "-c", LOADER, store, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert loading.stdin
+    assert loading.stdout
+    for _ in range(pages - 1):
+        assert int(loading.stdout.readline())
+        loading.stdin.write(b"\n")
+    # These rows are written and not committed: the process waits to be told to go on.
+    assert int(loading.stdout.readline())
+    loading.kill()
+    loading.wait()
+    with Memory(store, user="ana", background=False, embedder=HashEmbedder()) as there:
+        assert there.list() == []
+        there.load(file)
+        assert exported(there) == file.read_bytes()
 
 
 def test_the_file_is_private_whole_and_never_overwritten_unasked(full: Memory, tmp_path: Path) -> None:

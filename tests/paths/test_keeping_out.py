@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.core.erasure import Subject
 from engrain.core.errors import Conflict, OnHold
-from engrain.core.moving import Row
-from engrain.lifecycle.exchange import restoring
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import placing
+from engrain.stores.sqlite import SqliteStore, placing
 
 TEXT = f"A text with {WORD}-text in it."
 
@@ -72,29 +71,58 @@ def test_an_export_brings_nothing_back_under_another_name(store: Path, tmp_path:
     assert found(store.parent) == {}
 
 
-def test_what_is_erased_while_a_file_is_loaded_stays_out(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, parts = tmp_path / "ana.jsonl", restoring._parts
-    with opened(tmp_path / "first.db") as memory:
-        fill(memory)
-        memory.export(file)
+ERASED: dict[str, Callable[[Memory], object]] = {
+    "user": lambda memory: memory.erase(user="ana").receipt,
+    "session": lambda memory: memory.add_message("user", "Old.", session=WORD) and memory.erase(session=WORD).receipt,
+    "source": lambda memory: memory.remember("Old.", source=WORD) and memory.erase(source=WORD).receipt,
+    "text": lambda memory: memory.forget(memory.remember(TEXT)),
+}
 
-    def erased_first(rows: Sequence[Row]) -> Iterator[list[Row]]:
-        with opened(store) as other:
-            assert other.erase(user="ana").receipt
-        yield from parts(rows)
+
+@pytest.mark.parametrize("by", ERASED)
+def test_what_is_erased_while_a_file_is_loaded_stays_out(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    file, restore = tmp_path / "ana.jsonl", SqliteStore.restore
+    with opened(tmp_path / "first.db") as memory:
+        memory.remember(TEXT, source=WORD)
+        memory.add_message("user", TEXT, session=WORD)
+        memory.export(file)
+    erasing: list[Callable[[Memory], object]] = [ERASED[by]]
+
+    def erased_first(self: SqliteStore, *rest: Any) -> None:
+        # All is decided by now, and the transaction has not begun.
+        while erasing:
+            with opened(store) as other:
+                assert erasing.pop()(other)
+        restore(self, *rest)
 
     with opened(store) as memory:
-        memory.remember("Ana is here.")
-        monkeypatch.setattr(restoring, "_parts", erased_first)
-        with pytest.raises(Conflict, match="erased here meanwhile"):
-            memory.load(file)
-        monkeypatch.undo()
-        assert memory.list() == []
+        monkeypatch.setattr(SqliteStore, "restore", erased_first)
         assert memory.load(file).kept_out
+        there = {item.kind for item in memory.list()} | {"message" for _ in memory.messages(9, session=WORD)}
+        assert there == {"session": {"fact"}, "source": {"message"}}.get(by, set())
+
+
+def test_a_memory_that_is_forgotten_from_all_the_while_is_not_loaded_into(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, restore = tmp_path / "ana.jsonl", SqliteStore.restore
+    with opened(tmp_path / "first.db") as memory:
+        memory.remember(TEXT)
+        memory.export(file)
+    number = count()
+
+    def forgotten_first(self: SqliteStore, *rest: Any) -> None:
+        with opened(store) as other:
+            other.forget(other.remember(f"Word {next(number)}."))
+        restore(self, *rest)
+
+    with opened(store) as memory:
+        monkeypatch.setattr(SqliteStore, "restore", forgotten_first)
+        with pytest.raises(Conflict, match="three times"):
+            memory.load(file)
         assert memory.list() == []
-    assert found(store.parent) == {}
 
 
 def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(

@@ -289,6 +289,42 @@ class MovingSuite(Suite):
             store.restore([row for row in rows if row.key != (lost,)])
         assert [row.kind for row in dumped(store)] == ["store"]
 
+    def test_nothing_is_restored_if_something_was_forgotten_since(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        add(source, fact("Ana likes tea."))
+        given = [row for row in dumped(source) if row.kind == "item"]
+        (gone,) = add(store, fact("Nobody must know."))
+        since, other = store.standing([ANA]), store.standing([BEN])
+        forget(store, gone)
+        before = dumped(store)
+        with pytest.raises(Conflict):
+            store.restore(given, since)
+        assert dumped(store) == before
+        assert store.standing([BEN]) == other
+        told: list[int] = []
+        store.restore(given, store.standing([ANA, BEN]), told.append)
+        assert sum(told) == len(given)
+        assert _said(store, ANA) == ["Ana likes tea."]
+
+    def test_nothing_is_restored_if_an_erasure_was_made_since(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        add(source, fact("Ana likes tea."))
+        given = [row for row in dumped(source) if row.kind == "item"]
+        marks = [store.standing([ANA])]
+        store.erasing.begin("e9", _user(KIM))
+        marks.append(store.standing([ANA]))
+        store.erasing.take("e9")
+        store.erasing.unname("e9")
+        clock.advance(1)
+        store.erasing.finish("e9", {})
+        marks.append(store.standing([ANA]))
+        assert len({one.mark for one in marks}) == 3
+        for since in marks[:2]:
+            with pytest.raises(Conflict):
+                store.restore(given, since)
+        store.restore(given, marks[2])
+        assert _said(store, ANA) == ["Ana likes tea."]
+
     def test_a_closed_store_is_not_moved(self, store: Any) -> None:
         store.close()
         for kind in ROW_KINDS:

@@ -61,6 +61,14 @@ class Kept:
     vectors: Mapping[str, tuple[bytes, ...]]  # by model
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What had been forgotten and erased by the time that somebody looked; `mark` is another as soon as more is."""
+
+    scopes: tuple[Scope, ...]
+    mark: str
+
+
 def digest(rows: Iterable[Row], known: Any = None) -> Any:
     """Of rows in their order; with `known`, of what came before as well."""
     known = known or hashlib.blake2b(digest_size=16)

@@ -72,8 +72,8 @@ def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
             yield file if file.seekable() else _spooled(file)
     except FileNotFoundError as exc:
         raise NotFound(f"there is no file {os.fspath(path)}.") from exc
-    except (IsADirectoryError, PermissionError) as exc:
-        raise InvalidInput(f"{os.fspath(path)} cannot be read: {exc.strerror}.") from exc
+    except OSError as exc:
+        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {exc.strerror}.") from exc
 
 
 def _spooled(file: BinaryIO) -> BinaryIO:

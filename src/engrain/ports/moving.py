@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from engrain.core.moving import Key, Row, RowKind
+from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.scope import Scope
 
 
@@ -19,14 +19,22 @@ class Movable(Protocol):
         scope, its rows and no others. Those of OWN are the store's: with a scope there are none of them but the row of
         kind "store". What is being erased, or hidden by a hold, is not shown."""
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def standing(self, scopes: Sequence[Scope]) -> Standing:
+        """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
+
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
         """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task
         which is not there is a Conflict, and so is an item whose id is another scope's.
 
         The row of kind "store" comes first of all: a store that holds rows under another key is a Conflict. A hold that
         hides shuts its user's scopes. What was restored is found as if it had been written here, by words and by
-        meaning, and stands in every outbox."""
+        meaning, and stands in every outbox.
+
+        With `since`, a Conflict if its mark is another by now: nothing is forgotten or erased between this look and the
+        end of the transaction. `done` is told now and then how many more rows were written."""
 
     def close(self) -> None:
         """As ItemStore.close."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from engrain.core.moving import Key, Row, RowKind
+from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.scope import Scope
 from engrain.ports import AuditLog, Erasing, Movable
 
@@ -16,7 +16,9 @@ class Part(Protocol):
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]: ...
 
-    def restore(self, rows: Sequence[Row]) -> None: ...
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None: ...
 
 
 class Composed:
@@ -31,11 +33,16 @@ class Composed:
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def standing(self, scopes: Sequence[Scope]) -> Standing:
+        return self._items.standing(scopes)
+
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
         elsewhere = [row for row in rows if row.kind in self._parts]
-        self._items.restore([row for row in rows if row.kind not in self._parts])
+        self._items.restore([row for row in rows if row.kind not in self._parts], since, done)
         for kind, group in groupby(elsewhere, key=lambda row: row.kind):
-            self._parts[kind].restore(list(group))
+            self._parts[kind].restore(list(group), done=done)
 
     @property
     def erasing(self) -> Erasing | None:

@@ -67,8 +67,17 @@ def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Lo
 
 
 @contextmanager
-def _counted(what: str, done: Done) -> Iterator[Done]:
-    """While something is written."""
+def _whole() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note("An export comes in whole or not at all. The same load again tells which, and finishes it.")
+        raise
+
+
+@contextmanager
+def _counted(done: Done) -> Iterator[Done]:
+    """While notes are written."""
     count = 0
 
     def counting(more: int) -> None:
@@ -79,7 +88,7 @@ def _counted(what: str, done: Done) -> Iterator[Done]:
     try:
         yield counting
     except KeyboardInterrupt as stop:
-        known = f" (at least {count:,} {what})" if count else ""
+        known = f" (at least {count:,} notes)" if count else ""
         stop.add_note(f"What was written by then stays{known}. The same load again skips it and goes on.")
         raise
 
@@ -91,8 +100,8 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
-    with _counted("rows", done) as counting:
-        decision = restore(export.rows, scope, kit, counting, terms.dry_run, export.manifest.scope)
+    with _whole():
+        decision = restore(export.rows, scope, kit, done, terms.dry_run, export.manifest.scope)
     return Loaded(
         "engrain",
         len(export.rows),
@@ -108,7 +117,7 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
-    with _counted("notes", done) as counting:
+    with _counted(done) as counting:
         statuses = foretold(read.notes, scope, kit) if terms.dry_run else _written(read.notes, scope, kit, counting)
         found = Counter(statuses)
     return Loaded(

@@ -20,13 +20,14 @@ class Given(NamedTuple):
 
 
 def lines(file: BinaryIO, limit: int) -> Iterator[Given]:
+    """Each with the line end that engrain writes, whatever an editor or a transfer has made of it."""
     number = 0
     while raw := file.readline(limit + 1):
         number += 1
         if number == 1:
             raw = raw.removeprefix(BOM)
         if len(raw) <= limit or raw.endswith(b"\n"):
-            yield Given(number, raw)
+            yield Given(number, raw.rstrip(b"\r\n") + b"\n")
             continue
         while rest := file.readline(limit):
             if rest.endswith(b"\n"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from engrain.core.coherence import circular, edges_of, held_by
 from engrain.core.errors import BadFile, BadLine, Conflict
 from engrain.core.exporting import line_of
 from engrain.core.hashes import item_hash
-from engrain.core.moving import Key, Row, RowKind
+from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.redact import Redact, redacted_json
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
@@ -23,7 +23,7 @@ from engrain.lifecycle.exchange.loading import numbered
 from engrain.ports import Embedder, Kit, Movable
 
 TASKS: tuple[RowKind, ...] = ("task", "step", "event")
-PART = 10_000  # rows of one transaction: what has no more comes in whole or not at all
+TRIES = 3
 # What an item is. The rest may have changed since the export, and what is here is newer.
 CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "place", "speaker", "role", "relation")
 
@@ -43,49 +43,44 @@ class Decision:
 def restore(
     rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
-    """`origin` is the memory that the rows were exported from. BadFile names every line that says something else than
-    what is here under the same name; then nothing is written."""
+    """All in one transaction. `origin` is the memory that the rows were exported from. BadFile names every line that
+    says something else than what is here under the same name; then nothing is written."""
     store = movable(kit)
-    deciding = _Deciding(rows, scope, kit, store, origin)
-    decision = deciding.decided()
-    if not dry_run:
-        for part in _parts(decision.new):
-            deciding.ask_again(part)
-            _write(part, store)
-            done(len(part))
-        if kit.episodes is not None and decision.joined:
-            kit.episodes.remove(scope, decision.joined)
+    # A file may say that it is of another tenant; nobody learns from it what was erased there.
+    scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
+    for _ in range(TRIES):
+        # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
+        since = store.standing(scopes)
+        decision = _Deciding(rows, scope, kit, store, scopes).decided()
+        if dry_run or _written(decision, store, since, done):
+            break
+    else:
+        raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
+    if kit.episodes is not None and decision.joined and not dry_run:
+        kit.episodes.remove(scope, decision.joined)
     return decision
 
 
-def _write(part: Sequence[Row], store: Movable) -> None:
+def _written(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None]) -> bool:
+    """False if something was forgotten or erased since: then it is decided anew."""
     try:
-        store.restore(part)
+        if decision.new:
+            store.restore(decision.new, since, done)
+        return True
     except Conflict as exc:
+        if store.standing(since.scopes) != since:
+            return False
         raise Conflict(
             "this file cannot go into this store: it has the ids of another memory there, or the memory was "
             f"written to meanwhile ({exc}) Load it into a store of its own, or once more."
         ) from exc
 
 
-def _parts(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """All in one if they are few. Else items by themselves, with the first of them the sessions, so that nobody is
-    given a place that is taken; the last has all that rests on items."""
-    if len(rows) <= PART:
-        yield from [list(rows)] if rows else []
-        return
-    items = [row for row in rows if row.kind == "item"]
-    sessions = [row for row in rows if row.kind == "session"]
-    for start in range(0, len(items), PART):
-        yield items[start : start + PART] + (sessions if start == 0 else [])
-    yield [row for row in rows if row.kind != "item" and (row.kind != "session" or not items)]
-
-
 class _Deciding:
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, origin: Scope) -> None:
+    """`scopes` are where the rows are to go, and where they were."""
+
+    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, scopes: Collection[Scope]) -> None:
         self._scope, self._kit, self._store = scope, kit, store
-        # A file may say that it is of another tenant; nobody learns from it what was erased there.
-        self._scopes = {scope, origin} if origin.tenant == scope.tenant else {scope}
         self._numbers = numbered(rows)
         self._rows = [_redacted(row, kit.redact) for row in rows] if kit.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
@@ -95,7 +90,7 @@ class _Deciding:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = Barrier(self._rows, self._scopes, kit, store)
+        self._barrier = Barrier(self._rows, scopes, kit, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -120,12 +115,6 @@ class _Deciding:
         )
         self._choose_the_rest()
         return self._result
-
-    def ask_again(self, part: Sequence[Row]) -> None:
-        """Conflict if any of it was forgotten or erased since it was chosen, maybe by another process."""
-        now = Barrier(part, self._scopes, self._kit, self._store)
-        if any(now.keeps_out(row) and not self._barrier.keeps_out(row) for row in part):
-            raise Conflict("some of this file was forgotten or erased here meanwhile. Load it once more, without that.")
 
     def _look_at_sessions(self) -> None:
         """Of which something stays out, and of which nothing is left."""

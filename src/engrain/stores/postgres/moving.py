@@ -12,14 +12,14 @@ from engrain.core.clock import from_micros
 from engrain.core.episodes import Raw
 from engrain.core.errors import ConfigError, Conflict
 from engrain.core.items import Cite
-from engrain.core.moving import Kept, Key, Row, RowKind
+from engrain.core.moving import Kept, Key, Row, RowKind, Standing
 from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.audit import entry_of, head_of
 from engrain.stores.postgres.episodes import episode_of
-from engrain.stores.postgres.erasing import erased_of, hold_of
+from engrain.stores.postgres.erasing import aside, erased_of, hold_of
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
@@ -70,7 +70,16 @@ class Moving(Handle):
         (item,) = self._touches.shown(kept.scope, [kept.item])
         return replace(kept, item=item)
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def standing(self, scopes: Sequence[Scope]) -> Standing:
+        return self._reading(None, lambda db: self._standing(db, scopes))
+
+    def _standing(self, db: Db, scopes: Sequence[Scope]) -> Standing:
+        ids = [id_ for scope in scopes for id_ in (scope.id, aside(self._key, scope))]
+        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], (ids,))))
+
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
         kept = {row.key: moving.item_of(row) for row in rows if row.kind == "item"}
         self._know_models({model: len(given[0]) // 4 for one in kept.values() for model, given in one.vectors.items()})
@@ -80,9 +89,12 @@ class Moving(Handle):
             scopes = {row.scope for row in rows if row.kind not in moving.OWN}
             for scope in sorted(scopes, key=lambda one: one.id):
                 self._add_scope(db, scope)
+            scopes |= {*since.scopes} if since else set()
             db.run(_SQL["lock_scopes"], (sorted(one.id for one in scopes),))
+            if since is not None and self._standing(db, since.scopes) != since:
+                raise Conflict("something was forgotten or erased here meanwhile.")
             ((micros, _),) = db.rows(_QUERIES["begin_write"], (self._clock_micros(),))
-            Restoring(db, micros, self._models).keep_all(rows)
+            Restoring(db, micros, self._models).keep_all(rows, done)
             for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
                 self.erasing.hide(db, mark)
 

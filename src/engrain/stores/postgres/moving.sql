@@ -113,6 +113,11 @@ select exists (select 1 from item) or exists (select 1 from tombstone) or exists
 -- set_key --
 update meta set value = %s where name = 'key';
 
+-- standing --
+-- Grows with every tombstone of these scopes and every erasure that begins or ends.
+select (select count(*) from tombstone where scope = any(%s::uuid[])), (select count(*) from erased),
+  (select max(at) from erased), (select count(*) from erasing), (select max(at) from erasing);
+
 -- lock_scopes --
 -- In their order, so that two who lock several do not wait for each other.
 select id from scope where id = any(%s::uuid[]) and is_open(shut) order by id for no key update;

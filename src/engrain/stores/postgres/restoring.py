@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 from engrain.core import moving
@@ -24,6 +24,7 @@ from engrain.stores.postgres.work import Work
 
 _SQL, _FORGET = load("moving.sql"), load("forget.sql")
 _SESSIONS, _EPISODES = load("sessions.sql"), load("episodes.sql")
+PAGE = 1_000  # rows that are written with one look at what is there
 Name = tuple[Scope, str]
 _TASK = (
     "task", "goal", "version", "status", "epoch", "worker", "until", "started_at", "ended_at", "outcome", "deadline",
@@ -42,10 +43,12 @@ class Restoring:
         self._numbers: dict[Name, int] = {}
         self._tasks: dict[Name, int] = {}
 
-    def keep_all(self, rows: Sequence[Row]) -> None:
+    def keep_all(self, rows: Sequence[Row], done: Callable[[int], None] | None = None) -> None:
         for kind, group in groupby(rows, key=lambda row: row.kind):
-            if kind != "store":
-                getattr(self, f"_{kind}")(list(group))
+            while kind != "store" and (page := list(islice(group, PAGE))):
+                getattr(self, f"_{kind}")(page)
+                if done:
+                    done(len(page))
         if self._changed:
             self.db.run(_SQL["end_restore"], ([scope.id for scope in self._changed],))
         if self._newest > self._now:

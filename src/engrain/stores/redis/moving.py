@@ -10,7 +10,7 @@ from engrain.core import moving
 from engrain.core.clock import from_micros
 from engrain.core.episodes import Raw
 from engrain.core.errors import Conflict
-from engrain.core.moving import Key, Row, RowKind
+from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.scope import Scope
 from engrain.stores.redis import episodes, journal
 from engrain.stores.redis.journal_replies import optional, own_name, stands, steps_of
@@ -44,10 +44,15 @@ class RedisMoving:
         rows = (row for one in self._from(kind, after, scope) for row in _DUMPS[kind](self, one, after or ()))
         return list(islice(rows, limit))
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
+        """`since` is the matter of the store that has the items."""
         for row in rows:
             self._registries["episodes" if row.kind == "episode" else "tasks"].note(row.scope)
             _RESTORES[row.kind](self, row)
+            if done:
+                done(1)
 
     # Reading
 

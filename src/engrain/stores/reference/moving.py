@@ -8,7 +8,7 @@ from dataclasses import replace
 from engrain.core import moving
 from engrain.core.audit import Head
 from engrain.core.errors import Conflict
-from engrain.core.moving import Kept, Key, Row, RowKind
+from engrain.core.moving import Kept, Key, Row, RowKind, Standing
 from engrain.core.passages import index_words
 from engrain.core.scope import Scope
 from engrain.stores.reference.erasing import hide
@@ -25,9 +25,22 @@ class Moving(Holder):
             rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
             return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def standing(self, scopes: Sequence[Scope]) -> Standing:
+        with self.reading() as state:
+            return self._standing(state, scopes)
+
+    def _standing(self, state: State, scopes: Sequence[Scope]) -> Standing:
+        forgotten = sum(scope in scopes for scope, _ in state.tombstones)
+        over = sorted((one.mark, one.at) for one in state.erased.values())
+        return Standing(tuple(scopes), str([forgotten, over, sorted(state.erasing)]))
+
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), self._key)
         with self.writing() as state:
+            if since is not None and self._standing(state, since.scopes) != since:
+                raise Conflict("something was forgotten or erased here meanwhile.")
             if key != self._key and any(getattr(state, name) for name in _INHABITED):
                 raise Conflict("this store holds a memory already. Copy into a new one.")
             for row in rows:
@@ -36,6 +49,8 @@ class Moving(Holder):
                 if row.kind == "hold" and row.values["hidden"]:
                     hide(state, key, row.key[0])
             self._key = key
+        if done:
+            done(len(rows))
 
 
 _INHABITED = ("items", "tombstones", "requests", "tasks", "episodes", "graves", "erased", "holds", "audit")

@@ -12,7 +12,7 @@ from engrain.core.clock import from_micros
 from engrain.core.episodes import Raw
 from engrain.core.errors import Conflict
 from engrain.core.items import Cite
-from engrain.core.moving import Kept, Key, Row, RowKind
+from engrain.core.moving import Kept, Key, Row, RowKind, Standing
 from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.ports import Summary
@@ -30,6 +30,7 @@ _SQL = load("moving.sql")
 _QUERIES, _JOURNAL, _AUDIT = load("queries.sql"), load("journal.sql"), load("audit.sql")
 _ITEM = 25  # the columns that rows.py makes an item of
 _EPISODE = 11
+PAGE = 500  # rows whose words and vectors are held until they are written together
 Values = dict[str, Any]
 
 
@@ -52,16 +53,31 @@ class Moving(Handle):
         (item,) = self._touches.shown(kept.scope.id, [kept.item])
         return replace(kept, item=item)
 
-    def restore(self, rows: Sequence[Row]) -> None:
+    def standing(self, scopes: Sequence[Scope]) -> Standing:
+        with self._reading() as db:
+            return self._standing(db, scopes)
+
+    def _standing(self, db: Connection, scopes: Sequence[Scope]) -> Standing:
+        ids = [id_ for scope in scopes for id_ in (scope.id, self.erasing.aside(scope))]
+        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], (as_json(ids),))))
+
+    def restore(
+        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+    ) -> None:
         import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         with self._writing() as db:
+            if since is not None and self._standing(db, since.scopes) != since:
+                raise Conflict("something was forgotten or erased here meanwhile.")
             if key is not None and key != self._key:
                 self._adopt(db, key)
             work = Restoring(db, self._scope_or_new, key or self._key)
-            for row in rows:
-                work.keep(row)
+            for start in range(0, len(rows), PAGE):
+                page = rows[start : start + PAGE]
+                work.keep(page)
+                if done:
+                    done(len(page))
             work.finish()
             for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
                 self.erasing.hide(db, mark)

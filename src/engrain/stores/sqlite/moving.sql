@@ -89,6 +89,12 @@ select exists (select 1 from item) or exists (select 1 from tombstone) or exists
   or exists (select 1 from task) or exists (select 1 from episode) or exists (select 1 from hold)
   or exists (select 1 from erased) or exists (select 1 from audit);
 
+-- standing --
+-- Grows with every tombstone of these scopes and every erasure that begins or ends.
+select (select count(*) from tombstone where scope in (select n from scope where id in (select value from json_each(?)))),
+  (select count(*) from erased), (select max(at) from erased), (select count(*) from erasing),
+  (select max(at) from erasing);
+
 -- keep_item --
 insert into item (
   id, scope, changed, kind, importance, trust, pinned, traits, passages, occurred_at, recorded_at, valid_from, valid_to,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from engrain.core import moving
@@ -32,17 +32,27 @@ class Restoring:
         ((seq, now),) = db.rows(_QUERIES["counters"])
         self._seq, self._now = int(seq), int(now)
         self._indexing: list[tuple[int, Words, Vectors | None]] = []
+        self._scopes: dict[tuple[str | None, ...], int] = {}
 
-    def keep(self, row: Row) -> None:
-        if row.kind in moving.OWN - {"store"}:
-            getattr(self, f"_{row.kind}")(row)
-        elif row.kind != "store":
-            getattr(self, f"_{row.kind}")(row, self._number_of(self.db, row.scope))
-
-    def finish(self) -> None:
+    def keep(self, rows: Iterable[Row]) -> None:
         from engrain.stores.sqlite.index_rows import write_index_many
 
+        for row in rows:
+            if row.kind in moving.OWN - {"store"}:
+                getattr(self, f"_{row.kind}")(row)
+            elif row.kind != "store":
+                getattr(self, f"_{row.kind}")(row, self._scope(row))
         write_index_many(self.db, self._indexing)
+        self._indexing = []
+
+    def _scope(self, row: Row) -> int:
+        """Nobody shuts one before the transaction ends."""
+        name = tuple(row.values["scope"])
+        if name not in self._scopes:
+            self._scopes[name] = self._number_of(self.db, row.scope)
+        return self._scopes[name]
+
+    def finish(self) -> None:
         self.db.run(_QUERIES["set_counters"], {"seq": self._seq, "now": self._now})
 
     def _mark(self) -> int:
@@ -56,15 +66,17 @@ class Restoring:
         item = kept.item
         words = index_words(item.text, item.speaker, item.slot)
         values = {"scope": scope, "changed": self._mark(), "hash": bytes.fromhex(kept.hash), "traits": kept.traits}
+        there = item_number(self.db, scope, item.id) is not None
         self.db.run(_SQL["keep_item"], {**_columns(item), **values, "passages": words.passages})
         number = self._known(scope, item.id)
-        self.db.run(_SQL["drop_sources"], (number,))
+        if there:
+            self.db.run(_SQL["drop_sources"], (number,))
+            self.db.run(_SQL["drop_entities"], (number,))
+            drop_vectors(self.db, number)
         for place, source in enumerate(item.sources):
             self.db.run(_QUERIES["add_source"], (number, place, source.kind, source.name))
-        self.db.run(_SQL["drop_entities"], (number,))
         for name in (item.relation.subject, item.relation.object) if item.relation else ():
             self.db.run(_QUERIES["add_entity"], (scope, name.casefold(), number))
-        drop_vectors(self.db, number)
         given: list[Vectors | None] = [Vectors(model, rows) for model, rows in kept.vectors.items()]
         self._indexing += [(number, words, vectors) for vectors in given or [None]]
         self._now = max(self._now, row.values["recorded_at"])
