@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,6 +28,7 @@ from engrain import (
     NewerStore,
     NotADatabase,
     NotFound,
+    OnHold,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -35,6 +37,7 @@ from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.memory.restoring import restore_backup
+from engrain.stores.sqlite import placing
 
 CANARY = "canary-5b1e"
 HOUR = 3600.0
@@ -292,6 +295,79 @@ def test_a_damaged_store_is_replaced_if_it_is_not_to_be_asked(store: Path, backu
     assert store.read_bytes() == b"\0" * 8192
     assert restore_backup(backup, store, over=True, alone=True).kept_out is None
     assert "Ana likes tea." in texts(store)
+
+
+def damage(store: Path, words: bytes) -> None:
+    """Every page with these words becomes noise."""
+    raw, page = bytearray(store.read_bytes()), 4096
+    for start in range(page, len(raw), page):
+        if words in raw[start : start + page]:
+            raw[start : start + page] = os.urandom(page)
+    store.write_bytes(raw)
+
+
+def test_a_damaged_store_still_says_what_was_forgotten_in_it(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        gone = memory.remember(f"The word is {CANARY}.")
+        memory.remember_many([{"text": f"Fact {n} about {'tea ' * 40}"} for n in range(200)])
+        memory.backup(tmp_path / "b.db")
+        memory.forget(gone)
+    damage(store, b"Fact 150 about")
+    with opened(store, read_only=True) as memory:
+        assert [one.state for one in memory.check() if one.name == "integrity"] != ["pass"]
+    done = restore_backup(tmp_path / "b.db", store, over=True)
+    assert (done.damaged, done.kept_out and done.kept_out["item"]) == (True, 1)
+    assert "as far as the damaged store can say" in str(done)
+    assert len(texts(store)) == done.items
+    (tmp_path / "b.db").unlink()
+    assert holding(tmp_path) == []
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0" * 8192, b"SQLite format 3\0" + b"x" * 5000])
+def test_a_store_that_cannot_be_asked_stays_unless_that_is_said(store: Path, backup: Path, raw: bytes) -> None:
+    kept = store.with_name("kept.db")
+    shutil.copy(store, kept)
+    store.write_bytes(raw)
+    with pytest.raises(StoreError, match="say --alone"):
+        restore_backup(backup, store, over=True)
+    assert store.read_bytes() == raw
+    assert restore_backup(backup, store, over=True, against=kept).kept_out is not None, "another copy is asked"
+    assert "Ana likes tea." in texts(store)
+
+
+def test_what_is_forgotten_in_the_store_that_is_asked_until_the_last_moment_is_kept_out(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store) as memory:
+        gone = memory.remember(f"The word is {CANARY}.")
+        memory.backup(tmp_path / "b.db")
+    place = placing.put_in_place
+
+    def late(*args: Any) -> None:
+        with opened(store) as memory:
+            memory.forget(gone)
+        place(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(placing, "put_in_place", late)
+        with pytest.raises(Conflict, match="meanwhile"):
+            restore_backup(tmp_path / "b.db", tmp_path / "new.db", against=store)
+    assert not (tmp_path / "new.db").exists()
+    restore_backup(tmp_path / "b.db", tmp_path / "new.db", against=store)
+    assert [text for text in texts(tmp_path / "new.db") if CANARY in text] == []
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path, alone: bool) -> None:
+    with opened(store) as memory:
+        memory.remember("Said since.")
+        memory.hold(user="ana", reason="case-7")
+    with pytest.raises(OnHold, match="case-7"):
+        restore_backup(backup, store, over=True, alone=alone)
+    with opened(store) as memory:
+        memory.release(user="ana")
+    assert "Said since." in texts(store)
+    assert "Said since." not in texts(restore_backup(backup, store, over=True, alone=alone).path)
 
 
 def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:

@@ -50,12 +50,14 @@ class BackedUp:
 @dataclass(frozen=True, slots=True)
 class Restored:
     """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
-    forgotten or erased since, by kind; None if there was no present store to ask."""
+    forgotten or erased since, by kind; None if there was no present store to ask. If that was `damaged`, what was told
+    anew or cut in it since is not put back."""
 
     path: str
     manifest: Manifest
     items: int
     kept_out: Mapping[str, int] | None = None
+    damaged: bool = False
 
     def __str__(self) -> str:
         found = f"{self.items:,} items of the {self.manifest.items:,} in the backup"
@@ -63,7 +65,8 @@ class Restored:
         if self.kept_out is None:
             return f"{told}; no present store was there to say what has been forgotten since"
         out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)
-        return f"{told}; forgotten or erased since, and kept out: {out or 'nothing'}"
+        read = ", as far as the damaged store can say" if self.damaged else ""
+        return f"{told}; forgotten or erased since{read}, and kept out: {out or 'nothing'}"
 
 
 def written(manifest: Manifest) -> bytes:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
 from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
-from engrain.core.errors import ConfigError, Conflict, InvalidInput, OnHold, StoreBusy
+from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, WrongKey
+from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost
 
 if TYPE_CHECKING:
     from engrain.lifecycle.erasure.replay import Forgetting
@@ -33,16 +34,18 @@ def restore_backup(
     """To a new path, or with `over` in place of the store that is there. If anything is wrong, that stays as it is.
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
-    with neither, or `alone`, nobody does. `key` is the backup's, if it is not that of the store.
+    with neither, or `alone`, nobody does. If it is damaged, it is asked as far as it can be read: what was told
+    anew or cut since the backup is then not put back. `key` is the backup's, if it is not that of the store.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
-    from engrain.stores.sqlite.placing import clear, last_word, put_in_place
+    from engrain.stores.sqlite.placing import clear, put_in_place
 
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
         raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
-    present = None if alone else against if against is not None else to if goal.exists() else None
+    source = None if alone else against if against is not None else to if goal.exists() else None
+    own = source is not None and _same(source, goal)
     site, manifest = checked(Path(backup).expanduser().absolute(), chosen.engine, key or chosen.key)
     # Made ready beside its place, so that nobody opens it before the last word is out.
     ready = goal.with_name(f"{goal.name}.restoring")
@@ -50,20 +53,25 @@ def restore_backup(
     try:
         with closing(open_connection(site)) as whole:
             write_copy(whole, ready, chosen.key or "")
-        if goal.exists() and not alone:
-            _check_holds(to)
-        before = None if alone else last_word(goal, _engine(chosen))
-        with closing(_opened(ready, chosen)) as restored:
-            kept_out = None if present is None else _kept_out(present, cast("Forgetting", restored))
-            told = {"items": manifest.items, "kept_out": sum((kept_out or {}).values()), "alone": present is None}
-            restored.audit.append("restore", told)
-            if not restored.purge():
-                raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
-            items = restored.status().items
-        put_in_place(ready, goal, lambda: None if alone else _check_unchanged(goal, chosen, before))
+        if goal.exists():
+            check_holds(to, needed=own)
+        before = _last_word(goal, chosen, own)
+        with ExitStack() as opened:
+            present = opened.enter_context(asked(source)) if source is not None else None
+            items, kept_out = _purged(ready, chosen, manifest.items, present)
+            if own:
+                opened.close()
+
+            def unchanged() -> None:
+                if _last_word(goal, chosen, own) != before:
+                    raise changed(str(goal))
+                if present is not None and not own:
+                    present.check()
+
+            put_in_place(ready, goal, unchanged)
     finally:
         clear(ready)
-    return Restored(str(goal), manifest, items, kept_out)
+    return Restored(str(goal), manifest, items, kept_out, damaged=present is not None and present.damaged)
 
 
 def goal_of(to: PathOrUrl) -> Path:
@@ -90,30 +98,31 @@ def _engine(chosen: Settings) -> Engine | Sealed:
     return chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
 
 
-def _check_unchanged(goal: Path, chosen: Settings, before: Head | None) -> None:
+def _last_word(goal: Path, chosen: Settings, own: bool) -> Head | None:
+    """None also of a store that cannot be read, if another is asked in its place, or none."""
     from engrain.stores.sqlite.placing import last_word
 
-    if last_word(goal, _engine(chosen)) != before:
-        raise Conflict(f"something was forgotten or erased in {goal} meanwhile. Nothing is restored: try again.")
+    try:
+        return last_word(goal, _engine(chosen))
+    except UNREADABLE as exc:
+        if own:
+            raise exc if isinstance(exc, WrongKey) else lost(goal, exc) from exc
+        return None
 
 
-def _check_holds(replaced: PathOrUrl) -> None:
-    """What a held user has said since the backup would be lost."""
-    from engrain.wiring import open_movable
-
-    with closing(open_movable(settings(replaced).store)) as known:
-        holds = cast("Forgetting", known).erasing.holds()
-    if holds:
-        raise OnHold(
-            f"a legal hold ({holds[0].reason}) is on somebody in the store that would be replaced. Restore to a new "
-            "path with --against and keep the old store, or end the hold: engrain hold --user … --release."
-        )
+def _same(source: PathOrUrl, goal: Path) -> bool:
+    try:
+        return goal.exists() and goal.samefile(goal_of(source))
+    except (ConfigError, OSError):
+        return False
 
 
-def _kept_out(present: PathOrUrl, restored: Forgetting) -> Mapping[str, int]:
-    from engrain.lifecycle.erasure.replay import replay
-    from engrain.wiring import open_movable
-
-    # The store of items alone: what was forgotten is known there.
-    with closing(open_movable(settings(present).store)) as known:
-        return replay(cast("Forgetting", known), restored)
+def _purged(ready: Path, chosen: Settings, items: int, present: Present | None) -> tuple[int, Mapping[str, int] | None]:
+    """How many items are left in it, and what was taken out."""
+    with closing(_opened(ready, chosen)) as restored:
+        kept_out = None if present is None else present.replay(cast("Forgetting", restored))
+        told = {"items": items, "kept_out": sum((kept_out or {}).values()), "alone": present is None}
+        restored.audit.append("restore", told)
+        if not restored.purge():
+            raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
+        return restored.status().items, kept_out

@@ -48,13 +48,14 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @click.option("--replace", is_flag=True, help="TO is there, and the backup takes its place.")
 @click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten since.")
 @click.option(
-    "--alone", is_flag=True, help="No present store is left, or it is damaged: what was forgotten since comes back."
+    "--alone", is_flag=True, help="No store is left that could be asked: what was forgotten since comes back."
 )
 def restore(cli: Session, source: str, target: str, replace: bool, against: str | None, alone: bool) -> None:
     """Bring a backup back, without what was forgotten or erased since it was taken.
 
     The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
-    The present store is TO itself if it is replaced, else the one of --against, else that of --store.
+    The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
+    it still says what was forgotten in it, as far as that can be read.
     """
     from engrain.memory.restoring import goal_of, restore_backup
 

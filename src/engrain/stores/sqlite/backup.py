@@ -62,6 +62,14 @@ class Backing(Handle):
             raise
         return manifest
 
+    def whole(self) -> bool:
+        """Whether every page of the store itself is sound."""
+        try:
+            with self._reading() as db:
+                return bool(db.rows("pragma quick_check(1)")[0][0] == "ok")
+        except StoreCorrupt:
+            return False
+
     def _examined(self, copy: Site, least: int) -> Manifest:
         assert copy.path is not None
         with closing(open_connection(copy)) as db:

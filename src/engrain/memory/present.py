@@ -1,0 +1,142 @@
+"""Ask the present store what was forgotten and erased since a backup, even if it is damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from engrain.config import settings
+from engrain.core.errors import Conflict, EngrainError, NotADatabase, OnHold, StoreCorrupt, StoreError, WrongKey
+from engrain.core.moving import OWN, Key, Row, RowKind
+
+if TYPE_CHECKING:
+    from engrain.core.scope import Scope
+    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.ports import AuditLog
+
+PathOrUrl = str | os.PathLike[str]
+UNREADABLE = (StoreCorrupt, NotADatabase, WrongKey)
+_PAGE = 1_000
+
+
+class Known(Protocol):
+    """What is asked of it."""
+
+    @property
+    def audit(self) -> AuditLog: ...
+
+
+class Present:
+    """The store as it stands. If it is damaged, its own records are believed and nothing else in it."""
+
+    def __init__(self, store: Forgetting, where: str, damaged: bool) -> None:
+        self._store = store
+        self._where = where
+        self.damaged = damaged
+        self._end = self._last()
+
+    def replay(self, restored: Forgetting) -> Mapping[str, int]:
+        """Take out of a restored store what was forgotten or erased here: rows by kind."""
+        from engrain.lifecycle.erasure.replay import replay
+
+        return replay(cast("Forgetting", _Damaged(self._store)) if self.damaged else self._store, restored)
+
+    def check(self) -> None:
+        """Conflict if something was forgotten or erased since it was opened."""
+        if self._audit.entries(self._end, 1) or self._store.erasing.running():
+            raise changed(self._where)
+
+    @property
+    def _audit(self) -> AuditLog:
+        return cast("Known", self._store).audit
+
+    def _last(self) -> int:
+        last = 0
+        while found := self._audit.entries(last, _PAGE):
+            last = found[-1].n
+        return last
+
+
+class _Damaged:
+    """Its rows are not put back: nobody can say that they are as they were."""
+
+    def __init__(self, store: Forgetting) -> None:
+        self._store = store
+        self.erasing = store.erasing
+
+    def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
+        return self._store.dump(kind, after, limit, scope) if kind in OWN else []
+
+
+def changed(where: str) -> Conflict:
+    return Conflict(f"something was forgotten or erased in {where} meanwhile. Nothing is restored: try again.")
+
+
+@contextmanager
+def asked(present: PathOrUrl) -> Iterator[Present]:
+    """The store of items alone: what was forgotten is known there."""
+    from engrain.wiring import open_movable
+
+    url = settings(present).store
+    with ExitStack() as opened:
+        try:
+            _check_there(url)
+            store = cast("Forgetting", opened.enter_context(closing(open_movable(url))))
+            found = Present(store, url, _damaged(store))
+        except (StoreCorrupt, NotADatabase) as exc:
+            raise lost(url, exc) from exc
+        try:
+            yield found
+        except StoreCorrupt as exc:
+            raise lost(url, exc) from exc
+
+
+def check_holds(replaced: PathOrUrl, needed: bool) -> None:
+    """OnHold if there is somebody of whom what was said since the backup would be lost. If it is not `needed`, a store
+    that cannot be read may be replaced."""
+    from engrain.wiring import open_movable
+
+    url = settings(replaced).store
+    try:
+        _check_there(url)
+        with closing(open_movable(url)) as known:
+            holds = cast("Forgetting", known).erasing.holds()
+    except UNREADABLE as exc:
+        if not needed:
+            return
+        raise exc if isinstance(exc, WrongKey) else lost(url, exc) from exc
+    if holds:
+        raise OnHold(
+            f"a legal hold ({holds[0].reason}) is on somebody in the store that would be replaced. Restore to a new "
+            "path and keep the old store, or end the hold: engrain hold --user … --release."
+        )
+
+
+def _check_there(url: str) -> None:
+    """To open nothing, or an empty file, would make a store of it, which has forgotten nothing."""
+    scheme, found, rest = url.partition("://")
+    if found and scheme not in ("sqlite", "file"):
+        return
+    path = Path(rest if found else url).expanduser()
+    if not path.exists():
+        raise StoreError(f"there is no store {path}.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise StoreCorrupt(f"{path} is empty.")
+
+
+def _damaged(store: Forgetting) -> bool:
+    from engrain.stores.sqlite import SqliteStore
+
+    return isinstance(store, SqliteStore) and not store.whole()
+
+
+def lost(where: str | Path, exc: EngrainError) -> StoreError:
+    kind = NotADatabase if isinstance(exc, NotADatabase) else StoreCorrupt
+    return kind(
+        f"{where} is damaged, or is no engrain store, so it cannot say what was forgotten in it. If another copy of it "
+        f"can, name that with --against; if none can, say --alone: what was forgotten since the backup comes back. "
+        f"({exc})"
+    )
