@@ -35,6 +35,8 @@ def filled(tmp_path: Path) -> Path:
     folder.mkdir()
     with opened(folder / "agent.db") as memory, opened(folder / "agent.db", user="ben") as ben:
         fill(memory)
+        (folder / "files").mkdir()
+        memory.mirror(folder / "files").sync()
         ben.remember("Ben lives in Oslo.")
     return folder
 
@@ -60,7 +62,7 @@ def _completes(folder: Path, number: int) -> None:
         if not begun and not memory.audit():
             # It died before the first stage was on disk: nothing has changed, and it can be asked for again.
             assert memory.list(), number
-            begun = [memory.erase(user="ana")]
+            begun = [memory.erase(user="ana", folders=[folder / "files"])]
         assert all(one.receipt for one in begun), number
         erased = [entry for entry in memory.audit() if entry.what == "erase"]
         assert len(erased) == 1, number

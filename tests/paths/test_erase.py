@@ -26,6 +26,7 @@ from engrain.lifecycle.erasure.receipts import Receipt
 from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore, part, pieces
+from engrain.stores.sqlite.erasing import SqliteErasing
 
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
 
@@ -250,6 +251,26 @@ def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
         assert entry.details["verified"]["prints"] > len(FIELDS)
         assert memory.resume_erasures() == []
     assert found(store.parent) == {}
+
+
+def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with opened(store, background=False) as memory:
+        memory.remember(f"Ana said {WORD}.")
+        memory.mirror(folder).sync()
+        # The first write after the one that begins it.
+        monkeypatch.setattr(SqliteErasing, "keep", dies)
+        with pytest.raises(KeyboardInterrupt):
+            memory.erase(user="ana", folders=[folder])
+        monkeypatch.undo()
+        (done,) = memory.resume_erasures()
+    assert done.receipt
+    assert done.receipt.values["counts"]["files"] > 0
+    assert found(folder) == {}
 
 
 def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory, store: Path) -> None:

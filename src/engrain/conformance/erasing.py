@@ -122,7 +122,9 @@ class ErasingSuite(Suite):
 
     def test_each_stage_may_be_done_twice(self, store: Any, erasing: Erasing) -> None:
         add(store, fact("Ana lives in Lima."))
-        assert erasing.begin("e1", USER).mark == erasing.begin("e1", USER).mark
+        notes = {"folders": ["there"]}
+        assert erasing.begin("e1", USER, notes).mark == erasing.begin("e1", USER).mark
+        assert erasing.running()[0].notes == notes, "who goes on after a kill has them"
         assert erasing.take("e1").counts == erasing.take("e1").counts
         erasing.keep("e1", {"files": 2}, b"prints")
         assert erasing.unname("e1") == erasing.unname("e1")
@@ -145,6 +147,26 @@ class ErasingSuite(Suite):
         (said,) = add(store, fact("Where do I live? Ana lives in Lima."))
         outcome = store.apply(Plan(ANA, (Add(derived("Ana lives in Lima.", Cite(said))),))).outcomes[0]
         assert outcome.status == "kept_out"
+
+    def test_what_comes_after_has_a_later_time_though_the_clock_was_set_back(
+        self, store: Any, erasing: Erasing, clock: SetClock
+    ) -> None:
+        for subject in (USER, Subject(ANA, "session", "monday")):
+            store.append(ANA, "monday", [message("It rained.", "monday")], None)
+            begun = erasing.begin("e1", subject)
+            clock.advance(-60)
+            for stage in (erasing.take, erasing.unname):
+                stage("e1")
+            (between,) = add(store, fact(f"Ana is back: {subject.by}."))
+            erasing.finish("e1", {})
+            (after,) = add(store, fact(f"Ana stays: {subject.by}."))
+            done = erasing.erased(subject)
+            assert done
+            first, second = store.get_many(ANA, [between, after])
+            assert begun.at < first.recorded_at
+            assert done.at < second.recorded_at
+            # A copy that was made while it was pending is none of what was erased.
+            assert subject.by != "user" or done.at == begun.at
 
     def test_readers_of_the_change_sequence_learn_of_it(self, store: Any, erasing: Erasing) -> None:
         (id,) = add(store, fact("Ana lives in Lima."))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from engrain.core.audit import Entry
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject
 from engrain.core.scope import Scope
+
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Erasing(Protocol):
@@ -27,9 +30,10 @@ class Erasing(Protocol):
         from them, its episodes, summary and progress. A source: the items that have no other, with what was derived
         from them. An item: as Forget."""
 
-    def begin(self, id: str, subject: Subject) -> Erasure:
-        """Stage `shut`. From now on a user's scopes read as empty, and every write to them is BeingErased. An
-        erasure of this id that is under way is returned as it stands.
+    def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
+        """Stage `shut`, with these notes. From now on a user's scopes read as empty, and every write to them is
+        BeingErased; whatever is written afterwards has a later time. An erasure of this id that is under way is
+        returned as it stands.
 
         OnHold if there is a hold on the user that it belongs to; a user's scopes are then hidden: they read as empty,
         and every write to them is OnHold, until the release."""
@@ -57,7 +61,9 @@ class Erasing(Protocol):
         """Rows by kind that are still there of what was erased: all 0 when it was."""
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
-        """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way."""
+        """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way.
+        The Erased of a user has the time of `begin`: the user may have come back since. Whatever is written afterwards
+        has a later time."""
 
     def running(self) -> list[Erasure]:
         """Those that are under way, oldest first."""

@@ -71,9 +71,7 @@ def port(kit: Kit) -> Erasing:
 def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], clean: CleanFolder, report: Report) -> Erased:
     """`notes`: the `folders` to clean, and how many of them were `named` by the caller."""
     report("shutting it out")
-    erasure = port(kit).begin(_new_id(kit.clock()), subject)
-    if notes.get("folders"):
-        port(kit).keep(erasure.id, notes, b"")
+    erasure = port(kit).begin(_new_id(kit.clock()), subject, notes)
     return _run(kit, erasure.id, clean, report)
 
 

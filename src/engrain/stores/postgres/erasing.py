@@ -12,6 +12,7 @@ from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, o
 from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
+from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import closure_of, forget
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.part import count_episodes, find, subjects, take_part
@@ -72,7 +73,7 @@ class PostgresErasing:
 
     # The stages
 
-    def begin(self, id: str, subject: Subject) -> Erasure:
+    def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
         def do(db: Db) -> Erasure | str:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
@@ -85,7 +86,7 @@ class PostgresErasing:
                     self._hide(db, subject)
                 self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, self.mark(subject))
                 return reason
-            return self._begun(db, id, subject)
+            return self._begun(db, id, subject, notes)
 
         done = self._store._writing(None, do)
         if isinstance(done, Erasure):
@@ -96,11 +97,12 @@ class PostgresErasing:
             "Erase again after the release: engrain hold --release."
         )
 
-    def _begun(self, db: Db, id: str, subject: Subject) -> Erasure:
+    def _begun(self, db: Db, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
         scope = subject.scope
         scopes = db.rows(_SQL["scopes_of"], _names(subject)) if subject.by == "user" else []
         names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
-        values = {"id": id, "mark": self.mark(subject), "by": subject.by, "at": self._store._micros(db), **names}
+        values = {"id": id, "mark": self.mark(subject), "by": subject.by, "at": self._moment(db), **names}
+        values["notes"] = json.dumps(dict(notes))
         listed = [list(row[1:4]) for row in scopes] if scopes else [[scope.tenant, scope.agent, scope.user]]
         db.run(_SQL["add_erasing"], {**values, "scopes": json.dumps(listed if subject.by != "user" or scopes else [])})
         ids: Sequence[str] = ()
@@ -170,7 +172,8 @@ class PostgresErasing:
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         def do(db: Db) -> Entry:
             erasure = self._known(db, id)
-            values = {"mark": erasure.mark, "by": erasure.by, "at": self._store._micros(db), "receipt": id}
+            at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
+            values = {"mark": erasure.mark, "by": erasure.by, "at": at, "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
             return self._store.audit.write(db, "erase", receipt, erasure.mark)
@@ -308,6 +311,12 @@ class PostgresErasing:
         if work.changed:
             db.rows(_QUERIES["end_write"], (work.owner,))
         return counts, ids
+
+    def _moment(self, db: Db) -> int:
+        """Now; what is written afterwards comes later, even if the clock was set back or stands still."""
+        at = self._store._micros(db)
+        db.rows(_SQL["pass"], (at + 1,))
+        return at
 
     def _work(self, db: Db, scope: Scope) -> Work:
         micros = self._store._micros(db)

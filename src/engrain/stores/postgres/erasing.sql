@@ -61,9 +61,12 @@ insert into tombstone (scope, hash, at) select %s, unnest(%s::bytea[]), %s on co
 insert into gone (seq, scope, id) select nextval('change'), scope, id from item where scope = %s;
 
 -- add_erasing --
-insert into erasing (id, mark, made_by, stage, at, tenant, agent, "user", name, scopes)
-values (%(id)s, %(mark)s, %(by)s, 'rows', %(at)s, %(tenant)s, %(agent)s, %(user)s, %(name)s, %(scopes)s)
+insert into erasing (id, mark, made_by, stage, at, tenant, agent, "user", name, scopes, notes)
+values (%(id)s, %(mark)s, %(by)s, 'rows', %(at)s, %(tenant)s, %(agent)s, %(user)s, %(name)s, %(scopes)s, %(notes)s)
 on conflict (id) do nothing;
+
+-- pass --
+select tick(%s);
 
 -- erasing --
 select id, mark, made_by, stage, at, tenant, agent, "user", name, scopes, counts, ids, notes, prints from erasing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.audit import Audited, Entry, faults, linked, sealed
@@ -13,6 +13,7 @@ from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
+from engrain.ports.erasing import NONE
 from engrain.stores.reference.forget import forget, reached, remove
 from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State, held
 from engrain.stores.reference.work import Work
@@ -77,7 +78,7 @@ class Eraser:
     def raw(self) -> Iterator[bytes]:
         return iter(())
 
-    def begin(self, id: str, subject: Subject) -> Erasure:
+    def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
         user = subject if subject.by == "user" else owner(subject.scope)
         with self._holder.writing() as state:
             if id in state.erasing:
@@ -87,8 +88,9 @@ class Eraser:
             if subject.by == "user":
                 state.shut.update(dict.fromkeys(scopes, HIDDEN if held else ERASING))
             if held is None:
-                mark, now = self.mark(subject), self._holder.now()
-                state.erasing[id] = Erasure(id, mark, subject.by, "shut", now, subject, tuple(scopes))
+                mark, now = self.mark(subject), _moment(state, self._holder)
+                begun = Erasure(id, mark, subject.by, "shut", now, subject, tuple(scopes), notes=dict(notes))
+                state.erasing[id] = begun
                 return state.erasing[id]
             if subject.by == "user":
                 state.holds[held.mark] = replace(held, hidden=True)
@@ -140,6 +142,8 @@ class Eraser:
             work.update(id, sources=sources, trust=found.trust[id])
         for one in found.restored:
             work.update(one.id, valid_to=one.valid_to, replaced_by=one.replaced_by, retracted_at=None)
+        for id, by in found.pointed.items():
+            work.update(id, replaced_by=by)
         for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.back]:
             state.marks[key] = min(state.marks[key], found.back[key[1]])
         lost = [asked for asked, (_, answer) in state.requests.items() if _answers(answer.outcomes, found.gone)]
@@ -202,7 +206,8 @@ class Eraser:
         with self._holder.writing() as state:
             one = _known(state, id)
             del state.erasing[id]
-            state.erased[one.mark] = Erased(one.mark, one.by, self._holder.now(), id)
+            at = one.at if one.by == "user" else _moment(state, self._holder)
+            state.erased[one.mark] = Erased(one.mark, one.by, at, id)
             return record(state, self._holder, "erase", receipt, one.mark)
 
     def running(self) -> list[Erasure]:
@@ -264,6 +269,13 @@ def hide(state: State, key: bytes, mark: str) -> None:
     for scope in _all_scopes(state):
         if (user := owner(scope)) and keyed(key, *user.parts()) == mark:
             state.shut[scope] = HIDDEN
+
+
+def _moment(state: State, holder: Holder) -> datetime:
+    """Now; what is written afterwards comes later, even if the clock was set back or stands still."""
+    now = holder.now()
+    state.newest = max(state.newest, now + timedelta(microseconds=1))
+    return now
 
 
 def _known(state: State, id: str) -> Erasure:

@@ -12,6 +12,7 @@ from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, o
 from engrain.core.errors import NotFound, OnHold
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
+from engrain.ports.erasing import NONE
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
@@ -86,7 +87,7 @@ class SqliteErasing:
 
     # The stages
 
-    def begin(self, id: str, subject: Subject) -> Erasure:
+    def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
         mark, held = self.mark(subject), None
         with self._store._writing() as db:
             running = db.rows(_SQL["erasing"], {"id": id})
@@ -99,8 +100,14 @@ class SqliteErasing:
                     self._shut(db, self._scopes(db, subject), ERASING)
                 scope = subject.scope
                 names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
-                at = self._store._micros(db)
-                db.run(_SQL["add_erasing"], {"id": id, "mark": mark, "by": subject.by, "at": at, **names})
+                values = {
+                    "id": id,
+                    "mark": mark,
+                    "by": subject.by,
+                    "at": self._moment(db),
+                    "notes": json.dumps(dict(notes)),
+                }
+                db.run(_SQL["add_erasing"], {**values, **names})
                 return self._erasure(db, db.rows(_SQL["erasing"], {"id": id})[0])
             reason = held[0][2]
             if subject.by == "user":
@@ -173,7 +180,7 @@ class SqliteErasing:
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._store._writing() as db:
             erasure = self._known(db, id)
-            at = self._store._micros(db)
+            at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], {"mark": erasure.mark, "by": erasure.by, "at": at, "receipt": id})
             return self._store.audit.write(db, "erase", receipt, erasure.mark)
@@ -263,6 +270,12 @@ class SqliteErasing:
 
     def _scopes(self, db: Connection, subject: Subject) -> list[Row]:
         return db.rows(_SQL["scopes_of"], {"user": subject.name, "tenant": subject.scope.tenant})
+
+    def _moment(self, db: Connection) -> int:
+        """Now; what is written afterwards comes later, even if the clock was set back or stands still."""
+        at = self._store._micros(db)
+        db.run(_SQL["pass"], {"at": at})
+        return at
 
     def _shut(self, db: Connection, scopes: Sequence[Row], how: int) -> None:
         for number, tenant, agent, user, _ in scopes:

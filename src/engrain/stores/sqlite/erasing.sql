@@ -53,8 +53,11 @@ update scope set id = :id, tenant = :tenant, agent = :agent, user = :user, shut 
 update scope set tenant = null, agent = null, user = null, shut = 3 where n = ?;
 
 -- add_erasing --
-insert into erasing (id, mark, "by", stage, at, tenant, agent, user, name)
-values (:id, :mark, :by, 'shut', :at, :tenant, :agent, :user, :name) on conflict (id) do nothing;
+insert into erasing (id, mark, "by", stage, at, tenant, agent, user, name, notes)
+values (:id, :mark, :by, 'shut', :at, :tenant, :agent, :user, :name, :notes) on conflict (id) do nothing;
+
+-- pass --
+update counter set now = max(now, :at + 1) where n = 1;
 
 -- erasing --
 select id, mark, "by", stage, at, tenant, agent, user, name, counts, ids, notes, prints from erasing
