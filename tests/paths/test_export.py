@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,10 @@ from servers import postgres
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, NotFound
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.exporting import EXPORTED
 from engrain.core.manifests import Sums
+from engrain.lifecycle.exchange import telling
+from engrain.lifecycle.exchange.exporting import rows_of
 
 Lines = list[dict[str, Any]]
 
@@ -449,6 +455,41 @@ def test_people_can_read_all_of_it(full: Memory, tmp_path: Path) -> None:
     assert "Nobody must know" not in page
     for internal in (full.list(limit=1)[0].id, "max_tokens", '"v":', "upto"):
         assert internal not in page, internal
+
+
+@pytest.mark.parametrize("backslashes", range(5))
+def test_no_stored_text_is_live_on_the_page(fresh: Callable[..., Memory], tmp_path: Path, backslashes: int) -> None:
+    memory, path = fresh(), tmp_path / "out.md"
+    for mark in ("<img src=http://t.example/x>", "![p](http://t.example/x)", "[p](http://t.example/x)"):
+        memory.remember("\\" * backslashes + mark)
+    memory.export(path, form="markdown")
+    for mark in re.finditer(r"(\\*)[<\[]", path.read_text()):
+        # An odd number of backslashes takes the meaning from what follows.
+        assert len(mark[1]) % 2 == 1
+
+
+def test_the_page_keeps_what_scripts_and_pictures_are_written_with(
+    fresh: Callable[..., Memory], tmp_path: Path
+) -> None:
+    memory, path = fresh(), tmp_path / "out.md"
+    texts = ("東京\u3000大阪", "می\u200cخواهم", "👩\u200d👩\u200d👧", "10\u202f000\u00a0€")
+    memory.remember_many(list(texts))
+    memory.remember("left \u202e right")
+    memory.export(path, form="markdown")
+    page = path.read_text()
+    assert all(text in page for text in texts)
+    assert "\u202e" not in page
+
+
+def test_a_page_takes_no_time_for_each_pair_of_items(fresh: Callable[..., Memory]) -> None:
+    memory = fresh()
+    memory.remember("Ana likes tea.")
+    (row,) = rows_of(memory._open.kit, memory.scope)
+    items = [replace(row, key=(f"{number}",), values={**row.values, "id": f"{number}"}) for number in range(15_000)]
+    began = time.process_time()
+    (known,) = telling._Page({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
+    assert known.count("> Ana likes tea.") == len(items)
+    assert time.process_time() - began < 4
 
 
 def test_private_words_do_not_come_in_by_a_file(full: Memory, fresh: Callable[..., Memory]) -> None:

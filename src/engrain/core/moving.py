@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from engrain.core.audit import Entry, Head
@@ -240,7 +241,12 @@ def _unfrozen(value: Any) -> Any:
 
 
 def _made(kind: Callable[..., T], values: Mapping[str, Any]) -> T:
-    times = {one.name for one in fields(cast(Any, kind)) if "datetime" in str(one.type)}
+    times = _times_of(kind)
     return kind(
         **{name: from_micros(one) if name in times and one is not None else one for name, one in values.items()}
     )
+
+
+@cache
+def _times_of(kind: Callable[..., object]) -> frozenset[str]:
+    return frozenset(one.name for one in fields(cast(Any, kind)) if "datetime" in str(one.type))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -23,6 +24,10 @@ WORDS = {
     "user": "the user", "agent": "the agent", "tool": "the tool", "import": "an import from", "web": "the web page",
     "document": "the document",
 }  # fmt: skip
+# What begins a tag, a link or a picture, with the backslashes before it.
+_ACTIVE = re.compile(r"(\\*)([<\[])")
+# Tabs, the spaces of other scripts, and what joins the signs of one letter or picture.
+_SHOWN = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
 # Of working memory that is kept with a task: its form and its limits.
 FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
@@ -48,13 +53,13 @@ class _Page:
         self._rows = rows
         self._items: dict[str, Values] = {row.key[0]: dict(row.values) for row in rows["item"]}
         self._cites = {row.key[0]: [one[1] for one in row.values["cites"]] for row in rows["cites"]}
+        self._trials, self._steps = _by_name(rows["trial"]), _by_name(rows["step"])
 
     def sections(self) -> Iterator[list[str]]:
         items = [one for one in self._items.values() if one["session"] is None]
         lasting = [one for one in items if one["kind"] not in ("procedure", "summary")]
-        holds = [one for one in lasting if one["valid_to"] is None and one["retracted_at"] is None]
-        yield from self._section("What is known", map(self._item, holds))
-        yield from self._section("What held before", (self._item(one) for one in lasting if one not in holds))
+        yield from self._section("What is known", (self._item(one) for one in lasting if _holds(one)))
+        yield from self._section("What held before", (self._item(one) for one in lasting if not _holds(one)))
         ways = (one for one in items if one["kind"] == "procedure")
         yield from self._section("Ways of doing things", map(self._procedure, ways))
         sums = (one for one in items if one["kind"] == "summary")
@@ -117,7 +122,7 @@ class _Page:
 
     def _procedure(self, one: Values) -> list[str]:
         lines = self._item(one)
-        for trial in (row.values for row in self._rows["trial"] if row.values["procedure"] == one["id"]):
+        for trial in self._trials.get(one["id"], ()):
             end = "it worked" if trial["success"] else "it failed"
             note = f": {_plain(trial['note'])}" if trial["note"] else ""
             lines.append(f"- {_time(trial['at'])}, in the task {_plain(trial['task'])}, {end}{note}")
@@ -145,7 +150,7 @@ class _Page:
         lines += ["", "Goal:", "", *_quoted(one["goal"])] if one["goal"] else []
         lines += ["", "Outcome:", "", *_quoted(one["outcome"])] if one["outcome"] else []
         lines += ["", "At hand:", "", *_quoted(_told(one["snapshot"]))] if one["snapshot"] else []
-        for step in (step.values for step in self._rows["step"] if step.key[1] == row.key[1]):
+        for step in self._steps.get(row.key[1], ()):
             lines += ["", f"Step {_plain(step['name'])}, {_time(step['began_at'])}, {step['status']}:"]
             lines += ["", *_quoted(_told(step["result"]))] if step["result"] is not None else []
             lines += ["", *_quoted(step["error"])] if step["error"] else []
@@ -154,6 +159,18 @@ class _Page:
     def _event(self, row: Row) -> list[str]:
         _, task, event = row.key
         return [f"**{_plain(event)}** for the task {_plain(task)}:", "", *_quoted(_told(row.values["payload"])), ""]
+
+
+def _by_name(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
+    """By the procedure or task that they belong to."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row.key[1], []).append(row.values)
+    return found
+
+
+def _holds(one: Values) -> bool:
+    return one["valid_to"] is None and one["retracted_at"] is None
 
 
 def _since(one: Values) -> str:
@@ -204,7 +221,12 @@ def _short(text: str, most: int) -> str:
 
 def _quoted(text: str) -> list[str]:
     """Stored text is data: no line of it begins a heading, ends the quote, or has a picture fetched."""
-    return [f"> {_safe(line)}".rstrip().replace("<", "\\<").replace("[", "\\[") for line in text.splitlines() or [""]]
+    return [f"> {_ACTIVE.sub(_inert, _safe(line))}".rstrip() for line in text.splitlines() or [""]]
+
+
+def _inert(found: re.Match[str]) -> str:
+    """Backslashes before the mark would undo ours."""
+    return f"{found[1] * 2}\\{found[2]}"
 
 
 def _plain(text: str) -> str:
@@ -213,7 +235,7 @@ def _plain(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return "".join(one if one.isprintable() or one == "\t" else f"\\u{ord(one):04x}" for one in text)
+    return "".join(one if one.isprintable() or one in _SHOWN else f"\\u{ord(one):04x}" for one in text)
 
 
 def _time(micros: int) -> str:

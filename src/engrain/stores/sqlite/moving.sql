@@ -109,7 +109,7 @@ insert into item (
   passages = :passages, valid_to = :valid_to, retracted_at = :retracted_at, expires_at = :expires_at,
   access_count = :access_count, last_accessed = :last_accessed, replaced_by = :replaced_by, hash = :hash,
   subject = :subject, relation = :relation, object = :object, metadata = :metadata, text = :text
-where scope = :scope;
+where scope = :scope returning n;
 
 -- drop_sources --
 delete from source where item = ?;

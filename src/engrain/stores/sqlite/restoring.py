@@ -66,10 +66,12 @@ class Restoring:
         item = kept.item
         words = index_words(item.text, item.speaker, item.slot)
         values = {"scope": scope, "changed": self._mark(), "hash": bytes.fromhex(kept.hash), "traits": kept.traits}
-        there = item_number(self.db, scope, item.id) is not None
-        self.db.run(_SQL["keep_item"], {**_columns(item), **values, "passages": words.passages})
-        number = self._known(scope, item.id)
-        if there:
+        there = item_number(self.db, scope, item.id)
+        kept_as = self.db.rows(_SQL["keep_item"], {**_columns(item), **values, "passages": words.passages})
+        if not kept_as:
+            raise Conflict(f"the item {item.id!r} belongs to another memory of this store.")
+        number = int(kept_as[0][0])
+        if there is not None:
             self.db.run(_SQL["drop_sources"], (number,))
             self.db.run(_SQL["drop_entities"], (number,))
             drop_vectors(self.db, number)
