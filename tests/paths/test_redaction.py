@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from engrain.conformance.embedder import HashEmbedder
 from engrain.core.redact import PRIVATE
 
 CARD, MAIL, KEY = "4111 1111 1111 1111", "ana@example.org", "sk-ant-api03-abcdefghijklmnop1234"
-SECRETS = (CARD, MAIL, KEY)
+PASSWORD = "hunter2"
+SECRETS = (CARD, MAIL, KEY, PASSWORD, CARD.replace(" ", ""))
 
 
 class Listening(HashEmbedder):
@@ -31,9 +33,43 @@ class Listening(HashEmbedder):
         return super().embed(texts, kind)
 
 
-def everything(memory: Memory, folder: Path) -> None:
+def exported(path: Path) -> bytes:
+    """By a memory that redacts nothing."""
+    with Memory(":memory:", user="ana", background=False, embedder=HashEmbedder()) as memory:
+        memory.remember(f"Write to {MAIL}", metadata={MAIL: CARD})
+        memory.add_message("user", f"Pay with {CARD}", session="old")
+        memory.record_tool_call("pay", {MAIL: CARD}, KEY)
+        memory.record_error(f"broke with {KEY}")
+        memory.procedural.learn("mail", [f"write to {MAIL}"])
+        memory.export(path)
+    found = path.read_bytes()
+    path.unlink()
+    return found
+
+
+def foreign() -> list[bytes]:
+    """As mem0, ChatGPT and Claude export."""
+    at = "2024-01-01T00:00:00Z"
+    said = {"author": {"role": "user"}, "create_time": 1.7e9, "content": {"content_type": "text", "parts": [KEY]}}
+    node = {"id": "a", "message": {"id": "a", **said}, "parent": None, "children": []}
+    asked = {
+        "uuid": "m",
+        "text": CARD,
+        "sender": "human",
+        "created_at": at,
+        "content": [{"type": "text", "text": CARD}],
+    }
+    files: list[Any] = [
+        {"results": [{"id": "1", "memory": MAIL, "metadata": {"k": MAIL}, "created_at": at}]},
+        [{"title": MAIL, "create_time": 1.7e9, "mapping": {"a": node}, "current_node": "a", "id": "c"}],
+        [{"uuid": "u", "name": MAIL, "created_at": at, "updated_at": at, "chat_messages": [asked]}],
+    ]
+    return [json.dumps(one).encode() for one in files]
+
+
+def everything(memory: Memory, folder: Path, elsewhere: Sequence[bytes] = ()) -> None:
     text = f"I prefer to pay with {CARD} and to get mail at {MAIL}. My city is Lima."
-    memory.remember(text, metadata={"a": [{"b": MAIL}]})
+    memory.remember(text, metadata={"a": [{"b": MAIL}], MAIL: 1, "card": 4111111111111111})
     memory.remember(MAIL, slot="user.mail")
     memory.remember_many([f"Known: {KEY}", {"text": f"Also {CARD}"}])
     memory.correct(memory.remember("Wrong."), f"Right is {MAIL}")
@@ -44,7 +80,8 @@ def everything(memory: Memory, folder: Path) -> None:
     memory.add_messages([Message("assistant", f"I see {KEY}."), Message("user", f"No, {CARD}.")])
     memory.record_tool_call("pay", {"card": CARD, "deep": [MAIL]}, f"{'x ' * 3_000}{CARD} {MAIL}")
     memory.record_tool_call("fail", {}, f"cannot reach {MAIL}", failed=True)
-    memory.record_error(f"broke with {KEY}")
+    memory.record_tool_call("log_in", {"password": PASSWORD, "deep": [{"db_password": PASSWORD}], MAIL: 1}, "ok")
+    memory.record_resolution(memory.record_error(f"broke with {KEY}"), f"took {MAIL} instead")
     memory.record_decision(f"write to {MAIL}")
     memory.episodic.record_error(f"long {'y ' * 3_000} {CARD}", session="s")
     memory.procedural.learn("pay", [f"use {CARD}"], when=f"asked by {MAIL}")
@@ -60,7 +97,12 @@ def everything(memory: Memory, folder: Path) -> None:
         raise KeyError
     (folder / "MEMORY.md").write_text(f"# Memory\n\n- write to {MAIL}\n")
     memory.mirror(folder).sync()
-    memory.load(io.BytesIO(json.dumps({"text": f"loaded {MAIL}"}).encode()))
+    memory.load(io.BytesIO(json.dumps({"text": f"loaded {MAIL}", "metadata": {MAIL: CARD}}).encode()))
+    for file in elsewhere:
+        memory.load(io.BytesIO(file))
+    memory.recall(f"Who has the mail {MAIL}?")
+    memory.memory_aware_prompt(f"Pay with {CARD}")
+    memory.conversation.search(f"Who wrote {MAIL}?")
     memory.end_session()
 
 
@@ -68,7 +110,8 @@ def test_nothing_private_is_embedded_or_on_disk(open_memory: Open, tmp_path: Pat
     ear = Listening()
     memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
     (tmp_path / "files").mkdir()
-    everything(memory, tmp_path / "files")
+    everything(memory, tmp_path / "files", [exported(tmp_path / "export.jsonl"), *foreign()])
+    assert memory.status().items
     assert any("«mail»" in text for text in ear.heard)
     assert [text for text in ear.heard for secret in SECRETS if secret in text] == []
     memory.close()

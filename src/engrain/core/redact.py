@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from engrain.core.credentials import credentials, names_a_secret
 from engrain.core.errors import InvalidInput
-from engrain.core.secrecy import KEYS, luhn
+from engrain.core.secrecy import luhn
 
 Private = Literal["keys", "cards", "mails", "phones", "iban"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
@@ -21,66 +20,61 @@ MARKS: Mapping[Private, str] = {
     "mails": "«mail»",
     "phones": "«phone»",
 }
+_LONG_NUMBER = 10**12  # a card has 13 digits at least
+_SHORT = 12  # letters of a name: nothing private is a word that short, and most fields are
 _PLACED = frozenset(MARKS.values())
 Redact = Callable[[str], str]
 
 # Every pattern begins where the character before is not one of its own and takes a bounded number of characters, so
 # that a text of any kind is read in linear time. Those that can begin with a character and look back after it: the
-# engine then leaps from one such character to the next.
-_PREFIXES = (
-    "sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "AKIA",
-    "ASIA", "AIza", "xox", "npm_", "pypi-", "hf_", "SG.", "_v1_", "shp", "ya29.", "eyJ",
-)  # fmt: skip
-# Groups: what is given away. The password in an address, a bearer token, the value of something that is named so.
-_GIVEN = re.compile(
-    r"""
-      (?<![a-z])[a-z][a-z0-9+.-]{1,19}://[^\s:/@]{0,64}:([^\s/?\#]{1,256})@
-    | (?<![A-Za-z])[Bb]earer\ ([A-Za-z0-9._~+/=-]{20,4096})
-    """,
-    re.VERBOSE,
-)
-_NAMES = ("key", "secret", "token", "passw", "pwd")
-_NAMED = re.compile(
-    r"[=:](?<=[a-z\"' ].)[ ]{0,3}[\"']?([A-Za-z0-9+/=_.~!@#$%^&*-]{8,256})",
-    re.IGNORECASE,
-)
-_NAME = re.compile(
-    r"(?<![A-Za-z0-9])(?:api[_ -]?key|secret(?:[_ -](?:access[_ -])?key)?|access[_ -]key|(?:auth|access|api)[_ -]?token"
-    r"|token|passwor[dt]|passwd|pwd)[\"']?[ ]{0,3}$",
-    re.IGNORECASE,
-)
-_LONGEST_NAME = 28
-_WORD = re.compile(r"[^\s\"'`,;()<>]{32,}")
-_RANDOM = re.compile(r"(?<![A-Za-z0-9+/_=.-])[A-Za-z0-9+/_=-]{32,128}(?![A-Za-z0-9+/_=-])")
-_BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
-_ENDS = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
+# engine then leaps from one such character to the next. Scripts without spaces may stand right beside what is found.
+_ASCII = "A-Za-z0-9_"
+_UNSPACED = "\u2e80-\u9fff\uac00-\ud7af\uff00-\uffef"
+_SPACES = " \xa0\u2009\u202f"
+_BETWEEN = _SPACES + "-"
 _CARDS = re.compile(
-    r"\d(?<![\w.-]\d)(?:\d{12,18}|\d{3}([ -])(?:\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?|\d{6}\1\d{4,5}))(?![\w-]|\.\d)"
+    rf"\d(?<![{_ASCII}.-]\d)(?:\d{{12,18}}|\d{{3}}([-{_SPACES}])"
+    rf"(?:\d{{4}}\1\d{{4}}\1(?:\d{{4}}(?:\1\d{{1,3}})?|\d{{2}})|\d{{6}}\1\d{{4,5}}))(?![{_ASCII}-]|\.\d)"
 )
 _ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
     r"|6(?:011|5\d\d|4[4-9]\d)\d{12,15}|3(?:0[0-5]|[689]\d)\d{11,16}|35(?:2[89]|[3-8]\d)\d{12,15}|62\d{14,17}"
     r"|(?:50|5[6-8]|6\d)\d{11,17}"
 )
-_MAILS = re.compile(
-    r"(?<![\w.%+-])[\w%+-](?:[\w.%+-]{0,62}[\w%+-])?@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w@])"
+_HOST = r"@(?:{letter}(?:{inner}{{0,61}}{letter})?\.){{1,8}}{top}{{2,24}}"
+_MAILS = (
+    re.compile(
+        rf"(?:(?<![\w.%+-])|(?<=[{_UNSPACED}]))[A-Za-z0-9_%+-](?:[A-Za-z0-9_.%+'-]{{0,62}}[A-Za-z0-9_%+-])?"
+        + _HOST.format(letter="[A-Za-z0-9]", inner="[A-Za-z0-9-]", top="[A-Za-z]")
+        + rf"(?:(?![\w@])|(?=[{_UNSPACED}]))"
+    ),
+    re.compile(
+        r"(?:(?<![\w.%+-])[\w%+-](?:[\w.%+'-]{0,62}[\w%+-])?|\"[^\"@\n]{1,62}\")"
+        + _HOST.format(letter=r"[^\W_]", inner=r"[\w-]", top=r"[^\W\d_]")
+        + r"(?![\w@])"
+    ),
 )
+_PICTURE = re.compile(r"@\dx\.[a-z]{3,4}$")  # icon@2x.png
 _LOGIN = re.compile(r"://[^\s/?#]*$")
 _LONGEST_LOGIN = 330
-_GAP = r"[ .()/-]{0,3}"
+_GAP = rf"[.()/{_SPACES}-]{{0,3}}"
 _PHONES = (
-    re.compile(rf"\+(?<![\w+.]\+)[1-9]\d{{0,2}}(?:{_GAP}\d){{7,13}}(?![\d+])"),
-    re.compile(rf"00(?<![\w+.,-]00)[1-9]\d{{0,2}}[ /-](?:{_GAP}\d){{7,12}}(?!\d)"),
+    re.compile(rf"\+(?<![{_ASCII}+.]\+)[1-9]\d{{0,2}}(?:{_GAP}\d){{7,13}}(?![\d+])"),
+    re.compile(
+        rf"0(?:0|11)(?<![{_ASCII}+.,-]00)(?<![{_ASCII}+.,-]011)(?<!\d[ -]00)(?<!\d[ -]011)[ ]?[1-9]\d{{0,2}}"
+        rf"[/{_SPACES}-](?:{_GAP}\d){{7,12}}(?!\d)"
+    ),
     re.compile(r"\((?<!\w\()[2-9]\d\d\) ?[2-9]\d\d[ .-]\d{4}(?![\w-])"),
-    re.compile(r"[2-9](?<![\w.+-]\d)\d\d-[2-9]\d\d-\d{4}(?![\w-]|\.\d)"),
+    re.compile(r"(?:1(?<![\w.+-]1)[-.][2-9]|[2-9](?<![\w.+-]\d))\d\d([-.])[2-9]\d\d\1\d{4}(?![\w-]|\.\d)"),
 )
 _CALLS = ("tel", "tél", "phone", "mobile", "cell", "handy", "fax", "whatsapp")
 _CALLED = re.compile(
-    r"(?<![a-z])(?:tel|telefon|telephone|phone|mobile|cell|handy|fax|whatsapp|teléfono|téléphone)"
-    r"(?: (?:number|no|nr|nummer))?(?: (?:is|ist|es|est))?[.:]{0,2} {0,2}(\(?0?[1-9][\d ()/.-]{6,18}\d)(?!\d)",
+    r"(?<![a-z])(?:tel|tél|telefon|telephone|phone|mobile|cell|handy|fax|whatsapp|teléfono|téléphone)"
+    r"(?: (?:number|no|nr|nummer))?(?: (?:is|ist|es|est))? ?[.:]{0,2} {0,2}"
+    rf"(\+?\(?0?[1-9][\d()/.{_SPACES}-]{{6,18}}\d)(?!\d)",
     re.IGNORECASE,
 )
-_IBANS = re.compile(r"\d(?<=[A-Za-z]{2}\d)(?<![A-Za-z0-9][A-Za-z]{2}\d)\d(?=[ -]?[A-Za-z0-9])")
+_IBANS = re.compile(rf"\d(?<=[A-Za-z]{{2}}\d)(?<![A-Za-z0-9][A-Za-z]{{2}}\d)\d(?=[{_SPACES}-]?[A-Za-z0-9])")
 _IBAN_SIZES: Mapping[str, int] = {
     code: int(size)
     for part in (
@@ -136,12 +130,32 @@ def redacted(text: str, kinds: Sequence[Private] = PRIVATE) -> str:
 
 
 def redacted_json(value: Any, redact: Redact) -> Any:
-    """The same with every text in it redacted, keys as they are."""
+    """The same with every text in it redacted, names and long numbers too. Two names that become one are numbered."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        return {key: redacted_json(one, redact) for key, one in value.items()}
+        found: dict[str, Any] = {}
+        for name, one in value.items():
+            kept = name if len(name) <= _SHORT and name.isidentifier() else redact(name)
+            if kept != name:
+                kept += f" {number}" if (number := 1 + sum(other.startswith(kept) for other in found)) > 1 else ""
+            found[kept] = _redacted_as(name, one, redact)
+        return found
+    if isinstance(value, int) and abs(value) >= _LONG_NUMBER:
+        text = str(value)
+        return value if (kept := redact(text)) == text else kept
     return [redacted_json(one, redact) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _redacted_as(name: str, value: Any, redact: Redact) -> Any:
+    """By its name too: {"password": "hunter2"} gives away what the value alone does not."""
+    value = redacted_json(value, redact)
+    if not isinstance(value, str) or not names_a_secret(name):
+        return value
+    before, after = f'{name}: "', '"'
+    whole = redact(before + value + after)
+    named = whole.startswith(before) and whole.endswith(after)
+    return whole[len(before) : -1] if named else value
 
 
 def finds(text: str, kinds: Sequence[Private] = PRIVATE) -> list[Found]:
@@ -160,57 +174,23 @@ def finds(text: str, kinds: Sequence[Private] = PRIVATE) -> list[Found]:
 
 
 def _keys(text: str) -> Iterator[Found]:
-    if any(one in text for one in _PREFIXES):
-        yield from (Found(*match.span(), "keys") for match in KEYS.finditer(text))
-    if "://" in text or "earer " in text:
-        for match in _GIVEN.finditer(text):
-            yield Found(*match.span(match.lastindex or 0), "keys")
-    lower = text.lower()
-    if any(one in lower for one in _NAMES):
-        for match in _NAMED.finditer(text):
-            if _mixed(match[1]) and _NAME.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()]):
-                yield Found(*match.span(1), "keys")
-    for word in _WORD.finditer(text):
-        for match in _RANDOM.finditer(text, *word.span()):
-            if _random(match[0]):
-                yield Found(*match.span(), "keys")
-    yield from _private_keys(text)
-
-
-def _private_keys(text: str) -> Iterator[Found]:
-    """Each to its end, or to that of the text: without an end, what follows is still the key."""
-    at = 0
-    while begins := _BEGINS.search(text, at):
-        ends = _ENDS.search(text, begins.end())
-        at = ends.end() if ends else len(text)
-        yield Found(begins.start(), at, "keys")
-
-
-def _mixed(value: str) -> bool:
-    return any(one.isdigit() for one in value) and any(one.isalpha() for one in value)
-
-
-def _random(value: str) -> bool:
-    """Upper case, lower case and digits, each several, and no pattern in them."""
-    several = all(sum(map(test, value)) >= 3 for test in (str.isupper, str.islower, str.isdigit))
-    return several and _entropy(value) >= 4.2
-
-
-def _entropy(value: str) -> float:
-    """Bits a character."""
-    shares = [count / len(value) for count in Counter(value).values()]
-    return -sum(share * math.log2(share) for share in shares)
+    return (Found(*span, "keys") for span in credentials(text))
 
 
 def _cards(text: str) -> Iterator[Found]:
     for match in _CARDS.finditer(text):
-        number = re.sub(r"[ -]", "", match[0])
+        number = re.sub(r"\D", "", match[0])
         if number.isascii() and _ISSUERS.fullmatch(number) and luhn(number):
             yield Found(*match.span(), "cards")
 
 
 def _mails(text: str) -> Iterator[Found]:
-    for match in _MAILS.finditer(text) if "@" in text else ():
+    signs: set[int] = set()
+    for match in (match for pattern in _MAILS for match in pattern.finditer(text)) if "@" in text else ():
+        sign = text.rindex("@", *match.span())
+        if sign in signs or _PICTURE.search(match[0]):
+            continue
+        signs.add(sign)
         # Before the @ of an address on the web stands who logs in, after it the host.
         if not _LOGIN.search(text[max(0, match.start() - _LONGEST_LOGIN) : match.start()]):
             yield Found(*match.span(), "mails")
@@ -219,10 +199,10 @@ def _mails(text: str) -> Iterator[Found]:
 def _phones(text: str) -> Iterator[Found]:
     for match in (match for pattern in _PHONES for match in pattern.finditer(text)):
         digits = re.sub(r"\D", "", match[0])
-        called = digits.removeprefix("00") if match[0].startswith("00") else digits
+        called = re.sub(r"^(?:00|011)", "", digits)
         # In North America a number has ten digits after the 1, and neither group begins with 0 or 1.
         plausible = re.fullmatch(r"1[2-9]\d\d[2-9]\d{6}", called) if called[0] == "1" else 9 <= len(called) <= 15
-        if plausible or not match[0].startswith(("+", "00")):
+        if plausible or not match[0].startswith(("+", "0")):
             yield Found(*match.span(), "phones")
     lower = text.lower()
     for match in _CALLED.finditer(text) if any(one in lower for one in _CALLS) else ():
@@ -246,10 +226,10 @@ def _taken(text: str, start: int, size: int) -> tuple[int, str] | None:
     while at < len(text) and len(letters) < size:
         if text[at].isascii() and text[at].isalnum():
             letters.append(text[at])
-        elif text[at] not in " -" or text[at - 1] in " -":
+        elif text[at] not in _BETWEEN or text[at - 1] in _BETWEEN:
             return None
         at += 1
-    whole = len(letters) == size and not (at < len(text) and text[at].isalnum())
+    whole = len(letters) == size and not (at < len(text) and text[at].isascii() and text[at].isalnum())
     return (at, "".join(letters).upper()) if whole else None
 
 

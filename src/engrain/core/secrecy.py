@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import re
 
-# Of well-known services. Each begins where the character before is not one of its own and takes a bounded number of
-# characters, so that a text of any kind is read in linear time.
-KEYS = re.compile(
-    r"""
-      (?<![\w-])(?:sk|pk|rk)[-_](?:[a-z]{2,10}[-_]){0,3}[A-Za-z0-9_-]{16,256}            # OpenAI, Anthropic, Stripe
-    | (?<!\w)gh[pousr]_[A-Za-z0-9]{20,255} | (?<!\w)github_pat_\w{20,255} | (?<!\w)glpat-[\w-]{16,64}
-    | (?<!\w)(?:AKIA|ASIA)[A-Z0-9]{12,28}(?!\w) | (?<!\w)AIza[\w-]{20,64} | (?<!\w)xox[abeoprs]-[\w-]{10,255}
-    | (?<!\w)npm_[A-Za-z0-9]{30,64} | (?<!\w)pypi-[\w-]{50,255} | (?<!\w)hf_[A-Za-z0-9]{30,64}
-    | (?<!\w)SG\.[\w-]{16,64}\.[\w-]{16,64} | (?<!\w)do[opr]_v1_[a-f0-9]{40,64} | (?<!\w)shp(?:at|ca|pa|ss)_[a-f0-9]{32}
-    | (?<!\w)ya29\.[\w-]{20,255}
-    | (?<![\w.-])eyJ[\w-]{10,4096}\.[\w-]{10,4096}(?:\.[\w-]{0,4096})?                    # a JSON web token
-    """,
-    re.VERBOSE,
-)
+from engrain.core.credentials import service_keys
+
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*(?:KEY|CERTIFICATE)|\b[a-f0-9]{32,}\b|\b[a-z]{2,20}://[^\s:/@]{1,64}:[^\s@/]{1,64}@"
 )
@@ -43,7 +31,7 @@ _DIGITS = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 
 def gives_away_a_secret(text: str) -> bool:
     return (
-        KEYS.search(text) is not None
+        next(service_keys(text), None) is not None
         or _SHAPES.search(text) is not None
         or _GIVEN.search(text) is not None
         or any(luhn(match[0]) for match in _DIGITS.finditer(text))

@@ -152,8 +152,9 @@ def filter_of(request: RecallRequest) -> Filter | None:
 
 
 def _vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
+    asked = kit.redact(question.text) if kit.redact else question.text  # an embedder may be a server of others
     try:
-        row = kit.embedder.embed([question.text], "query")[0]
+        row = kit.embedder.embed([asked], "query")[0]
     except EmbedderFailed as exc:
         _log.warning("recall looks for words alone: %s", exc)
         return None

@@ -236,8 +236,9 @@ class ConversationMemory:
         ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
         embedder = settled(self._kit.embedder)
         model = embedder.model
+        asked = self._kit.redact(query) if self._kit.redact else query
         try:
-            vector = embedder.embed([query], "query")[0]
+            vector = embedder.embed([asked], "query")[0]
             near = self._kit.vectors.nearest(VectorQuery(vector, model.key, self._scope, where, limit=LIKELY))
             ranked.append([id for id, cosine in zip(near.ids, near.cosines, strict=True) if cosine >= model.floor])
         except EmbedderFailed as exc:
