@@ -13,11 +13,11 @@ from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
 from engrain.conformance.suite import Suite
 from engrain.core.erasure import Subject
-from engrain.core.errors import BeingErased, InvalidInput, NotFound, OnHold
+from engrain.core.errors import BeingErased, Conflict, InvalidInput, NotFound, OnHold
 from engrain.core.items import Cite, Source
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.plans import Add, Plan
-from engrain.core.queries import ListQuery
+from engrain.core.queries import ListQuery, Summary
 from engrain.core.scope import Scope
 from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Raw, Trial
 
@@ -37,6 +37,11 @@ def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
     assert not any(erasing.left(named).values())
     erasing.finish(id, {"receipt": id})
     return counts
+
+
+def _next(store: Any, session: str) -> int:
+    stored = store.summary(ANA, session)
+    return stored.version + 1 if stored else 1
 
 
 def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
@@ -167,6 +172,26 @@ class ErasingSuite(Suite):
             assert done.at < second.recorded_at
             # A copy that was made while it was pending is none of what was erased.
             assert subject.by != "user" or done.at == begun.at
+
+    def test_who_was_still_summing_a_session_up_comes_too_late(
+        self, store: Any, erasing: Erasing, clock: SetClock
+    ) -> None:
+        monday = Subject(ANA, "session", "monday")
+        for subject, before in ((USER, 0), (USER, 1), (monday, 0), (monday, 1)):
+            store.append(ANA, "monday", [message("It rained.", "monday")], None)
+            if before:
+                store.summarize(ANA, "monday", Summary("Rain.", 1, _next(store, "monday")))
+            late = _next(store, "monday")
+            clock.advance(1)
+            erase(erasing, subject)
+            for said in ((), [message("It snowed.", "monday")]):
+                store.append(ANA, "monday", said, None)
+                with pytest.raises(Conflict):
+                    store.summarize(ANA, "monday", Summary("It rained.", 1, late))
+                with pytest.raises(Conflict):
+                    store.apply(Plan(ANA, (Add(fact("It rained.")),), summary_version=("monday", late - 1)))
+            store.summarize(ANA, "monday", Summary("Snow.", 1, _next(store, "monday")))
+            assert store.summary(ANA, "monday").text == "Snow."
 
     def test_readers_of_the_change_sequence_learn_of_it(self, store: Any, erasing: Erasing) -> None:
         (id,) = add(store, fact("Ana lives in Lima."))

@@ -37,6 +37,19 @@ def owner(scope: Scope) -> Subject | None:
     return None if scope.user is None else Subject(scope, "user", scope.user)
 
 
+def session_marks(key: bytes, scope: Scope, session: str) -> list[str]:
+    """Of the two erasures by which a session goes as a whole: its own, and its user's."""
+    user = owner(scope)
+    subjects = [Subject(scope, "session", session), *([user] if user else [])]
+    return [keyed(key, *one.parts()) for one in subjects]
+
+
+def first_version(at: int) -> int:
+    """Of a summary after an erasure at that moment (microseconds; 0 for none): one that nobody who was still summing up
+    has in hand. Milliseconds, as many as a small number holds."""
+    return 1 + at // 1_000 % (1 << 30) if at else 0
+
+
 def keyed(key: bytes, *parts: str) -> str:
     """Says nothing to whoever has not the store's key."""
     digest = hashlib.blake2b(key=key, digest_size=16)

@@ -42,7 +42,8 @@ class SessionLog(Protocol):
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
         """None if there never was one. Forgetting or cutting an item of the session raises its version, even if there
-        was none yet, and takes the text of one that covers the item: that begins at 0 again. No version comes back."""
+        was none yet, and takes the text of one that covers the item: that begins at 0 again. No version comes back,
+        also not after the session or its user was erased: whoever was still summing it up comes too late."""
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         """Stores it if its version is one more than the stored one's (1 for the first), else Conflict. Who reads the

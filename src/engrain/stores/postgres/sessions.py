@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engrain.core.erasure import first_version, session_marks
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
@@ -46,12 +47,15 @@ class Sessions(Handle):
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
         rows = self._asked(scope, _SQL["summary"], (scope.id, session))
-        return Summary(*rows[0]) if rows else None
+        if rows:
+            return Summary(*rows[0])
+        ((at,),) = self._asked(scope, _SQL["erased_at"], (session_marks(self._key, scope, session),))
+        return Summary("", 0, first_version(at)) if at else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(db: Db) -> None:
             self._lock_scope(db, scope)
-            check_version(db, scope.id, session, summary.version - 1)
+            check_version(version_of(db, self._key, scope, session), session, summary.version - 1)
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version}
             values |= {"by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": scope.id, "session": session})
@@ -70,9 +74,15 @@ class Sessions(Handle):
         return [Behind(scope, *row) for row in rows]
 
 
-def check_version(db: Db, scope: str, session: str, version: int) -> None:
-    stored = db.rows(_SQL["version"], (scope, session))
-    found = stored[0][0] if stored else 0
+def version_of(db: Db, key: bytes, scope: Scope, session: str) -> int:
+    stored = db.rows(_SQL["version"], (scope.id, session))
+    if stored and stored[0][0]:
+        return int(stored[0][0])
+    ((at,),) = db.rows(_SQL["erased_at"], (session_marks(key, scope, session),))
+    return first_version(at)
+
+
+def check_version(found: int, session: str, version: int) -> None:
     if version != found:
         raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
 

@@ -22,6 +22,11 @@ select summary, upto, version, made_by from session where scope = %s and session
 -- version --
 select version from session where scope = %s and session = %s;
 
+-- erased_at --
+-- Done or under way.
+select coalesce(max(at), 0) from (select mark, at from erased union all select mark, at from erasing) as one
+where mark = any(%s);
+
 -- summarize --
 insert into session (scope, session, summary, upto, version, made_by)
 values (%(scope)s, %(session)s, %(text)s, %(upto)s, %(version)s, %(by)s)

@@ -46,7 +46,7 @@ from engrain.stores.postgres.rows import (
     micros_of,
     source_of,
 )
-from engrain.stores.postgres.sessions import Sessions, check_version
+from engrain.stores.postgres.sessions import Sessions, check_version, version_of
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Uses, write_uses
 from engrain.stores.postgres.vectors import VectorSearch
@@ -80,7 +80,8 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         if plan.expect:
             _check_expected(work, *plan.expect)
         if plan.summary_version:
-            check_version(work.db, work.owner, *plan.summary_version)
+            session, version = plan.summary_version
+            check_version(version_of(db, self._key, plan.scope, session), session, version)
         outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
         flush(work)
         for happening in plan.episodes:

@@ -11,6 +11,7 @@ from engrain.core.plans import Add, Applied, Plan
 from engrain.core.scope import Scope
 from engrain.ports import Behind, Summary
 from engrain.stores.reference.state import Holder, State
+from engrain.stores.reference.work import stored_summary
 from engrain.stores.reference.writing import Transaction
 
 
@@ -42,12 +43,12 @@ class Sessions(Holder):
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
         with self.reading() as state:
-            return state.summaries.get((scope, session))
+            stored = stored_summary(state, self._key, scope, session)
+            return stored if stored.version else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         with self.writing() as state:
-            stored = state.summaries.get((scope, session))
-            if summary.version != (stored.version if stored else 0) + 1:
+            if summary.version != stored_summary(state, self._key, scope, session).version + 1:
                 raise Conflict(f"the summary of session {session!r} has moved on: read it again.")
             state.summaries[scope, session] = summary
 

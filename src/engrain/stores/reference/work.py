@@ -7,8 +7,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from engrain.core.clock import to_micros
+from engrain.core.erasure import Erased, Erasure, first_version, session_marks
 from engrain.core.ids import IdSource
 from engrain.core.items import Draft
+from engrain.core.queries import Summary
 from engrain.core.scope import Scope
 from engrain.stores.reference.state import Changed, State
 
@@ -48,3 +51,11 @@ class Work:
             raw = part.encode()
             digest.update(b"%d:" % len(raw) + raw)
         return digest.hexdigest()
+
+
+def stored_summary(state: State, key: bytes, scope: Scope, session: str) -> Summary:
+    """One of version 0 if there never was any; after an erasure one whose version none from before has."""
+    marks = session_marks(key, scope, session)
+    known: list[Erased | Erasure] = [*state.erased.values(), *state.erasing.values()]
+    at = max((to_micros(one.at) for one in known if one.mark in marks), default=0)
+    return state.summaries.get((scope, session), Summary("", 0, first_version(at)))

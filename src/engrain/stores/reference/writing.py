@@ -32,7 +32,7 @@ from engrain.stores.reference import episodes, journal
 from engrain.stores.reference.cutting import span
 from engrain.stores.reference.forget import forget
 from engrain.stores.reference.state import Stored, check_held
-from engrain.stores.reference.work import Work
+from engrain.stores.reference.work import Work, stored_summary
 
 
 class Transaction(Work):
@@ -62,8 +62,7 @@ class Transaction(Work):
         return applied
 
     def _check_version(self, session: str, version: int) -> None:
-        stored = self.state.summaries.get((self.scope, session))
-        if version != (stored.version if stored else 0):
+        if version != stored_summary(self.state, self.key, self.scope, session).version:
             raise Conflict(f"what was said in session {session!r} is summed up or forgotten since: read it again.")
 
     def _numbered(self, number: int, step: Step) -> Outcome:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engrain.core.erasure import first_version, session_marks
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.items import Draft, Item, Place
 from engrain.core.plans import Add, Applied, Plan
@@ -13,7 +14,7 @@ from engrain.core.scope import Scope
 from engrain.ports import Behind, Summary
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.rows import items_of
+from engrain.stores.sqlite.rows import as_json, items_of
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("sessions.sql")
@@ -50,12 +51,13 @@ class Sessions(Handle):
     def summary(self, scope: Scope, session: str) -> Summary | None:
         with self._reading() as db:
             rows = db.rows(_SQL["summary"], (self._scope(db, scope), session))
-        return Summary(*rows[0]) if rows else None
+            first = 0 if rows else _first_version(db, self._key, scope, session)
+        return Summary(*rows[0]) if rows else Summary("", 0, first) if first else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         with self._writing() as db:
             number = self._scope_or_new(db, scope)
-            check_version(db, number, session, summary.version - 1)
+            check_version(version_of(db, self._key, scope, number, session), session, summary.version - 1)
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": number, "session": session})
 
@@ -74,9 +76,17 @@ class Sessions(Handle):
         return [Behind(scope, *row) for row in rows]
 
 
-def check_version(db: Connection, scope: int, session: str, version: int) -> None:
-    stored = db.rows(_SQL["version"], (scope, session))
-    found = stored[0][0] if stored else 0
+def version_of(db: Connection, key: bytes, scope: Scope, number: int, session: str) -> int:
+    stored = db.rows(_SQL["version"], (number, session))
+    return int(stored[0][0]) if stored else _first_version(db, key, scope, session)
+
+
+def _first_version(db: Connection, key: bytes, scope: Scope, session: str) -> int:
+    ((at,),) = db.rows(_SQL["erased_at"], (as_json(session_marks(key, scope, session)),))
+    return first_version(at)
+
+
+def check_version(found: int, session: str, version: int) -> None:
     if version != found:
         raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
 

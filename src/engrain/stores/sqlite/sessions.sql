@@ -22,6 +22,11 @@ select text, upto, version, "by" from summary where scope = ? and session = ?;
 -- version --
 select version from summary where scope = ? and session = ?;
 
+-- erased_at --
+-- Done or under way.
+select coalesce(max(at), 0) from (select mark, at from erased union all select mark, at from erasing)
+where mark in (select value from json_each(?));
+
 -- summarize --
 insert or replace into summary (scope, session, text, upto, version, "by")
 values (:scope, :session, :text, :upto, :version, :by);

@@ -40,7 +40,7 @@ from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
 from engrain.stores.sqlite.search import Search
-from engrain.stores.sqlite.sessions import Sessions, check_version
+from engrain.stores.sqlite.sessions import Sessions, check_version, version_of
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
@@ -65,7 +65,8 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
             if plan.expect:
                 _check_expected(work, *plan.expect)
             if plan.summary_version:
-                check_version(work.db, work.scope_n, *plan.summary_version)
+                session, version = plan.summary_version
+                check_version(version_of(db, work.key, work.scope, work.scope_n, session), session, version)
             before = work.seq
             applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
             _index(work)
