@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from chroma_server import shared_server
+from chroma_server import new_server, shared_server
 from erasing_kit import WORD, fill, found, opened
 from redis_server import redis_server
 from servers import postgres
@@ -216,11 +217,7 @@ def test_a_session_is_erased_from_redis(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["chroma", "qdrant"])
 def test_no_vector_of_a_user_is_left_on_a_server(tmp_path: Path, kind: str) -> None:
-    where = (
-        f"{shared_server().url}/?collection=erase-{next(_numbers)}" if kind == "chroma" else f"qdrant://{tmp_path}/v"
-    )
-    settings = tmp_path / "agent.toml"
-    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nvectors = "{where}"\n')
+    settings = _with_vectors(tmp_path, kind)
     with opened(settings) as memory, opened(settings, user="ben") as ben:
         memory.remember("Ana lives in Lima.")
         ben.remember("Ben lives in Oslo.")
@@ -228,6 +225,98 @@ def test_no_vector_of_a_user_is_left_on_a_server(tmp_path: Path, kind: str) -> N
         assert memory.erase(user="ana").receipt
         assert _points(memory) == 1
         assert ben.recall("Where does Ben live?").hits
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_user_of_whom_only_redis_has_something_is_erased(tmp_path: Path, url: str, store: str) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    default = url if store == "postgres" else tmp_path / "agent.db"
+    settings.write_text(f'[stores]\ndefault = "{default}"\ntasks = "{server.url}/1"\n')
+    near = ("ana2", "Ana", "ana*", "an?", "[a]na", "{ana}")
+    with opened(settings) as memory, opened(settings, agent="coder") as coder, opened(settings, user="ben") as ben:
+        for one in (memory, coder):
+            with one.task(WORD, goal=WORD) as task:
+                task.step("one", lambda: WORD)
+        for name in near:
+            with opened(settings, user=name, background=False) as other, other.task("order") as task:
+                task.step("one", lambda: 1)
+        done = ben.erase(user="ana")
+        assert done.receipt, done.why
+        left = {key for key in _keys(server.port, 1) if memory.scope.id in key or coder.scope.id in key}
+        assert left == set()
+        names = _names(server.port, 1)
+        assert not any('"ana"' in name for name in names)
+        assert len(names) == len(near)
+        with memory.task("back") as task:
+            task.step("one", lambda: 1)
+        assert any('"ana"' in name for name in _names(server.port, 1)), "who comes back is listed again"
+
+
+@pytest.mark.parametrize("kind", ["chroma", "qdrant"])
+def test_others_who_write_all_the_time_do_not_keep_an_erasure_from_its_end(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(_with_vectors(tmp_path, kind), background=False) as memory, opened(tmp_path / "agent.db", "ben") as ben:
+        memory.remember("Ana lives in Lima.")
+        item = memory.remember("Ana plays chess.")
+        assert _points(memory) == 2
+        feed: Any = memory._open.kit.feed
+        fed = feed.feed
+
+        def busy(limit: int) -> int:
+            ben.remember(f"Ben writes {next(_numbers)}.")
+            assert next(calls) < 20, "it never ends"
+            return int(fed(limit))
+
+        for ask in ({"id": item}, {"user": "ana"}):
+            calls = count()
+            monkeypatch.setattr(feed, "feed", busy)
+            done = memory.erase(**ask)
+            monkeypatch.undo()
+            assert done.receipt, done.why
+            assert feed.left(memory.scope) == (1 if "id" in ask else 0)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_a_vector_server_that_the_erasing_program_did_not_know_is_rid_of_it(
+    tmp_path: Path, url: str, store: str
+) -> None:
+    default = url if store == "postgres" else str(tmp_path / "agent.db")
+    with opened(_with_vectors(tmp_path, "qdrant", default), background=False) as memory:
+        memory.remember("Ana lives in Lima.")
+        assert _points(memory) == 1
+        with opened(default, user="ben") as other:
+            assert other.erase(user="ana").receipt
+        assert _points(memory) == 0
+
+
+def test_a_vector_server_that_does_not_answer_keeps_an_erasure_pending(tmp_path: Path) -> None:
+    server = new_server()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nvectors = "{server.url}/?timeout=1"\n')
+    with opened(settings, background=False) as memory:
+        memory.remember("Ana lives in Lima.")
+        assert _points(memory) == 1
+        server.kill()
+        done = memory.erase(user="ana")
+        assert (done.pending, "did not answer" in done.why) == (True, True)
+        with pytest.raises(BeingErased):
+            memory.remember("It does not come in.")
+        server.start()
+        (again,) = memory.resume_erasures()
+        assert again.receipt, again.why
+        assert _points(memory) == 0
+
+
+def _with_vectors(folder: Path, kind: str, default: str = "") -> Path:
+    chroma = f"{shared_server().url}/?collection=erase-{next(_numbers)}" if kind == "chroma" else ""
+    settings = folder / "agent.toml"
+    settings.write_text(
+        f'[stores]\ndefault = "{default or folder / "agent.db"}"\nvectors = "{chroma or f"qdrant://{folder}/v"}"\n'
+    )
+    return settings
 
 
 def _points(memory: Memory) -> int:

@@ -102,6 +102,10 @@ class Erasing(Protocol):
 class Erasable(Protocol):
     """A server that holds a part of a memory and can be rid of a scope."""
 
+    def scopes(self, user: Subject) -> list[Scope]:
+        """Those of exactly this user that it holds something of, whatever the agent, as far as it knows names: the
+        store of the items may have nothing of them."""
+
     def erase(self, scope: Scope) -> int:
         """Everything of this scope, and its names; how many keys or points went."""
 

@@ -61,6 +61,12 @@ class VectorServer(Protocol):
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
         """The points of these items, or all of the model's."""
 
+    def wipe(self, model: str, scope: str) -> int:
+        """Removes all points of a scope; how many there were."""
+
+    def left(self, model: str, scope: str) -> int:
+        """The points of a scope that are there."""
+
     def nearest(self, query: PointQuery) -> Found:
         """Never crosses the scope. A point that does not hold may be among them, one that holds is not left out."""
 

@@ -121,6 +121,14 @@ class ChromaServer:
             return int(self._at(model, "count"))
         return len(self._ids(model, items))
 
+    def wipe(self, model: str, scope: str) -> int:
+        there = self._of(model, scope)
+        self._delete(model, there)
+        return len(there)
+
+    def left(self, model: str, scope: str) -> int:
+        return len(self._of(model, scope))
+
     def nearest(self, query: PointQuery) -> Found:
         vector = np.asarray(query.vector, dtype=np.float32).reshape(1, -1)
         found = self._at(
@@ -138,6 +146,10 @@ class ChromaServer:
         found: list[str] = []
         for batch in _batches(items):
             found += self._at(model, "get", where={"item": {"$in": list(batch)}}, include=[])["ids"]
+        return found
+
+    def _of(self, model: str, scope: str) -> list[str]:
+        found: list[str] = self._at(model, "get", where={"scope": scope}, include=[])["ids"]
         return found
 
     def _delete(self, model: str, ids: Sequence[str]) -> None:

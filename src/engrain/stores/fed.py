@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.clock import Clock, system_clock
+from engrain.core.erasure import Subject
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -198,8 +199,36 @@ class FedIndex:
         return fed
 
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
-        waiting = (one for target in self._targets().values() for one in self._items.outbox(target, ALL, scope))
-        return any(one.item in items for one in waiting)
+        try:
+            targets = self._targets().values()
+        except NotFound:
+            self._others = None
+            return True
+        return any(one.item in items for target in targets for one in self._items.outbox(target, ALL, scope))
+
+    # Erasing
+
+    def scopes(self, user: Subject) -> list[Scope]:
+        """None of its own: every point is of an item."""
+        return []
+
+    def erase(self, scope: Scope) -> int:
+        """Not by way of the outbox, which others may fill as fast as it is emptied. A feeder that brings something of
+        the scope at this very moment looks once more, and takes it back."""
+        return self._in_each(lambda model: self._server.wipe(model, scope.id))
+
+    def left(self, scope: Scope) -> int:
+        return self._in_each(lambda model: self._server.left(model, scope.id))
+
+    def _in_each(self, do: Callable[[str], int]) -> int:
+        total = 0
+        for model in self._server.models():
+            try:
+                self._server.target(model, 0)
+                total += do(model)
+            except NotFound:
+                continue  # the collection was dropped meanwhile, with all that was in it
+        return total
 
     def _fed(self, limit: int) -> int:
         return sum(self._brought(model, target, limit) for model, target in self._targets().items())

@@ -137,6 +137,14 @@ class QdrantServer:
         wanted = [q.Filter(must=[_of(batch)]) for batch in _batches(items)]
         return sum(self._ask("count", name, one, exact=True).count for one in wanted)
 
+    def wipe(self, model: str, scope: str) -> int:
+        there = self.left(model, scope)
+        self._ask("delete", self._name(model), q.FilterSelector(filter=q.Filter(must=[_within(scope)])), wait=True)
+        return there
+
+    def left(self, model: str, scope: str) -> int:
+        return int(self._ask("count", self._name(model), q.Filter(must=[_within(scope)]), exact=True).count)
+
     def nearest(self, query: PointQuery) -> Found:
         name = self._name(query.model)
         held = _held(query)
@@ -155,8 +163,7 @@ class QdrantServer:
         return Found([(one.payload or {})["item"] for one in found], [float(one.score) for one in found], exact)
 
     def _few(self, name: str, scope: str) -> bool:
-        within = q.Filter(must=[q.FieldCondition(key="scope", match=q.MatchValue(value=scope))])
-        return bool(self._ask("count", name, within, exact=False).count <= EXACT)
+        return bool(self._ask("count", name, q.Filter(must=[_within(scope)]), exact=False).count <= EXACT)
 
     # The server
 
@@ -243,10 +250,13 @@ def _of(items: Sequence[str]) -> q.FieldCondition:
     return q.FieldCondition(key="item", match=q.MatchAny(any=list(items)))
 
 
+def _within(scope: str) -> q.FieldCondition:
+    return q.FieldCondition(key="scope", match=q.MatchValue(value=scope))
+
+
 def _held(query: PointQuery) -> q.Filter:
     begun = [] if query.at_least else [q.FieldCondition(key="begins", range=q.Range(lte=query.at))]
-    scope = q.FieldCondition(key="scope", match=q.MatchValue(value=query.scope))
-    return q.Filter(must=[scope, *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
+    return q.Filter(must=[_within(query.scope), *begun, q.FieldCondition(key="ends", range=q.Range(gt=query.at))])
 
 
 def _batches(many: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -117,11 +117,8 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     """The other stores and the files, each looked at again afterwards."""
     report("removing it from the other stores")
     beside = _servers(kit, one) if one.by == "user" else _episodes(kit, one)
-    try:
-        while kit.feed is not None and kit.feed.feed(_BATCH):
-            pass
-    except EngrainError as exc:
-        raise _Pending(f"the vector server does not answer: {exc}") from exc
+    if one.by != "user":
+        _feed(kit, one)
     report("removing it from files")
     files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
     if one.by == "user" and kit.servers:
@@ -137,11 +134,27 @@ def _servers(kit: Kit, one: Erasure) -> int:
     for server in kit.servers:
         if not isinstance(server, Erasable):
             continue
-        for scope in one.scopes:
-            gone += server.erase(scope)
-            if left := server.left(scope):
-                raise _Pending(f"{left} keys are still on a server beside.")
+        try:
+            named = server.scopes(one.subject) if one.subject is not None else []
+            for scope in dict.fromkeys([*one.scopes, *named]):
+                gone += server.erase(scope)
+                if left := server.left(scope):
+                    raise _Pending(f"{left} keys are still on a server beside.")
+        except EngrainError as exc:
+            raise _Pending(str(exc)) from exc
     return gone
+
+
+def _feed(kit: Kit, one: Erasure) -> None:
+    """Until the vector server has let go of these items: others may write all the while."""
+    if kit.feed is None or one.subject is None:
+        return
+    try:
+        while kit.feed.lacks(one.subject.scope, set(one.ids)):
+            if not kit.feed.feed(_BATCH):
+                raise _Pending("the vector server still has it, and this role may not feed it.")
+    except EngrainError as exc:
+        raise _Pending(f"the vector server does not answer: {exc}") from exc
 
 
 def _episodes(kit: Kit, one: Erasure) -> int:

@@ -279,11 +279,11 @@ select settled_change();
 select seq from target where name = %s;
 
 -- outbox --
--- Up to a number below which nothing can come any more.
+-- Up to a number below which nothing can come any more. What went with a scope that has no name any more goes too.
 select changed, item.id, false, scope.tenant, scope.agent, scope."user" from item join scope on scope.id = item.scope
 where changed > %(since)s and changed <= %(upto)s and (%(scope)s::uuid is null or item.scope = %(scope)s)
 union all
-select gone.seq, gone.id, true, scope.tenant, scope.agent, scope."user" from gone join scope on scope.id = gone.scope
+select gone.seq, gone.id, true, scope.tenant, scope.agent, scope."user" from gone left join scope on scope.id = gone.scope
 where gone.seq > %(since)s and gone.seq <= %(upto)s and (%(scope)s::uuid is null or gone.scope = %(scope)s)
 order by 1 limit %(limit)s;
 

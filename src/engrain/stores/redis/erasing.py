@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 
+from engrain.core.erasure import Subject
 from engrain.core.scope import Scope
 from engrain.stores.redis.link import Link
+from engrain.stores.redis.registry import Registry
 
 _LISTS = ("episodes", "tasks")
 _AT_ONCE = 500
+
+
+def scopes_of(link: Link, user: Subject) -> list[Scope]:
+    """Those that are listed; names are compared as they are."""
+    listed = (one.scope for of in _LISTS for page in Registry(link, of).pages() for one in page)
+    return list(dict.fromkeys(one for one in listed if (one.tenant, one.user) == (user.scope.tenant, user.name)))
 
 
 def erase(link: Link, scope: Scope) -> int:

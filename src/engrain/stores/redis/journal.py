@@ -42,7 +42,7 @@ class RedisJournal:
     # Tasks
 
     def claim(self, claim: Claim) -> Lease:
-        self._scopes.note(claim.scope)
+        self._scopes.note(claim.scope, again=True)
         deadline = "" if claim.deadline is None else to_micros(claim.deadline)
         wish = (claim.worker, _micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
         return claimed(self._run("claim", claim.scope, claim.task, *wish), claim)
@@ -119,7 +119,7 @@ class RedisJournal:
         self._held("keep", lease, snapshot)
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
-        self._scopes.note(scope)
+        self._scopes.note(scope, again=True)
         return bool(self._run("signal", scope, task, event, payload)[1])
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:

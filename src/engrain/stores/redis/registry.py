@@ -12,9 +12,10 @@ from engrain.stores.redis.link import Link
 from engrain.stores.redis.scripts import load
 
 _FORGET = load("registry.lua")["forget"]
-# A scope is noted before it is written to, by each process at most so often (seconds); one that was not noted for much
-# longer can have no writer, and is let go of once it is empty. So no write ever waits for this list.
-_EVERY, _KEPT = 1_800, 86_400
+# A scope is noted before it is written to, by each process at most so often (seconds); one that was not noted for a day
+# can have no writer, and is let go of once it is empty. So no write ever waits for this list. Not rarer: an erasure
+# takes the name out, and who comes back is listed again only with the next note.
+_EVERY, _KEPT = 60, 86_400
 _MOST_KNOWN = 100_000
 SHARDS = "0123456789abcdef"  # the list of a large deployment lies on many servers of a cluster
 _PAGE = 500
@@ -37,8 +38,9 @@ class Registry:
         self._spare = spare
         self._known: dict[Scope, float] = {}
 
-    def note(self, scope: Scope) -> None:
-        if self._known.get(scope, 0.0) > time.monotonic():
+    def note(self, scope: Scope, again: bool = False) -> None:
+        """With `again` also if it was noted just now."""
+        if not again and self._known.get(scope, 0.0) > time.monotonic():
             return
         self._link.prove_writable()
         member = json.dumps([scope.tenant, scope.agent, scope.user])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
+from engrain.core.erasure import Subject
 from engrain.core.errors import ConfigError, ServerAway, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.queries import Finding
 from engrain.core.scope import Scope
@@ -65,6 +66,9 @@ class RedisStore:
     @cached_property
     def moving(self) -> RedisMoving:
         return RedisMoving(self._link)
+
+    def scopes(self, user: Subject) -> list[Scope]:
+        return erasing.scopes_of(self._link, user)
 
     def erase(self, scope: Scope) -> int:
         return erasing.erase(self._link, scope)
