@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Open
 
-from engrain import BadFile, EngrainError, InvalidInput, Memory
+from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, TooLarge
 from engrain.conformance.embedder import HashEmbedder
 
 MEM0: Any = {
@@ -79,7 +80,7 @@ def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
     assert loaded(memory, MEM0).form == "mem0"
     tea = memory.list({"text": "Ana likes tea."})[0]
     assert (tea.kind, str(tea.occurred_at), tea.trust) == ("fact", "2024-07-01 17:00:00+00:00", 0.6)
-    assert tea.metadata == {"metadata": {"k": 1}, "categories": ["food"]}
+    assert tea.metadata == {"metadata": {"k": 1}, "categories": ["food"], "user_id": "x"}
     assert memory.about("Ben")[0].text == "ana knows ben"
 
 
@@ -99,6 +100,116 @@ def test_claude_becomes_sessions(memory: Memory) -> None:
     said = memory.messages(9, session="claude-u1")
     assert [(one.role, one.text) for one in said] == [("user", "Hello."), ("assistant", "Hi.")]
     assert str(said[0].occurred_at) == "2025-01-01 00:00:00.500000+00:00"
+
+
+def test_what_claude_wrote_down_itself_is_replaced_by_what_it_wrote_later(memory: Memory) -> None:
+    told = {"conversations_memory": "Ana builds boats.", "project_memories": {"p1": "A boat of oak."}}
+    assert loaded(memory, [told]).added == 2
+    assert loaded(memory, [told]).repeated == 2
+    assert loaded(memory, [{**told, "conversations_memory": "Ana builds ships."}]).replaced == 1
+    assert {item.slot: item.text for item in memory.slots()} == {
+        "claude.memory": "Ana builds ships.",
+        "claude.memory.p1": "A boat of oak.",
+    }
+
+
+def test_what_was_spoken_is_kept_in_words(memory: Memory) -> None:
+    spoken = {"content_type": "audio_transcription", "text": "I speak.", "direction": "in"}
+    content = {"content_type": "multimodal_text", "parts": [{"content_type": "audio_asset_pointer"}, spoken]}
+    talk = {"conversation_id": "c2", "current_node": "a", "mapping": {"a": node("a", None, "user", content)}}
+    loaded(memory, [talk])
+    assert [one.text for one in memory.messages(9, session="chatgpt-c2")] == ["I speak."]
+
+
+def test_what_programs_and_cut_pictures_leave_in_a_chat_does_not_refuse_it(memory: Memory) -> None:
+    raw = json.dumps(CHATGPT).replace("What is tea?", "What \\u0000is \\ud83d?")
+    memory.load(io.BytesIO(raw.encode()))
+    assert memory.messages(9, session="chatgpt-c1")[0].text == "What is ??"
+
+
+def archive(**files: object) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, value in files.items():
+            packed.writestr(name.replace("__", "/"), json.dumps(value))
+    return out.getvalue()
+
+
+def test_an_archive_comes_in_as_it_was_downloaded(memory: Memory) -> None:
+    second = [{**CHATGPT[0], "conversation_id": "c2"}]
+    files = {"chat.html": "x", "user.json": {"id": 1}, "shared_conversations.json": [{"id": "no"}]}
+    shards = {"export__conversations-000.json": CHATGPT, "export__conversations-001.json": second}
+    assert memory.load(io.BytesIO(archive(**files, **shards))).added == 6
+    assert {one.session for one in memory.sessions(9)} == {"chatgpt-c1", "chatgpt-c2"}
+    told = [{"conversations_memory": "Ana builds boats.", "project_memories": {}}]
+    claude = archive(**{"conversations.json": CLAUDE, "memories.json": told, "users.json": [], "projects.json": []})
+    found = memory.load(io.BytesIO(claude))
+    assert (found.form, found.added) == ("claude", 3)
+    assert memory.load(io.BytesIO(claude)).repeated == 3
+
+
+def test_a_bad_archive_is_refused_and_nothing_comes_in(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = archive(**{"conversations.json": CHATGPT})
+    bad = {**CHATGPT[0], "mapping": 7}
+    shards = archive(**{"conversations-000.json": CHATGPT, "conversations-001.json": [bad]})
+    with pytest.raises(BadFile, match=r"conversations-001\.json: mapping"):
+        memory.load(io.BytesIO(shards))
+    damaged = bytearray(whole)
+    damaged[60] ^= 255
+    for raw in (whole[:50], whole[:-9], bytes(damaged), archive(**{"notes.json": []}), archive(**{"a__b.txt": 1})):
+        with pytest.raises(InvalidInput):
+            memory.load(io.BytesIO(raw))
+    monkeypatch.setattr("engrain.lifecycle.exchange.archives.MAX_DOCUMENT", 100)
+    with pytest.raises(TooLarge):
+        memory.load(io.BytesIO(whole))
+    assert memory.list() == []
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_was_changed_since_takes_the_place_of_what_came_in_before(memory: Memory, dry_run: bool) -> None:
+    loaded(memory, MEM0)
+    loaded(memory, CHATGPT)
+    facts, chats = json.loads(json.dumps(MEM0)), json.loads(json.dumps(CHATGPT))
+    facts["results"][0] |= {"memory": "Ana likes coffee.", "updated_at": "2025-07-01T10:00:00-07:00"}
+    chats[0]["title"] = "Another title"
+    chats[0]["mapping"]["d"]["message"]["content"]["parts"] = ["Thanks a lot."]
+    assert loaded(memory, facts, dry_run=dry_run).replaced == 1
+    found = loaded(memory, chats, dry_run=dry_run)
+    assert (found.added, found.repeated, found.replaced) == (0, 2, 1)
+    tea, thanks = ("Ana likes tea.", "Thanks.") if dry_run else ("Ana likes coffee.", "Thanks a lot.")
+    assert tea in [item.text for item in memory.list()]
+    assert [one.text for one in memory.messages(9, session="chatgpt-c1")][1:] == ["A drink.", thanks]
+    assert len(memory.list()) == 6
+
+
+def test_a_correction_that_was_made_here_outlives_the_next_import(memory: Memory) -> None:
+    loaded(memory, MEM0)
+    (old,) = (item for item in memory.list() if item.text == "Ana likes tea.")
+    memory.correct(old.id, "Ana likes ale.")
+    changed = json.loads(json.dumps(MEM0))
+    changed["results"][0]["memory"] = "Ana likes coffee."
+    for value in (MEM0, changed):
+        assert loaded(memory, value).repeated == 3
+    assert "Ana likes ale." in [item.text for item in memory.list()]
+
+
+def test_what_was_changed_to_something_forgotten_here_stays_out(memory: Memory) -> None:
+    loaded(memory, MEM0)
+    memory.forget(memory.remember("Ana likes coffee."))
+    changed = json.loads(json.dumps(MEM0))
+    changed["results"][0]["memory"] = "Ana likes coffee."
+    found = loaded(memory, changed)
+    assert (found.kept_out, found.repeated) == (1, 2)
+    assert "Ana likes tea." in [item.text for item in memory.list()]
+
+
+def test_memories_of_several_users_are_taken_only_if_said(memory: Memory) -> None:
+    mixed = json.loads(json.dumps(MEM0))
+    mixed["results"][1]["user_id"] = "ben"
+    with pytest.raises(Conflict, match="ben, x"):
+        loaded(memory, mixed)
+    assert memory.list() == []
+    assert loaded(memory, mixed, other_scope=True).added == 3
 
 
 @pytest.mark.parametrize("form", ALL)

@@ -15,6 +15,8 @@ ROLES: Mapping[str, str] = {
     "user": "user", "human": "user", "assistant": "assistant", "system": "system", "tool": "tool",
 }  # fmt: skip
 MAX_TITLE = 500
+# What mem0 says of a memory besides its text.
+BESIDE = ("metadata", "categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
 
 
 def origin_of(value: object) -> Origin | None:
@@ -27,7 +29,7 @@ def origin_of(value: object) -> Origin | None:
         return None
     if "mapping" in first:
         return "chatgpt"
-    if "chat_messages" in first:
+    if "chat_messages" in first or "conversations_memory" in first:
         return "claude"
     return "mem0" if "memory" in first else None
 
@@ -44,6 +46,12 @@ def entries(value: object, origin: Origin) -> list[object]:
     return found
 
 
+def owners(value: object, origin: Origin) -> list[str]:
+    """The users whose memories they are, as far as it says so."""
+    found = (entry.get("user_id") for entry in entries(value, origin) if isinstance(entry, dict))
+    return sorted({one for one in found if isinstance(one, str)}) if origin == "mem0" else []
+
+
 def notes_of(entry: object, origin: Origin) -> list[Note]:
     """Every value proved. What a conversation's words were is kept; facts are not drawn from them."""
     return [checked(note) for note in _READERS[origin](_object(entry, "an entry"))]
@@ -58,7 +66,7 @@ def _mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
         yield _note("mem0", f"{subject} {verb} {object}", f"{subject}\x1f{verb}\x1f{object}", relation=relation)
         return
     text = _text(entry.get("memory", entry.get("text")), "memory")
-    metadata = {name: entry[name] for name in ("metadata", "categories") if entry.get(name)}
+    metadata = {name: entry[name] for name in BESIDE if entry.get(name)}
     named = _text(entry.get("id"), "id")
     yield _note("mem0", text, named, metadata=metadata, occurred_at=_iso(entry.get("created_at")))
 
@@ -104,17 +112,30 @@ def _branch(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _said(content: object) -> str:
-    """The words of a message; pictures, files and thoughts are left out."""
+    """The words of a message, written or spoken; pictures, files and thoughts are left out."""
     if not isinstance(content, dict) or content.get("content_type") in ("thoughts", "user_editable_context"):
         return ""
     parts = content.get("parts")
     if isinstance(parts, list):
-        return "\n".join(part for part in parts if isinstance(part, str) and part)
-    text = content.get("text")
-    return text if isinstance(text, str) else ""
+        return "\n".join(filter(None, map(_part, parts)))
+    return _words(content.get("text"))
+
+
+def _part(part: object) -> str:
+    if isinstance(part, dict) and part.get("content_type") == "audio_transcription":
+        return _words(part.get("text"))
+    return _words(part)
+
+
+def _words(text: object) -> str:
+    """Without the NULs that programs print into a chat."""
+    return text.replace("\x00", "") if isinstance(text, str) else ""
 
 
 def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
+    if "conversations_memory" in entry:
+        yield from _claude_memory(entry)
+        return
     session = f"claude-{_text(entry.get('uuid'), 'uuid')}"
     title = _title(entry.get("name"))
     messages = entry.get("chat_messages")
@@ -137,12 +158,20 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
         title = {}
 
 
+def _claude_memory(entry: Mapping[str, Any]) -> Iterator[Note]:
+    """What Claude itself has written down about the user, and about each project."""
+    told = {"claude.memory": entry.get("conversations_memory")}
+    told |= {f"claude.memory.{id}": text for id, text in _object(entry.get("project_memories") or {}, "memory").items()}
+    for slot, given in told.items():
+        if text := _words(given).strip():
+            yield _note("claude", text, slot, slot=slot)
+
+
 def _blocks(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
-    texts = [one["text"] for one in blocks if one.get("type") == "text" and isinstance(one.get("text"), str)]
-    whole = message.get("text")
-    return "\n".join(filter(None, texts)) or (whole if isinstance(whole, str) else "")
+    texts = [_words(one.get("text")) for one in blocks if one.get("type") == "text"]
+    return "\n".join(filter(None, texts)) or _words(message.get("text"))
 
 
 def _note(origin: Origin, text: str, named: str, **values: Any) -> Note:

@@ -34,7 +34,8 @@ MEANING = {
     examples=(
         "engrain load ana.jsonl --dry-run",
         "engrain load notes.jsonl --skip-bad --source support-chat",
-        "engrain load conversations.json --from chatgpt",
+        "engrain load chatgpt-export.zip",
+        "engrain load conversations.json --from claude --skip-bad",
         """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
     prints="How many were new, known already or kept out; each bad line with its number and what is wrong with it.",
@@ -44,13 +45,13 @@ MEANING = {
 @click.option("--dry-run", is_flag=True, help="Prove the file and say what would come of it; write nothing.")
 @click.option("--skip-bad", is_flag=True, help="Of notes and chats: write the good ones even if others are bad.")
 @click.option("--source", metavar="NAME", help="The source of notes that name none.")
-@click.option("--other-scope", is_flag=True, help="Take the export of another user, agent or tenant.")
+@click.option("--other-scope", is_flag=True, help="Take the export of another user, agent or tenant, or of several.")
 def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
     """Bring in an export, notes, or what another memory or chat exported.
 
     An export of engrain comes back item for item. Notes are JSON Lines: each line is {"text": …} or a whole note: text,
     importance, slot, metadata, source, occurred_at, place {session, number, speaker, role}, relation {subject,
-    relation, object}. mem0's list, ChatGPT's and Claude's conversations.json are known too. All lines are checked
+    relation, object}. mem0's list is known too, and what ChatGPT and Claude give to download. All lines are checked
     first: if one is bad, nothing is written. The same file again adds only what is new. What was forgotten stays
     forgotten.
     """

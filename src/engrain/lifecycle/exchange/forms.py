@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import BinaryIO, Literal, get_args
 
 from engrain.core.errors import InvalidInput
 from engrain.core.exporting import is_row
 from engrain.core.foreign import Origin, origin_of
 from engrain.core.manifests import is_manifest
-from engrain.lifecycle.exchange.importing import document
+from engrain.lifecycle.exchange.archives import MAGIC, Document, documents
+from engrain.lifecycle.exchange.documents import document
 from engrain.lifecycle.exchange.lines import BOM, lines, value_of
 from engrain.lifecycle.exchange.loading import MAX_LINE
 
@@ -17,30 +20,32 @@ FORMS: tuple[Form, ...] = get_args(Form)
 HEAD = 4_096
 
 
-def told(file: BinaryIO, given: Form | None) -> tuple[Form, object]:
-    """The form, and the whole of the file where it is one JSON document; else the file is back at its start."""
+def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
+    """The form, and the JSON documents where it is made of such; else the file is back at its start."""
     if given is not None and given not in FORMS:
         raise InvalidInput(f"unknown form {given!r}. Known: {', '.join(FORMS)}.")
-    form: Form | None = given or _by_beginning(file)
+    head = file.read(HEAD)
+    file.seek(0)
+    packed = head.startswith(MAGIC)
+    form: Form | None = given if given or packed else _by_beginning(file, head)
     if form in ("engrain", "notes"):
-        return form, None
-    value = document(file)
-    origin: Origin | None = form or origin_of(value)  # type: ignore[assignment]
-    if origin is None and value == []:
+        return form, ()
+    found = documents(file) if packed else iter([Document("", document(file))])
+    first = next(found)
+    origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
+    if origin is None and first.value == []:
         raise InvalidInput("the list in the file is empty: there is nothing to load.")
     if origin is None:
         raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
-    return origin, value
+    return origin, chain([first], found)
 
 
-def _by_beginning(file: BinaryIO) -> Form | None:
+def _by_beginning(file: BinaryIO, head: bytes) -> Form | None:
     """None for a JSON document, which must be read whole to tell."""
-    head = file.read(HEAD)
     _check_text(head)
     start = head.removeprefix(BOM).lstrip()[:1]
-    if not start and not file.read(1):
+    if not start and len(head) < HEAD:
         raise InvalidInput("the file is empty: there is nothing to load.")
-    file.seek(0)
     if start == b"[":
         return None
     form = _by_first_line(next(iter(lines(file, MAX_LINE))).raw) if start == b"{" else "notes"
@@ -62,7 +67,5 @@ def _by_first_line(raw: bytes | None) -> Form | None:
 def _check_text(head: bytes) -> None:
     if head.startswith(b"\x1f\x8b"):
         raise InvalidInput("the file is packed with gzip. Unpack it first.")
-    if head.startswith(b"PK\x03\x04"):
-        raise InvalidInput("this is a ZIP archive. Unpack it, and load its conversations.json.")
     if b"\x00" in head:
         raise InvalidInput("this is not a text file. An export, notes and chats are JSON in UTF-8.")

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import orjson
 
-from engrain.core.errors import BadLine, BadText, EngrainError, InvalidInput, TooLarge
-from engrain.core.foreign import Origin, entries, notes_of
+from engrain.core.errors import BadLine, Conflict, EngrainError
+from engrain.core.foreign import Origin, entries, notes_of, owners
 from engrain.core.items import Source
 from engrain.core.notes import Note, as_note, checked
 from engrain.core.text import MAX_METADATA, MAX_TEXT
-from engrain.lifecycle.exchange.lines import BOM, lines, value_of
+from engrain.lifecycle.exchange.archives import Document
+from engrain.lifecycle.exchange.lines import lines, value_of
 
 # The largest text, with every character written as an escape of six, and room for the rest of a note.
 MAX_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-MAX_DOCUMENT = 1 << 29
 HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
 
 
@@ -48,27 +49,21 @@ def notes_in(file: BinaryIO, source: str | None) -> Read:
     return found
 
 
-def entries_in(value: object, origin: Origin) -> Read:
+def entries_in(documents: Iterable[Document], origin: Origin, several: bool = False) -> Read:
+    """Conflict if they are of several users, unless that is wanted."""
     found = Read()
-    for number, entry in enumerate(entries(value, origin), 1):
-        try:
-            found.notes.extend(notes_of(entry, origin))
-        except EngrainError as exc:
-            found.bad.append(BadLine(number, type(exc).__name__, str(exc)))
+    for name, value in documents:
+        if len(users := owners(value, origin)) > 1 and not several:
+            raise Conflict(
+                f"these are memories of {len(users)} users, {', '.join(users)[:200]}, and this memory is one user's. "
+                "Load each user's by themselves, or say that all are to go here: other_scope=True, --other-scope."
+            )
+        for number, entry in enumerate(entries(value, origin), 1):
+            try:
+                found.notes.extend(notes_of(entry, origin))
+            except EngrainError as exc:
+                found.bad.append(BadLine(number, type(exc).__name__, f"{name}: {exc}" if name else str(exc)))
     return found
-
-
-def document(file: BinaryIO) -> object:
-    """The whole file as one JSON value."""
-    raw = file.read(MAX_DOCUMENT + 1)
-    if len(raw) > MAX_DOCUMENT:
-        raise TooLarge(f"the file has more than {MAX_DOCUMENT:,} bytes.")
-    try:
-        return orjson.loads(raw.removeprefix(BOM))
-    except orjson.JSONDecodeError as exc:
-        kind = BadText if "surrogate" in exc.msg or "UTF-8" in exc.msg else InvalidInput
-        cut = " It may have been cut off." if exc.pos >= len(exc.doc) else ""
-        raise kind(f"the file is not JSON: {exc.msg}, line {exc.lineno}.{cut}") from exc
 
 
 def _note(value: object, source: str | None) -> Note:

@@ -12,6 +12,7 @@ from engrain.capture import write
 from engrain.core.errors import BadFile, BadLine, Conflict
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
+from engrain.lifecycle.exchange.earlier import Sorted, sort, take_over
 from engrain.lifecycle.exchange.foretelling import foretold
 from engrain.lifecycle.exchange.forms import Form, told
 from engrain.lifecycle.exchange.importing import Read, entries_in, notes_in
@@ -59,10 +60,10 @@ class Loaded:
 def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
     """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
     stops it learns what stays."""
-    form, value = told(file, terms.form)
+    form, documents = told(file, terms.form)
     if form == "engrain":
         return _export(file, scope, kit, terms, done)
-    read = notes_in(file, terms.source) if form == "notes" else entries_in(value, form)
+    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, terms.other_scope)
     return _notes(read, form, scope, kit, terms, done)
 
 
@@ -117,9 +118,13 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
+    # Notes have their words in their names: one that was changed is another.
+    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
+    found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     with _counted(done) as counting:
-        statuses = foretold(read.notes, scope, kit) if terms.dry_run else _written(read.notes, scope, kit, counting)
-        found = Counter(statuses)
+        found.update(foretold(given.new, scope, kit) if terms.dry_run else _written(given.new, scope, kit, counting))
+        if not terms.dry_run:
+            take_over(given.changed, scope, kit)
     return Loaded(
         form,
         len(read.notes) + len(read.bad),

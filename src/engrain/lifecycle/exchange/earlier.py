@@ -1,0 +1,96 @@
+"""Tell what of an import came in before, and what was changed since where it comes from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from engrain.capture import write
+from engrain.core.items import Item
+from engrain.core.notes import Note
+from engrain.core.plans import Correct, Plan
+from engrain.core.scope import Scope
+from engrain.lifecycle.erasure.barring import Barrier
+from engrain.lifecycle.exchange.exporting import every, movable
+from engrain.ports import Kit
+
+BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """`changed` are notes with the item whose words they replace. `known` are here as they are, or were corrected here
+    since; `barred` were changed to what was forgotten here."""
+
+    new: list[Note] = field(default_factory=list)
+    changed: list[tuple[Item, Note]] = field(default_factory=list)
+    known: int = 0
+    barred: int = 0
+
+
+def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
+    """By the names that notes have where they come from, which are their request ids. Of two with one name the last
+    counts."""
+    store = movable(kit)
+    given = {note.request_id or "": note for note in notes}
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
+    versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
+    new: list[Note] = []
+    changed: list[tuple[Item, Note]] = []
+    for name, note in given.items():
+        here = versions.get(asked.get(name) or "")
+        text = write.draft(note, kit.redact).text
+        if not here:
+            new.append(_anew(note) if name in asked else note)
+        elif _imported(here[-1]) and not note.relation and all(one.text != text for one in here):
+            if note.slot:
+                new.append(_anew(note))
+            else:
+                changed.append((here[-1], note))
+    barrier = Barrier([], [scope], kit, store, [note.text for _, note in changed])
+    allowed = [one for one in changed if not barrier.bars(one[1].text)]
+    return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
+
+
+def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit) -> None:
+    """Each in place of the words that came in before."""
+    for start in range(0, len(changed), BATCH):
+        part = changed[start : start + BATCH]
+        drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
+        steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
+        kit.items.apply(Plan(scope, steps))
+
+
+def _in_place(item: Item, note: Note) -> Note:
+    number = None if note.place is None else replace(note.place, number=None)
+    return replace(note, importance=item.importance, slot=item.slot, place=number)
+
+
+def _anew(note: Note) -> Note:
+    """What was forgotten since has left its name behind; whether the words may come in is told by the tombstones."""
+    words = hashlib.blake2b(f"{note.text}\x1f{note.occurred_at}".encode(), digest_size=8).hexdigest()
+    return replace(note, request_id=f"{note.request_id}\x1f{words}")
+
+
+def _imported(item: Item) -> bool:
+    return all(source.kind == "import" for source in item.sources)
+
+
+def _versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+    """Of each item that is here what it is and what it was corrected to, oldest first."""
+    found: dict[str, Item] = {}
+    asked = list(ids)
+    while asked:
+        some = kit.items.get_many(scope, asked)
+        found |= {one.id: one for one in some}
+        asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
+    return {id: _chain(id, found) for id in ids if id in found}
+
+
+def _chain(id: str | None, found: dict[str, Item]) -> list[Item]:
+    chain: list[Item] = []
+    while id in found and found[id] not in chain:
+        chain.append(found[id])
+        id = chain[-1].replaced_by
+    return chain
