@@ -19,6 +19,7 @@ from engrain.core.journal import Claim
 from engrain.core.maintained import Maintained
 from engrain.lifecycle.care import keeper as keeping
 from engrain.lifecycle.care.keeper import LEASE, PLACE, Keeper
+from engrain.lifecycle.care.rounds import Watch
 
 HOUR = 3600.0
 
@@ -36,7 +37,8 @@ def opened(path: Path, clock: SetClock, **options: object) -> Memory:
 
 def keeper(memory: Memory, care: Callable[[], Maintained] | None = None) -> Keeper:
     """One that is on, but whose thread does not run."""
-    return Keeper(memory._open.kit, memory.scope, True, care or memory.maintain)
+    done = care or memory.maintain
+    return Keeper(memory._open.kit, memory.scope, True, lambda still: done())
 
 
 def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: SetClock) -> None:
@@ -131,6 +133,30 @@ def test_a_clock_that_jumps_back_does_not_stop_it_for_ever(memory: Memory, clock
     assert keeper(memory).once() is None
     clock.advance(2 * HOUR)
     assert keeper(memory).once() is not None
+
+
+def test_a_clock_that_was_years_ahead_once_does_not_stop_it_for_years(memory: Memory, clock: SetClock) -> None:
+    clock.advance(24 * 365 * 10 * HOUR)
+    assert keeper(memory).once() is not None
+    clock.advance(-24 * 365 * 10 * HOUR)
+    assert keeper(memory).once() is not None
+
+
+def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, clock: SetClock) -> None:
+    memory.episodic.record("Hello.", session="s")
+    clock.advance(24 * HOUR)
+    late: list[int] = []
+
+    def care(still: Callable[[], None]) -> Maintained:
+        clock.advance(LEASE + 1)  # stopped, and another took over meanwhile
+        assert keeper(memory).once() is not None
+        return memory._open.maintain(False, False, False, Watch(late.append, still))
+
+    memory.episodic.record("Late.", session="s")
+    clock.advance(25 * HOUR)
+    one = Keeper(memory._open.kit, memory.scope, True, care)
+    assert one.once() is None
+    assert (late, one.state()["rounds"]) == ([], 0)
 
 
 def test_its_lease_is_nobodys_task(memory: Memory) -> None:

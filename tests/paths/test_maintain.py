@@ -25,9 +25,11 @@ from engrain.core.notes import Note
 from engrain.core.plans import Change, Forget, Plan
 from engrain.core.policies import policies
 from engrain.core.scope import Scope
+from engrain.lifecycle.care import consolidate as consolidating
 from engrain.lifecycle.care import lapsing
 from engrain.lifecycle.care.consolidate import consolidate
-from engrain.lifecycle.care.maintain import Maintained, maintain
+from engrain.lifecycle.care.maintain import Maintained, Watch, maintain, passes
+from engrain.lifecycle.care.rounds import Round
 from engrain.ports import Kit, ListQuery
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -372,3 +374,94 @@ def test_tasks_are_kept_as_long_as_the_settings_say(tmp_path: Path, clock: SetCl
         assert len(memory.tasks()) == 2
         clock.advance(2 * DAY)
         assert memory.maintain().pruned == 1
+
+
+# A clock that is wrong
+
+YEARS = 20 * 365 * DAY
+
+
+def test_one_wrong_reading_of_the_clock_removes_nothing(
+    kit: Kit, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
+) -> None:
+    episodic.record("Hello.", session="s")
+    semantic.remember(Note("A trifle.", 0.1))
+    assert kit.journal is not None
+    kit.journal.end(kit.journal.claim(Claim(ANA, "t", "w")), TaskEnd("done"))
+    maintain(kit, ANA)
+    clock.advance(YEARS)
+    SemanticMemory(kit, ANA).remember(Note("Written by a wrong clock.", 0.9))
+    wrong = both_with_trouble(kit)
+    assert wrong.counts == NOTHING
+    assert "--trust-clock" in wrong.trouble[0]
+    clock.advance(-YEARS)
+    assert both(kit).counts == NOTHING
+    clock.advance(2 * DAY)
+    assert both(kit).counts == NOTHING | {"expired": 1}
+
+
+def both_with_trouble(kit: Kit) -> Maintained:
+    planned, done = maintain(kit, ANA, dry_run=True), maintain(kit, ANA)
+    assert (done.counts, done.each, done.trouble) == (planned.counts, planned.each, planned.trouble)
+    return done
+
+
+def test_a_clock_that_goes_on_saying_so_is_believed(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+    episodic.record("Hello.", session="s")
+    maintain(kit, ANA)
+    clock.advance(YEARS)
+    assert both_with_trouble(kit).expired == 0
+    clock.advance(DAY - 1)
+    assert both_with_trouble(kit).expired == 0
+    clock.advance(1)
+    assert both(kit).expired == 1
+
+
+def test_somebody_may_say_that_the_clock_is_right(kit: Kit, episodic: EpisodicMemory, clock: SetClock) -> None:
+    episodic.record("Hello.", session="s")
+    maintain(kit, ANA)
+    clock.advance(YEARS)
+    assert maintain(kit, ANA, dry_run=True, trust_clock=True).expired == 1
+    assert both_with_trouble(kit).expired == 0, "a dry run has left no word"
+    assert maintain(kit, ANA, trust_clock=True).expired == 1
+    assert both(kit).counts == NOTHING
+
+
+def test_a_memory_that_was_never_cared_for_goes_by_what_was_written_last(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock
+) -> None:
+    semantic.remember(Note("A trifle.", 0.1))
+    clock.advance(YEARS)
+    assert both_with_trouble(kit).counts == NOTHING
+    assert not consolidate(kit, ANA, dry_run=False)
+    clock.advance(100 * DAY - YEARS)
+    assert both(kit).counts == NOTHING | {"consolidated": 1}
+
+
+# While others write
+
+
+def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock
+) -> None:
+    base = semantic.remember(Note("A trifle.", 0.1))
+    note = Note("So a trifle.", 0.1, source=Source(cites=(Cite(base),)), derived=True)
+    above = str(semantic.remember_many([note], None, None)[0].id)
+    clock.advance(8 * DAY)
+    (faint,) = [one for one in passes(Round(kit, ANA, clock())) if one.name == "consolidated"]
+    assert {one.id for one in faint.each} == {base, above}
+    for _ in range(2):
+        kit.items.touch(ANA, [above])
+    faint.act(lambda _: None)
+    assert {item.id for item in kit.items.page(ListQuery(ANA))} == {base, above}
+
+
+def test_many_that_go_are_told_as_they_go(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consolidating, "AT_ONCE", 2)
+    semantic.remember_many([Note(f"Trifle {n}.", 0.1) for n in range(5)], None, None)
+    clock.advance(8 * DAY)
+    told: list[int] = []
+    maintain(kit, ANA, watch=Watch(told.append))
+    assert told[-4:-1] == [2, 2, 1]

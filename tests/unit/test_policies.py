@@ -14,7 +14,9 @@ from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
 from engrain.config import settings
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core import leaps
 from engrain.core.backups import BackedUp, Manifest, backup_name, due, read, surplus, taken_at, written
+from engrain.core.leaps import ENOUGH, LEAP, Seen, following, leapt
 from engrain.core.policies import DAY, Policies, faded, policies
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -87,6 +89,42 @@ def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
         assert memory.maintain(dry_run=True).each == ()
 
 
+# A clock that is wrong
+
+
+def test_half_a_year_is_not_believed_at_once() -> None:
+    year, hour = timedelta(days=365), timedelta(hours=1)
+    assert not leapt(Seen(), NOW), "nothing is known"
+    assert not leapt(Seen(NOW), NOW + LEAP)
+    assert not leapt(Seen(NOW), NOW - 9 * year)
+    assert leapt(Seen(NOW), NOW + year)
+    known = following(Seen(NOW), NOW + year)
+    assert known == Seen(NOW, NOW + year)
+    assert leapt(known, NOW + year + hour)
+    assert following(known, NOW + year + hour) == known
+    assert not leapt(known, NOW + year + ENOUGH), "it goes on saying so"
+    assert following(known, NOW + year + ENOUGH) == Seen(NOW + year + ENOUGH)
+    assert following(known, NOW + hour) == Seen(NOW + hour), "it was wrong, and is right again"
+    assert leapt(known, NOW + 9 * year), "another leap"
+    assert leapt(following(known, NOW + 9 * year), NOW + 9 * year)
+
+
+@given(st.lists(st.integers(-(10**9), 10**9), max_size=9))
+def test_one_reading_of_a_clock_is_never_believed_if_it_is_far_ahead(seconds: list[int]) -> None:
+    known = Seen(NOW)
+    for one in seconds:
+        at = NOW + timedelta(seconds=one)
+        before, known = known, following(known, at)
+        assert not (leapt(before, at) and known.last != before.last)
+        assert leaps.read(leaps.written(known)) == known
+    assert leapt(Seen(NOW), NOW + 2 * LEAP)
+
+
+@pytest.mark.parametrize("text", [None, "", "x", "[]", "{}", "3", '{"last": 3, "since": null}', '{"last": "x"}'])
+def test_what_is_no_record_of_the_clock_says_nothing(text: str | None) -> None:
+    assert leaps.read(text) == Seen()
+
+
 # Backups
 
 
@@ -101,16 +139,23 @@ def test_a_backups_name_tells_its_moment() -> None:
 def test_the_newest_backups_stay_and_nothing_else_goes() -> None:
     ours = [backup_name("agent", NOW + timedelta(days=n)) for n in range(5)]
     others = ["agent-old.db", "other-20260501T120000000000Z.db", "notes.txt"]
-    assert surplus("agent", [*reversed(ours), *others], 2) == ours[:3]
-    assert surplus("agent", [*ours, *others], 9) == []
+    latest = NOW + timedelta(days=5)
+    assert surplus("agent", [*reversed(ours), *others], 2, latest) == ours[:3]
+    assert surplus("agent", [*ours, *others], 9, latest) == []
+
+
+def test_a_backup_of_a_wrong_clock_does_not_outlive_the_right_ones() -> None:
+    wrong, *right = (backup_name("agent", NOW + timedelta(days=days)) for days in (9_999, 0, 1, 2))
+    assert surplus("agent", [*right, wrong], 1, NOW + timedelta(days=3)) == [wrong, *right[:2]]
 
 
 def test_a_backup_is_due_after_its_time() -> None:
     hour = timedelta(hours=1)
-    assert due(None, NOW, hour)
-    assert due(NOW - hour, NOW, hour)
-    assert not due(NOW - hour + timedelta(microseconds=1), NOW, hour)
-    assert not due(NOW + 99 * hour, NOW, hour), "after a clock was set back"
+    assert due([], NOW, hour)
+    assert due([NOW - hour, NOW - 2 * hour], NOW, hour)
+    assert not due([NOW - hour + timedelta(microseconds=1)], NOW, hour)
+    assert not due([NOW + hour], NOW, hour), "after a clock was set back"
+    assert due([NOW + timedelta(days=9_999)], NOW, hour), "a clock was wrong once, and backups go on"
 
 
 MANIFEST = Manifest(NOW, 4, 7, 100, "ab" * 32, True, "1.0", {"item": 7})

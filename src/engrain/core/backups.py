@@ -110,12 +110,14 @@ def taken_at(stem: str, name: str) -> datetime | None:
         return None
 
 
-def due(newest: datetime | None, now: datetime, every: timedelta) -> bool:
-    """A backup from the future, after a clock was set back, counts as one of now."""
-    return newest is None or now - newest >= every
+def due(times: Iterable[datetime], now: datetime, every: timedelta) -> bool:
+    """Backups that seem to be of a later moment, after a clock was set back, count as of now; those far ahead do not:
+    a clock was wrong when they were taken."""
+    return not any(-every <= now - at < every for at in times)
 
 
-def surplus(stem: str, names: Iterable[str], keep: int) -> list[str]:
-    """The oldest beyond so many; files of other names are never among them."""
-    ours = sorted(name for name in names if taken_at(stem, name))
-    return ours[: max(0, len(ours) - keep)]
+def surplus(stem: str, names: Iterable[str], keep: int, latest: datetime) -> list[str]:
+    """The oldest beyond so many; files of other names are never among them. One that seems to be of a moment after the
+    `latest` was taken before the others, by a clock that was wrong."""
+    ours = [(at <= latest, name) for name in names if (at := taken_at(stem, name))]
+    return [name for _, name in sorted(ours)[: max(0, len(ours) - keep)]]

@@ -24,7 +24,7 @@ from engrain.lifecycle.background.feed import BATCH
 from engrain.lifecycle.care.backups import back_up
 from engrain.lifecycle.care.consolidate import Consolidated, consolidate
 from engrain.lifecycle.care.keeper import Keeper
-from engrain.lifecycle.care.maintain import Maintained, maintain
+from engrain.lifecycle.care.maintain import Maintained, Watch, maintain
 from engrain.ports import Kit, ListQuery
 
 HISTORY = "Conversation so far"
@@ -36,7 +36,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
         super().__init__(kit, scope, reads, background)
-        self.keeper = Keeper(self.kit, scope, background, lambda: self.maintain(False, False, lambda _: None))
+        self.keeper = Keeper(self.kit, scope, background, self._cared_for)
         self.keeper.start()
 
     def status(self) -> Status:
@@ -94,10 +94,14 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
             del lines[0]
         return (_told(lines), frozenset(id for _, id in lines)) if lines else ("", None)
 
-    def maintain(self, dry_run: bool, reembed: bool, progress: Callable[[int], None]) -> Maintained:
+    def _cared_for(self, still: Callable[[], None]) -> Maintained:
+        return self.maintain(False, False, False, Watch(still=still))
+
+    def maintain(self, dry_run: bool, reembed: bool, trust_clock: bool, watch: Watch) -> Maintained:
         # By the present embedder, even while the one before still answers.
         care = replace(self.kit, embedder=self.upkeep.target)
-        done = maintain(care, self.scope, dry_run=dry_run, reembed=reembed, tell=progress)
+        wanted = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock}
+        done = maintain(care, self.scope, **wanted, watch=watch)
         self.upkeep.change_over()
         if not dry_run:
             self.enricher.catch_up()

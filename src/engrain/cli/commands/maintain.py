@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
 @click.option("--each", is_flag=True, help="Name every item, episode and task, with the reason.")
 @click.option("--reembed", is_flag=True, help="Give everything vectors of the present model, and drop those of others.")
-def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool) -> None:
+@click.option("--trust-clock", is_flag=True, help="The clock is right, although it has gone on by half a year.")
+def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool, trust_clock: bool) -> None:
     """Keep what matters and remove what is over, as the table [lifecycle] of the settings says.
 
     Episodes that matter last, those whose time is over go; knowledge that matters little and was rarely used goes;
@@ -37,7 +38,7 @@ def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool) -> None:
     says exactly what a real one then does. docs/lifecycle.md has every pass and every setting.
     """
     with cli.memory() as memory, progress("Caring", None, cli.json) as told:
-        done = memory.maintain(dry_run=dry_run, reembed=reembed, progress=told)
+        done = memory.maintain(dry_run=dry_run, reembed=reembed, trust_clock=trust_clock, progress=told)
     cli.answer(done, lambda: _lines(done, each))
     if done.trouble:
         click.get_current_context().exit(1)

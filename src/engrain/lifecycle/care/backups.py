@@ -46,8 +46,8 @@ def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, li
     """The name of the backup that is due, and the names of those that then go."""
     stem, names = _stem(kit), names_in(rotation.folder)
     times = [at for name in names if (at := taken_at(stem, name))]
-    new = backup_name(stem, now) if due(max(times, default=None), now, rotation.every) else None
-    return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep)
+    new = backup_name(stem, now) if due(times, now, rotation.every) else None
+    return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep, now + rotation.every)
 
 
 def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
@@ -55,7 +55,7 @@ def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
     stem = _stem(kit)
     for one in rotation.folder.glob(f"{stem}-*.db.part"):
         begun = taken_at(stem, one.name.removesuffix(".part"))
-        if begun is not None and now - begun > ABANDONED:
+        if begun is not None and abs(now - begun) > ABANDONED:
             with contextlib.suppress(OSError):
                 one.unlink(missing_ok=True)
 

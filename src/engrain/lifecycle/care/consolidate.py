@@ -10,14 +10,17 @@ from datetime import timedelta
 from engrain.core.errors import StoreError
 from engrain.core.filters import parse_filter
 from engrain.core.items import Item
+from engrain.core.leaps import leapt
 from engrain.core.maintained import Doing
 from engrain.core.plans import Forget, Plan
 from engrain.core.policies import left_of
 from engrain.core.scope import Scope
+from engrain.lifecycle.care.moments import seen
 from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
 
 BATCH = 500
+AT_ONCE = 100  # in one transaction, for which other writers wait
 
 _log = logging.getLogger("engrain")
 
@@ -54,10 +57,11 @@ def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated
     Never one that is pinned, that another item cites, or that holds a slot: a slot is looked up by its name, which
     counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
     """
-    care = Round(kit, scope, kit.clock())
+    now = kit.clock()
+    care = Round(kit, scope, now, leapt=leapt(seen(kit, scope), now))
     going = _fading(care)
     if not dry_run:
-        _let_go(care, [one.item.id for one in going])
+        _let_go(care, [one.item.id for one in going], lambda _: None)
     return Consolidated(dry_run, tuple(going))
 
 
@@ -66,31 +70,36 @@ def planned(care: Round) -> Pass:
     each = tuple(Doing("remove", one.item.id, one.reason, one.item.text) for one in going)
 
     def act(tell: Tell) -> None:
-        _let_go(care, [one.id for one in each])
-        tell(len(each))
+        _let_go(care, [one.id for one in each], tell)
 
     return Pass("consolidated", each, REMOVED, "item", "of little importance and rarely used", act)
 
 
 def _fading(care: Round) -> list[Fading]:
-    if not care.policies.consolidate_below or care.held:
+    if not care.policies.consolidate_below or care.held or care.leapt:
         return []
     rare = [item for page in _pages(care) for item in page if _may_go(item, care)]
     going = _uncited(care, [item.id for item in rare])
     return [Fading(item, _reason(item, care)) for item in rare if item.id in going]
 
 
-def _let_go(care: Round, ids: Sequence[str]) -> None:
+def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> None:
+    if not ids:
+        return
+    # Looked at once more, since somebody may have used, pinned or cited one since: then what it rests on stays as well.
+    rare = [item.id for item in _still(care, ids) if _may_go(item, care)]
+    uncited = _uncited(care, rare)
+    going = [id for id in rare if id in uncited]
+    for start in range(0, len(going), AT_ONCE):
+        page = going[start : start + AT_ONCE]
+        care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
+        tell(len(page))
+    _purge(care.kit)
+
+
+def _still(care: Round, ids: Sequence[str]) -> Iterator[Item]:
     for start in range(0, len(ids), BATCH):
-        # Looked at once more, since somebody may have used, pinned or cited one since.
-        page = care.kit.items.get_many(care.scope, ids[start : start + BATCH])
-        still = [item.id for item in page if _may_go(item, care)]
-        cited = _citing(care, still)
-        going = [id for id in still if cited.get(id, set()) <= set(ids)]
-        if going:
-            care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in going)))
-    if ids:
-        _purge(care.kit)
+        yield from care.kit.items.get_many(care.scope, ids[start : start + BATCH])
 
 
 def _may_go(item: Item, care: Round) -> bool:

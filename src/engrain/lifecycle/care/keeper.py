@@ -8,17 +8,18 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, TaskClaimed
 from engrain.core.ids import SortableIds
 from engrain.core.journal import Claim, Lease, TaskEnd
 from engrain.core.maintained import Maintained
 from engrain.core.scope import Scope
+from engrain.lifecycle.care.moments import PLACE
 from engrain.ports import Kit
 
-# Where the leases stand, beside every memory: no task of anybody is listed there.
-PLACE = Scope(tenant="engrain", agent="maintain")
+__all__ = ["PLACE", "Keeper", "task_of"]
+
 LEASE = 120.0  # seconds without a sign of life
 LEAVE = 10.0  # seconds that closing waits for a round that is under way
 SOON = 60.0  # seconds from opening to the first look, so that a short program never pays for it
@@ -31,11 +32,15 @@ def task_of(scope: Scope) -> str:
     return f"maintain {scope.id}"
 
 
+# A round of care. What it is given is called before each pass: LeaseLost, if another process does it by now.
+Care = Callable[[Callable[[], None]], Maintained]
+
+
 class Keeper:
     """One thread that waits. A lease in the task journal keeps two processes from caring for one memory at once; its
     record says when it was last done, so that many processes do it no more often than one."""
 
-    def __init__(self, kit: Kit, scope: Scope, enabled: bool, care: Callable[[], Maintained]) -> None:
+    def __init__(self, kit: Kit, scope: Scope, enabled: bool, care: Care) -> None:
         self._kit = kit
         self._task = task_of(scope)
         self._every = timedelta(minutes=kit.policies.every_minutes)
@@ -70,8 +75,11 @@ class Keeper:
         if lease is None:
             return None
         try:
-            with _Alive(self._kit, lease):
-                done = self._care()
+            with _Alive(self._kit, lease) as alive:
+                done = self._care(alive.check)
+        except LeaseLost:
+            _log.info("another process took over the care for a memory: this one was stopped for too long.")
+            return None
         except Exception as exc:
             self._end(lease, f"failed: {type(exc).__name__}")
             raise
@@ -96,8 +104,8 @@ class Keeper:
     def _claimed(self) -> Lease | None:
         assert self._kit.journal is not None
         last = self._last()
-        # After a clock was set back, a round in the future is as good as one of now.
-        if last is not None and self._kit.clock() - last < self._every:
+        # After a clock was set back a little, a round in the future is as good as one of now; far ahead it was wrong.
+        if last is not None and -self._every <= self._kit.clock() - last < self._every:
             return None
         try:
             return self._kit.journal.claim(Claim(PLACE, self._task, self._worker, LEASE, "care for a memory"))
@@ -128,8 +136,14 @@ class _Alive:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="engrain-keeper-lease", daemon=True)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
+
+    def check(self) -> None:
+        """By the journal: a process that was stopped for long wakes up believing that no time has passed."""
+        assert self._kit.journal is not None
+        self._kit.journal.extend(self._lease, LEASE)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()

@@ -39,7 +39,7 @@ def passes(care: Round) -> list[Pass]:
     lasting = {one.id for one in promoted}
     kept = [replace(one, expires_at=None) if one.id in lasting else one for one in book.entries]
     going = [] if care.held else kept
-    over = [one for one in going if not one.alive(care.now)]
+    over = [one for one in going if not one.alive(care.now)] if not care.leapt else []
     alive = [one for one in going if one.alive(care.now)]
     surplus = _surplus(alive)
     beyond = {one.id for one in surplus}
@@ -94,7 +94,7 @@ def _expire(care: Round, book: Book, over: Sequence[Episode]) -> Pass:
         Doing("remove", one.id, f"its time was over {one.expires_at:%Y-%m-%d %H:%M}", book.text(one)) for one in over
     )
     return Pass(
-        "expired", each, REMOVED, "episode", "whose time is over, and raw outputs past theirs", act, always=True
+        "expired", each, REMOVED, "episode", "whose time is over, and raw outputs past theirs", act, not care.leapt
     )
 
 

@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.errors import EngrainError, StoreClosed
 from engrain.core.journal import ENDED, TaskQuery
+from engrain.core.leaps import ENOUGH, Seen, leapt
 from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
-from engrain.lifecycle.care import backups, consolidate, lapsing
+from engrain.lifecycle.care import backups, consolidate, lapsing, moments
 from engrain.lifecycle.care import reembed as vectors
 from engrain.lifecycle.care.backups import Rotation
-from engrain.lifecycle.care.rounds import ALL, REMOVED, Pass, Round, Tell
+from engrain.lifecycle.care.rounds import ALL, REMOVED, UNWATCHED, Pass, Round, Tell, Watch
 from engrain.lifecycle.folder.mirror import Mirror
 from engrain.lifecycle.recording import record
 from engrain.ports import Kit
 
-__all__ = ["Maintained", "maintain", "passes"]
+__all__ = ["Maintained", "Watch", "maintain", "passes"]
 
 
 def maintain(
-    kit: Kit, scope: Scope, *, dry_run: bool = False, reembed: bool = False, tell: Tell = lambda _: None
+    kit: Kit,
+    scope: Scope,
+    *,
+    dry_run: bool = False,
+    reembed: bool = False,
+    trust_clock: bool = False,
+    watch: Watch = UNWATCHED,
 ) -> Maintained:
-    """Every pass is planned first, and then carried out: a dry run is the plan. `tell` hears how many are done."""
-    planned = passes(Round(kit, scope, kit.clock(), reembed))
-    trouble: list[str] = []
+    """Every pass is planned first, and then carried out: a dry run is the plan. With `trust_clock` the clock is right,
+    however far it has gone on since it was last looked at."""
+    now, known = kit.clock(), moments.seen(kit, scope)
+    sudden = leapt(known, now) and not trust_clock
+    planned = passes(Round(kit, scope, now, reembed, sudden))
+    trouble = [_sudden(known, now)] if sudden else []
     if not dry_run:
-        planned = [_carried_out(one, tell, trouble) for one in planned]
+        planned = [_carried_out(one, watch, trouble) for one in planned]
         gone = {one.name: len(one.each) for one in planned if one.each and one.verb is REMOVED}
         if gone:
             record(kit, "maintain", {"counts": gone}, scope)
         _sweep(kit, trouble)
+        moments.note(kit, Seen() if trust_clock else known, now)
     return Maintained(
         dry_run,
         {one.name: len(one.each) for one in planned},
@@ -42,11 +53,20 @@ def maintain(
     )
 
 
-def _carried_out(one: Pass, tell: Tell, trouble: list[str]) -> Pass:
+def _sudden(known: Seen, now: datetime) -> str:
+    return (
+        f"the clock says {now:%Y-%m-%d}, and this memory was last cared for or written to on {known.last:%Y-%m-%d}. "
+        f"Nothing goes for its age until the clock has said so for {ENOUGH.days} day, or somebody says that it is "
+        "right: engrain maintain --trust-clock."
+    )
+
+
+def _carried_out(one: Pass, watch: Watch, trouble: list[str]) -> Pass:
     """One that fails keeps no other from being done."""
     try:
         if one.each or one.always:
-            one.act(tell)
+            watch.still()
+            one.act(watch.tell)
     except StoreClosed:
         raise
     except EngrainError as exc:
@@ -83,7 +103,7 @@ def _prune(care: Round) -> Pass:
     """In all memories of the store, of which this one's are told."""
     journal, kept = care.kit.journal, timedelta(days=care.policies.task_days)
     before = care.now - kept
-    ended = [] if journal is None or care.held else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
+    ended = [] if journal is None or care.held or care.leapt else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
 
     def act(tell: Tell) -> None:
@@ -94,7 +114,7 @@ def _prune(care: Round) -> Pass:
     why = f"{{}} {{:%Y-%m-%d}}, more than {care.policies.task_days:g} days ago"
     each = tuple(Doing("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old)
     which = f"that ended more than {care.policies.task_days:g} days ago"
-    return Pass("pruned", each, REMOVED, "task", which, act, always=True)
+    return Pass("pruned", each, REMOVED, "task", which, act, always=not care.leapt)
 
 
 def _beside(care: Round, changes: bool) -> list[Pass]:

@@ -16,6 +16,17 @@ Tell = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """`tell` hears how many are done. `still` is called before each pass, and may stop all that is left."""
+
+    tell: Tell = lambda _: None
+    still: Callable[[], None] = lambda: None
+
+
+UNWATCHED = Watch()
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """All passes go by the same moment, whenever they run."""
 
@@ -23,6 +34,7 @@ class Round:
     scope: Scope
     now: datetime
     reembed: bool = False  # a change of the model is wanted
+    leapt: bool = False  # the clock may be wrong: nothing goes for its age
 
     @property
     def policies(self) -> Policies:
