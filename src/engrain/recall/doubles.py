@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
 
 from engrain.core.recalled import Hit
-from engrain.core.words import term, terms
 from engrain.recall.pack import Choice
 
 # A fact that was taken from at least so much of a message leaves nothing of it to tell.
 MOST = 0.6
 # Only words on which nothing can turn: "is" and "was", "on" and "off", "my" and "your" are two things.
-_EMPTY = frozenset(map(term, ("a", "an", "the", "that", "please", "just", "really", "very")))
+_EMPTY = frozenset(("a", "an", "the", "that", "please", "just", "really", "very"))
+# Marks at the edge of a word that say nothing. All others may: C++ and C, -5 and 5, a question, 5' and 5".
+_OPENING = re.compile(r"""^[("'“‘«\[]+""")
+_CLOSING = re.compile(r"""(?:[.,;:!…”’»)\]]|(?<!\d)["'])+$""")
 
 
 def doubles(hits: Mapping[Choice, Hit]) -> dict[Choice, Choice]:
     """Each hit that is a double, with the one that stands for it.
 
-    The later of two with the same words in the same order, whatever their case, endings and punctuation; a message
-    next to what was taken from most of it. Slots are apart: the same value of two slots is two facts.
+    The later of two with the same words in the same order, whatever the punctuation; a message next to what was taken
+    from most of it. Slots are apart: the same value of two slots is two facts.
     """
     found: dict[Choice, Choice] = {}
     first: dict[tuple[object, ...], Choice] = {}
     taken = _taken(hits)
     for choice, hit in hits.items():
-        words = (hit.item.slot, hit.scope, *(one for one in terms(hit.text) if one not in _EMPTY))
+        words = (hit.item.slot, hit.scope, *_said(hit.text))
         other = taken.get(hit.item.id) or first.setdefault(words, choice)
         if other != choice and other not in found:
             found[choice] = other
     return found
+
+
+def _said(text: str) -> Iterator[str]:
+    """As it is written, endings and capitals too: a university is no universe, and IT not it."""
+    for place, word in enumerate(unicodedata.normalize("NFC", text).split()):
+        bare = _CLOSING.sub("", _OPENING.sub("", word))
+        bare = bare if place else bare[:1].lower() + bare[1:]
+        if bare and bare not in _EMPTY:
+            yield bare
 
 
 def _taken(hits: Mapping[Choice, Hit]) -> dict[str, Choice]:
