@@ -185,6 +185,35 @@ def test_a_dry_run_of_notes_says_what_a_run_then_does(fresh: Callable[..., Memor
     assert (again.added, again.replaced) == (0, 0)
 
 
+CLASHING: dict[str, list[dict[str, Any]]] = {
+    "a place that is taken": [{"text": "x", "place": {"session": "s", "number": 0}}],
+    "a place twice": [{"text": text, "place": {"session": "q", "number": 3}} for text in "xy"],
+    "a place after one without a number": [
+        {"text": "x", "place": {"session": "q"}},
+        {"text": "y", "place": {"session": "q", "number": 0}},
+    ],
+    "a cite of nobody": [{"text": "x", "source": {"name": "d", "cites": [{"item": "nobody"}]}}],
+}
+
+
+@pytest.mark.parametrize("how", CLASHING)
+def test_notes_that_the_store_would_refuse_are_named_and_none_is_written(
+    fresh: Callable[..., Memory], how: str
+) -> None:
+    memory = fresh()
+    memory.add_message("user", "I am here.", session="s")
+    before = exported(memory)
+    # More than a batch before it.
+    lines = [{"text": f"Note {number}."} for number in range(300)] + CLASHING[how]
+    raw = "\n".join(map(json.dumps, lines)).encode()
+    for dry_run in (True, False):
+        with pytest.raises(BadFile) as caught:
+            loaded(memory, raw, dry_run=dry_run)
+        assert [one.line for one in caught.value.lines] == [len(lines)]
+    assert exported(memory) == before
+    assert loaded(memory, raw, skip_bad=True).added == len(lines) - 1
+
+
 def test_what_was_forgotten_here_stays_forgotten_with_what_rests_on_it(full: Memory) -> None:
     raw = exported(full)
     full.forget({"text": "xyzzy"})

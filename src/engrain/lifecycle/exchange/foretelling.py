@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 from engrain.capture import write
 from engrain.core.coherence import held_by
-from engrain.core.items import Draft
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
+from engrain.core.items import Cite, Draft, Place
 from engrain.core.notes import Note
 from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.scope import Scope
@@ -16,13 +18,17 @@ from engrain.lifecycle.exchange.exporting import every, movable
 from engrain.ports import Kit, Movable
 
 
-def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str]:
-    """For each note the status that a write would give it, as core.reconcile decides, one after the other."""
+def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | EngrainError]:
+    """For each note the status that a write would give it, as core.reconcile decides, one after the other; or the error
+    that it would meet."""
     store = movable(kit)
     foreseen = _Foreseen(scope, kit, store)
     barrier = Barrier([], [scope], kit, store, [note.text for note in notes])
     for note in notes:
-        yield foreseen.status(note, barrier.bars(note.text))
+        try:
+            yield foreseen.status(note, barrier.bars(note.text))
+        except EngrainError as exc:
+            yield exc
 
 
 class _Foreseen:
@@ -30,7 +36,15 @@ class _Foreseen:
         self._scope, self._kit = scope, kit
         self._now = kit.clock()
         self._asked = {row.key[1] for row in every(store, "request", scope)}
-        self._held = {one for row in every(store, "item", scope) for one in held_by(row.values)}
+        self._held: set[tuple[Any, ...]] = set()
+        self._texts: dict[str, str] = {}
+        self._places: dict[tuple[str, int], str] = {}
+        for row in every(store, "item", scope):
+            self._held.update(held_by(row.values))
+            self._texts[row.key[0]] = row.values["text"]
+            if row.values["session"] is not None and row.values["retracted_at"] is None:
+                self._places[row.values["session"], row.values["place"]] = row.values["text"]
+        self._lengths = {row.key[1]: row.values["length"] for row in every(store, "session", scope)}
         self._slots: dict[str, list[Version]] = {}
 
     def status(self, note: Note, barred: bool) -> str:
@@ -38,8 +52,12 @@ class _Foreseen:
             return "repeated"
         if note.derived and barred:
             return "kept_out"
-        self._asked.add(note.request_id or "")
         draft = write.draft(note, self._kit.redact)
+        for cite in draft.source.cites:
+            self._check(cite)
+        if draft.place and self._placed(draft, draft.place):
+            return "repeated"
+        self._asked.add(note.request_id or "")
         if draft.slot is not None:
             return self._in_slot(draft, draft.slot)
         if not mergeable(draft):
@@ -48,6 +66,24 @@ class _Foreseen:
         status = "repeated" if words in self._held else "added"
         self._held.add(words)
         return status
+
+    def _check(self, cite: Cite) -> None:
+        text = self._texts.get(cite.item)
+        if text is None:
+            raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
+        if cite.end is not None and cite.end > len(text):
+            raise InvalidInput(f"the cited span {cite.start}:{cite.end} is not in item {cite.item!r}.")
+
+    def _placed(self, draft: Draft, place: Place) -> bool:
+        """Whether it stands there already."""
+        length = self._lengths.get(place.session, 0)
+        number = length if place.number is None else place.number
+        taken = self._places.get((place.session, number))
+        if taken is not None and taken != draft.text:
+            raise Conflict(f"place {number} of session {place.session!r} holds another text.")
+        self._places[place.session, number] = draft.text
+        self._lengths[place.session] = max(length, number + 1)
+        return taken is not None
 
     def _in_slot(self, draft: Draft, slot: str) -> str:
         if slot not in self._slots:

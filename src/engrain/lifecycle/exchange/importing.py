@@ -26,9 +26,10 @@ HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
 @dataclass(frozen=True, slots=True)
 class Read:
     """`notes` have request ids made from their content, so that repeating an import adds nothing. `bad` lines are
-    numbered from 1; of a document that is a list, its entries are."""
+    numbered from 1, and so are the `lines` of the notes; of a document that is a list, its entries are."""
 
     notes: list[Note] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
 
 
@@ -43,6 +44,7 @@ def notes_in(file: BinaryIO, source: str | None) -> Read:
                 digest = _digest([value, source])
                 seen[digest] += 1
                 found.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
+                found.lines.append(number)
         except EngrainError as exc:
             hint = f" {HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
             found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))

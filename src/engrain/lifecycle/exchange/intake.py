@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from engrain.capture import write
-from engrain.core.errors import BadFile, BadLine, Conflict
+from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError
+from engrain.core.items import Source
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
 from engrain.lifecycle.exchange.earlier import Sorted, sort, take_over
@@ -116,14 +117,18 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 
 
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+    if form == "notes" and any(map(_may_clash, read.notes)):
+        read = _proved(read, scope, kit)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
     given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     with _counted(done) as counting:
-        found.update(foretold(given.new, scope, kit) if terms.dry_run else _written(given.new, scope, kit, counting))
-        if not terms.dry_run:
+        if terms.dry_run:
+            found.update(map(str, foretold(given.new, scope, kit)))
+        else:
+            found.update(_written(given.new, scope, kit, counting))
             take_over(given.changed, scope, kit)
     return Loaded(
         form,
@@ -136,6 +141,23 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
         bad=tuple(read.bad),
         written=not terms.dry_run,
     )
+
+
+def _may_clash(note: Note) -> bool:
+    """Whether a store may refuse it for what is there."""
+    cites = isinstance(note.source, Source) and note.source.cites
+    return bool(cites) or (note.place is not None and note.place.number is not None)
+
+
+def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
+    """The notes that can be written, one after the other."""
+    good, bad = Read(), list(read.bad)
+    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, kit), strict=True):
+        if isinstance(fate, EngrainError):
+            bad.append(BadLine(line, type(fate).__name__, str(fate)))
+        else:
+            good.notes.append(note)
+    return Read(good.notes, bad=sorted(bad))
 
 
 def _written(notes: Sequence[Note], scope: Scope, kit: Kit, done: Done) -> Iterable[str]:
