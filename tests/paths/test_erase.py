@@ -461,6 +461,24 @@ def test_the_folder_of_the_settings_no_longer_says_what_an_erased_session_said(s
         assert found(notes, "green tea")
 
 
+def test_a_file_may_say_what_stays_in_words_that_went_too(memory: Memory, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    gone = memory.remember("The harbour master is called Bo.")
+    memory.remember("The harbour master is called Al.")
+    memory.mirror(folder).sync()
+    done = memory.erase(id=gone, folders=[folder])
+    assert done.receipt, done.why
+    assert "called Bo" not in (folder / "MEMORY.md").read_text()
+    assert "called Al" in (folder / "MEMORY.md").read_text()
+
+
+def test_a_request_that_was_answered_with_an_erased_item_goes_too(memory: Memory, store: Path) -> None:
+    item = memory.remember("It rained all day in the harbour.", request_id=f"{WORD}-request")
+    assert memory.erase(id=item).receipt
+    assert found(store.parent) == {}
+
+
 def test_an_erasure_does_not_accept_the_deletions_of_a_file_that_was_emptied(store: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:

@@ -218,14 +218,21 @@ class ErasingSuite(Suite):
 
     def test_what_is_counted_beforehand_is_what_goes(self, store: Any, erasing: Erasing) -> None:
         (said,) = (one.id for one in store.append(ANA, "monday", [message("It rained.")], None).outcomes)
+        store.apply(Plan(ANA, (Add(derived("Rain.", Cite(said))),), request_id="asked"))
+        store.summarize(ANA, "monday", Summary("Rain.", 1, 1))
+        store.advance(ANA, "monday", "extract", 1)
         for scope, id, item in ((ANA, "e-1", said), (ANA, "e-2", None), (BEN, "e-3", None)):
             ends = START + timedelta(days=1)
             store.episodes.add(scope, Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, item=item))
         monday = Subject(ANA, "session", "monday")
         counted = erasing.reach(monday).counts
-        assert (counted["item"], counted["episode"]) == (1, 2)
-        gone = erase(erasing, monday)
-        assert {kind: gone.get(kind) for kind in counted} == counted
+        assert [counted[kind] for kind in ("item", "episode", "request", "progress", "session")] == [2, 2, 1, 1, 1]
+        assert erase(erasing, monday) == counted
+        assert not erasing.reach(monday)
+        (id,) = (one.id for one in store.apply(Plan(ANA, (Add(fact("Tea.")),), request_id="asked")).outcomes)
+        tea = Subject(ANA, "id", id)
+        counted = erasing.reach(tea).counts
+        assert erase(erasing, tea) == counted == {"item": 1, "cut": 0, "request": 1}
         assert store.episodes.recent(ANA, None, 9, START) == []
 
     def test_a_source_is_taken_back(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
@@ -252,7 +259,8 @@ class ErasingSuite(Suite):
         )
         (id,) = add(store, derived("Her code is 4417.", Cite(said, 0, 16)))
         assert erasing.reach(Subject(ANA, "id", id)).ids == (id,)
-        assert erase(erasing, Subject(ANA, "id", id)) == {"item": 1, "cut": 1}
+        counted = erasing.reach(Subject(ANA, "id", id)).counts
+        assert erase(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}
         assert texts(store) == {"[forgotten] It rained."}
 
     # Holds

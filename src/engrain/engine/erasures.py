@@ -15,10 +15,10 @@ from engrain.core.mirrored import BASE, base_of
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
 from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
-from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder
+from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder, count_files
 from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
 from engrain.lifecycle.recording import record
-from engrain.ports import AuditLog
+from engrain.ports import AuditLog, Erasable
 
 _log = logging.getLogger("engrain")
 
@@ -28,11 +28,13 @@ class Erasures(Parts):
         self, subject: Subject, folders: Sequence[str], dry_run: bool, open_folder: OpenFolder, report: Report
     ) -> Erased:
         found = port(self.kit).reach(subject)
-        if dry_run:
-            return Erased("", found.counts, dry_run=True)
-        if not found and not folders and subject.by != "user":
+        if not found and not folders and subject.by != "user" and not dry_run:
             raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
-        notes = {"folders": list(dict.fromkeys([*folders, *self._mirrored(found)])), "named": len(folders)}
+        cleaned = list(dict.fromkeys([*folders, *self._mirrored(found)]))
+        if dry_run:
+            files = sum(count_files(self.kit, open_folder(path), subject) for path in cleaned)
+            return Erased("", {**found.counts, "files": files}, dry_run=True)
+        notes = {"folders": cleaned, "named": len(folders)}
         return erase(self.kit, subject, notes, lambda path, one: self._clean(open_folder, path, one), report)
 
     def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
@@ -69,7 +71,14 @@ class Erasures(Parts):
         return verify(self.kit, receipt, texts)
 
     def hold(self, user: str, reason: str) -> Hold:
-        return port(self.kit).hold(self.user(user), reason)
+        held = port(self.kit).hold(self.user(user), reason)
+        for server in self.kit.servers:
+            if isinstance(server, Erasable):
+                try:
+                    server.hold(self.user(user))
+                except EngrainError as exc:
+                    _log.warning("%s holds on to it only from the next maintain on: %s", server.where, exc)
+        return held
 
     def release(self, user: str) -> bool:
         return port(self.kit).release(self.user(user))

@@ -24,7 +24,7 @@ class Erasing(Protocol):
         """The subject's keyed hash."""
 
     def reach(self, subject: Subject) -> Reach:
-        """What `take` would remove now; nothing is changed.
+        """What `take` would remove now, counted as it will count; nothing is changed.
 
         A user: every row of every scope of the tenant with exactly this user. A session: its items, what was derived
         from them, its episodes, summary and progress. A source: the items that have no other, with what was derived
@@ -105,6 +105,9 @@ class Erasable(Protocol):
     def scopes(self, user: Subject) -> list[Scope]:
         """Those of exactly this user that it holds something of, whatever the agent, as far as it knows names: the
         store of the items may have nothing of them."""
+
+    def hold(self, user: Subject) -> None:
+        """A hold has begun: nothing of this user ends by itself from now on."""
 
     def erase(self, scope: Scope) -> int:
         """Everything of this scope, and its names; how many keys or points went."""

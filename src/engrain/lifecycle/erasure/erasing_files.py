@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engrain.core.erasure import Erasure
+from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import Conflict, StoreError
 from engrain.core.mirrored import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL
-from engrain.lifecycle.erasure.prints import looked_for, prints_from
+from engrain.lifecycle.erasure.prints import Prints, joined, looked_for, prints_from, prints_of
 from engrain.lifecycle.folder.mirror import WAIT, Mirror
 from engrain.ports import Kit
 from engrain.ports.files import Folder
@@ -16,22 +16,35 @@ OpenFolder = Callable[[str], Folder]
 
 
 def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
-    """How many files went or were changed. Of a user all go; of a part, what a sync takes out.
+    """How many files went, or had words of it. Of a user all go; of a part, what a sync takes out.
 
     StoreError if a person's own lines still say it: nobody else may edit those."""
-    before = folder.signature()
     if one.by == "user":
         return _remove_all(folder)
-    if one.subject is None:
+    if one.subject is None or kit.erasing is None:
         return 0
+    prints = prints_from(one.prints)
+    before, as_it_was = _saying(folder, prints), folder.signature()
     Mirror(kit, one.subject.scope, folder).sync()
-    for name in _names(folder):
-        found, _ = looked_for(prints_from(one.prints), [folder.read(name) or b""])
-        if len(found):
-            raise StoreError(
-                f"{folder.path}/{name} still says it. Take it out of the file, then: engrain erase --resume."
-            )
-    return int(folder.signature() != before)
+    # What stays may have words in common with it.
+    kept, _ = looked_for(prints, joined(kit.erasing.pieces(None)))
+    if after := _saying(folder, prints.without(kept)):
+        raise StoreError(
+            f"{folder.path}/{after[0]} still says it. Take it out of the file, then: engrain erase --resume."
+        )
+    # Of what a server holds no prints are taken.
+    return len(before) if len(prints) else int(folder.signature() != as_it_was)
+
+
+def count_files(kit: Kit, folder: Folder, subject: Subject) -> int:
+    """How many `clean_folder` would clean."""
+    if subject.by == "user":
+        return sum(folder.read(name) is not None for name in _names(folder))
+    return len(_saying(folder, prints_of(kit.erasing.pieces(subject)))) if kit.erasing else 0
+
+
+def _saying(folder: Folder, prints: Prints) -> list[str]:
+    return [name for name in _names(folder) if len(looked_for(prints, [folder.read(name) or b""])[0])]
 
 
 def _remove_all(folder: Folder) -> int:

@@ -38,6 +38,9 @@ class Prints:
 
 
 def prints_from(raw: bytes) -> Prints:
+    """None from nothing: of a server none are taken."""
+    if not raw:
+        return Prints(1, 1, np.empty(0, dtype=np.uint64))
     numbers = np.frombuffer(raw, dtype="<u8")
     return Prints(int(numbers[0]), int(numbers[1]), numbers[2:].copy())
 

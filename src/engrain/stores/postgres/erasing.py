@@ -13,9 +13,9 @@ from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
-from engrain.stores.postgres.forget import closure_of, forget
+from engrain.stores.postgres.forget import forget, found
 from engrain.stores.postgres.link import Db, Row
-from engrain.stores.postgres.part import count_episodes, find, subjects, take_part
+from engrain.stores.postgres.part import answered, counted, drop_requests, find, subjects, take_part
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
@@ -56,13 +56,15 @@ class PostgresErasing:
             scopes = db.rows(_SQL["scopes_seen"], _names(subject))
             return Reach({"scope": len(scopes), **_counts(db, scopes)}, tuple(Scope(*row[1:4]) for row in scopes))
         if subject.by == "id":
-            gone = closure_of(self._work(db, subject.scope), Forget(subject.name))
-            return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
-        found = find(db, subject)
-        beside = count_episodes(db, subject)
-        some = bool(found.gone or found.stripped or beside)
-        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": beside}
-        return Reach(counts, (subject.scope,) if some else (), found.gone, tuple(found.stripped))
+            _, closure, spans = found(self._work(db, subject.scope), Forget(subject.name))
+            gone = {row[0]: row[1] for row in closure}
+            requests = answered(db, subject.scope.id, gone.values())
+            counts = {"item": len(gone), "cut": len(spans.keys() - gone.keys()), "request": len(requests)}
+            return Reach(counts, (subject.scope,) if gone else (), tuple(gone.values()))
+        parts = find(db, subject)
+        counts = counted(db, subject, parts)
+        some = (subject.scope,) if any(counts.values()) else ()
+        return Reach(counts, some, parts.gone, tuple(parts.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: the server's files cannot be looked into from here."""
@@ -305,7 +307,9 @@ class PostgresErasing:
         if subject.by == "id":
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
-            counts, ids = {"item": len(gone), "cut": len(outcome.marked)}, [*gone, *outcome.marked]
+            requests = drop_requests(db, work.owner, gone)
+            counts = {"item": len(gone), "cut": len(outcome.marked), "request": requests}
+            ids = [*gone, *outcome.marked]
         else:
             counts, ids = take_part(work, subject)
         if work.changed:

@@ -39,11 +39,6 @@ def found(work: Work, step: Forget) -> tuple[list[int], list[Row], dict[int, lis
     return asked, _closure(work, [*gone, *resting]) if resting else closure, spans
 
 
-def closure_of(work: Work, step: Forget) -> list[str]:
-    """The ids of all that forgetting would remove."""
-    return [row[1] for row in found(work, step)[1]]
-
-
 def _closure(work: Work, numbers: Sequence[int]) -> list[Row]:
     return list(work.db.rows(_SQL["closure"], {"scope": work.owner, "start": list(numbers)}))
 

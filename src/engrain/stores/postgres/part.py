@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from engrain.core.erasure import By, Subject
 from engrain.core.scope import Scope
@@ -14,6 +14,7 @@ from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
+_OF_SESSION = ("episode", "progress", "session")
 
 
 def find(db: Db, subject: Subject) -> Taking:
@@ -35,7 +36,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     """How many rows of what went, and the ids of the items."""
     db, scope = work.db, work.owner
     found = find(db, subject)
-    episodes = count_episodes(db, subject)  # an item takes its own along
+    counts = counted(db, subject, found)  # before: an item takes its own episodes along
     known = {row[1]: row for row in db.rows(_SQL["parts"], (scope,))}
     closure = [(known[id_][0], id_, known[id_][9], *known[id_][3:5]) for id_ in found.gone]
     remove(work, closure, {known[id_][0] for id_ in found.entombed})
@@ -50,22 +51,22 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
         db.run(_QUERIES["point_item"], (by, scope, id_))
     for session, place in found.back.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}
+    drop_requests(db, scope, found.gone)
     if subject.by == "session":
-        for table in ("episode", "progress", "session"):
-            sql = (
-                "with gone as (delete from {} where scope = %s and session = %s returning 1) select count(*) from gone"
-            )
-            ((counts[table],),) = db.rows(sql.format(table), (scope, subject.name))
-        counts["episode"] = episodes
+        for table in _OF_SESSION:
+            db.run(f"delete from {table} where scope = %s and session = %s", (scope, subject.name))
     return counts, list(found.gone)
 
 
-def count_episodes(db: Db, subject: Subject) -> int:
-    if subject.by != "session":
-        return 0
-    sql = "select count(*) from episode where scope = %s and session = %s"
-    return int(db.rows(sql, (subject.scope.id, subject.name))[0][0])
+def counted(db: Db, subject: Subject, found: Taking) -> dict[str, int]:
+    """The rows of each kind that go, as long as they are there."""
+    scope = subject.scope.id
+    requests = answered(db, scope, found.gone)
+    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    if subject.by == "session":
+        sql = "select count(*) from {} where scope = %s and session = %s"
+        counts |= {table: db.rows(sql.format(table), (scope, subject.name))[0][0] for table in _OF_SESSION}
+    return counts
 
 
 def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
@@ -75,12 +76,18 @@ def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
         yield Subject(scope, by, row[0])
 
 
-def _drop_requests(work: Work, gone: set[str]) -> int:
-    """Requests that were answered with what is gone."""
-    answered = work.db.rows(_SQL["requests"], (work.owner,))
-    dropped = [id_ for id_, answer in answered if any(one in gone for one in _ids(json.loads(answer)))]
+def answered(db: Db, scope: str, ids: Collection[str]) -> list[str]:
+    """The requests that were answered with one of these items."""
+    gone = set(ids)
+    rows = db.rows(_SQL["requests"], (scope,)) if gone else []
+    return [id_ for id_, answer in rows if not gone.isdisjoint(_ids(json.loads(answer)))]
+
+
+def drop_requests(db: Db, scope: str, ids: Collection[str]) -> int:
+    """How many were answered with one of these items."""
+    dropped = answered(db, scope, ids)
     for id_ in dropped:
-        work.db.run(_SQL["drop_request"], (work.owner, id_))
+        db.run(_SQL["drop_request"], (scope, id_))
     return len(dropped)
 
 

@@ -66,9 +66,10 @@ class Eraser:
             return Reach()
         if subject.by == "id":
             gone = reached(self._work(state, subject.scope), Forget(subject.name))
-            return Reach({"item": len(gone)}, (subject.scope,) if gone else (), tuple(gone))
+            counts, _ = self._take_part(state.copy(), subject)
+            return Reach(counts, (subject.scope,) if gone else (), tuple(gone))
         found = _found(state, subject)
-        counts = {"item": len(found.gone), "source": len(found.stripped), "episode": len(_episodes(state, subject))}
+        counts = _counts_of_part(state, subject, found)
         return Reach(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
@@ -133,8 +134,13 @@ class Eraser:
         if subject.by == "id":
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
-            return {"item": len(gone), "cut": len(outcome.marked)}, [*gone, *outcome.marked]
-        found, episodes = _found(state, subject), _episodes(state, subject)
+            lost = _answered(state, gone)
+            for asked in lost:
+                del state.requests[asked]
+            counts = {"item": len(gone), "cut": len(outcome.marked), "request": len(lost)}
+            return counts, [*gone, *outcome.marked]
+        found = _found(state, subject)
+        counts = _counts_of_part(state, subject, found)
         for id in found.gone:
             remove(work, id, id in found.entombed)
         for id, dead in found.stripped.items():
@@ -146,17 +152,10 @@ class Eraser:
             work.update(id, replaced_by=by)
         for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.back]:
             state.marks[key] = min(state.marks[key], found.back[key[1]])
-        lost = [asked for asked, (_, answer) in state.requests.items() if _answers(answer.outcomes, found.gone)]
-        for asked in lost:
+        for asked in _answered(state, found.gone):
             del state.requests[asked]
         if subject.by == "session":
             _drop_session(state, subject)
-        counts = {
-            "item": len(found.gone),
-            "source": len(found.stripped),
-            "episode": len(episodes),
-            "request": len(lost),
-        }
         return counts, found.gone
 
     def unname(self, id: str) -> Erasure:
@@ -362,6 +361,23 @@ def _part(item: Any) -> Part:
     retracted = item.retracted_at is not None
     place = (item.session, item.place, item.slot)
     return Part(item.id, item.kind, *place, origins, item.replaced_by, item.valid_to, retracted)
+
+
+def _counts_of_part(state: State, subject: Subject, found: Taking) -> dict[str, int]:
+    requests = _answered(state, found.gone)
+    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    if subject.by == "session":
+        key = (subject.scope, subject.name)
+        counts["episode"] = len(_episodes(state, subject))
+        counts["summary"] = int(key in state.summaries)
+        counts["progress"] = sum(one[:2] == key for one in state.marks)
+        counts["session"] = int(key in state.numbers or key in state.written)
+    return counts
+
+
+def _answered(state: State, gone: Sequence[str]) -> list[tuple[Scope, str]]:
+    """The requests that were answered with one of these items."""
+    return [asked for asked, (_, answer) in state.requests.items() if _answers(answer.outcomes, gone)]
 
 
 def _answers(outcomes: Iterable[Any], gone: Sequence[str]) -> bool:

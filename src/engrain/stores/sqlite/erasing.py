@@ -16,7 +16,7 @@ from engrain.ports.erasing import NONE
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
-from engrain.stores.sqlite.part import add_counts, count_episodes, find, subjects, take_part
+from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, subjects, take_part
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
@@ -58,13 +58,18 @@ class SqliteErasing:
             if number is None:
                 return Reach()
             if subject.by == "id":
-                ids = self._closure(db, subject, number)
-                return Reach({"item": len(ids)}, (subject.scope,) if ids else (), tuple(ids.values()))
+                return self._reach_of_item(db, subject, number)
             parts = find(db, number, subject)
-            beside = count_episodes(db, number, subject)
-            some = bool(parts.gone or parts.stripped or beside)
-            counts = {"item": len(parts.gone), "source": len(parts.stripped), "episode": beside}
-            return Reach(counts, (subject.scope,) if some else (), parts.gone, tuple(parts.stripped))
+            counts = counted(db, number, subject, parts)
+            some = (subject.scope,) if any(counts.values()) else ()
+            return Reach(counts, some, parts.gone, tuple(parts.stripped))
+
+    def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Reach:
+        asked, gone, spans = found(self._work(db, subject.scope, number), Forget(subject.name))
+        ids = tuple(gone.values()) if asked else ()
+        cut = len(spans.keys() - gone.keys())
+        counts = {"item": len(ids), "cut": cut, "request": len(answered(db, number, ids))}
+        return Reach(counts, (subject.scope,) if ids else (), ids)
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         with self._store._reading() as db:
@@ -78,12 +83,13 @@ class SqliteErasing:
             if number is None:
                 return
             if subject.by == "id":
-                gone = list(self._closure(db, subject, number))
+                gone = self._closure(db, subject, number)
             else:
                 yield subject.name.encode()
                 known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
-                gone = [known[id_] for id_ in find(db, number, subject).gone]
-            yield from pieces.part(db, number, gone, subject.name if subject.by == "session" else None)
+                gone = {known[id_]: id_ for id_ in find(db, number, subject).gone}
+            yield from (id_.encode() for id_ in answered(db, number, gone.values()))
+            yield from pieces.part(db, number, list(gone), subject.name if subject.by == "session" else None)
 
     # The stages
 
@@ -291,7 +297,8 @@ class SqliteErasing:
         if subject.by == "id":
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
-            counts = {"item": len(gone), "cut": len(outcome.marked)}
+            requests = drop_requests(db, number, gone)
+            counts = {"item": len(gone), "cut": len(outcome.marked), "request": requests}
             gone += outcome.marked
         else:
             counts, gone = take_part(work, subject)

@@ -157,15 +157,24 @@ select substr(vector.windows, 1, :most) from item join model join vector on vect
 where :scope is null or item.scope = :scope;
 
 -- part_texts --
-select text from item where n in (select value from json_each(:ns))
-union all select metadata from item where n in (select value from json_each(:ns)) and metadata <> '{}';
+with gone as materialized (select item.* from json_each(:ns) join item on item.n = value)
+select text from gone union all select metadata from gone where metadata <> '{}'
+union all select speaker from gone where speaker is not null union all select slot from gone where slot is not null
+union all select subject from gone where subject is not null union all select object from gone where object is not null
+union all select relation from gone where relation is not null
+union all select name from source join gone on gone.n = source.item where name is not null
+union all select note from trial join gone on gone.n = trial.item
+union all select episode.text from episode join gone on gone.n = episode.item
+union all select episode.data from episode join gone on gone.n = episode.item where data <> '{}';
 
 -- part_vectors --
 select substr(vector.windows, 1, :most) from json_each(:ns) as wanted cross join model
 join vector on vector.key = (model.n << 40 | wanted.value);
 
--- episode_texts --
+-- session_texts --
 select text from episode where scope = ?1 and session = ?2
+union all select data from episode where scope = ?1 and session = ?2 and data <> '{}'
+union all select text from summary where scope = ?1 and session = ?2
 union all select raw.text from raw join episode on episode.scope = raw.scope and episode.id = raw.id
 where episode.scope = ?1 and episode.session = ?2;
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from engrain.core.erasure import By, Subject
 from engrain.core.scope import Scope
@@ -35,7 +35,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     """How many rows of what went, and the ids of the items."""
     db, scope = work.db, work.scope_n
     found = find(db, scope, subject)
-    episodes = count_episodes(db, scope, subject)  # an item takes its own along
+    counts = counted(db, scope, subject, found)  # before: an item takes its own episodes along
     known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (scope,))}
     remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.entombed})
     for id_, numbers in found.stripped.items():
@@ -49,25 +49,31 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
         db.run(_QUERIES["point_item"], (by, known[id_]))
     for session, place in found.back.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": _drop_requests(work, set(found.gone))}
+    drop_requests(db, scope, found.gone)
     if subject.by == "session":
-        counts |= {**pieces.drop_session(db, scope, subject.name), "episode": episodes}
+        pieces.drop_session(db, scope, subject.name)
     return counts, list(found.gone)
 
 
-def count_episodes(db: Connection, scope: int, subject: Subject) -> int:
-    if subject.by != "session":
-        return 0
-    return int(db.rows("select count(*) from episode where scope = ? and session = ?", (scope, subject.name))[0][0])
+def counted(db: Connection, scope: int, subject: Subject, found: Taking) -> dict[str, int]:
+    """The rows of each kind that go, as long as they are there."""
+    requests = answered(db, scope, found.gone)
+    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    return counts | (pieces.count_session(db, scope, subject.name) if subject.by == "session" else {})
 
 
-def _drop_requests(work: Work, gone: set[str]) -> int:
-    """Requests that were answered with what is gone."""
-    dropped = 0
-    for id_, answer in work.db.rows(_SQL["requests"], (work.scope_n,)):
-        if any(one in gone for one in _ids(json.loads(answer))):
-            dropped += work.db.run(_SQL["drop_request"], (work.scope_n, id_))
-    return dropped
+def answered(db: Connection, scope: int, ids: Collection[str]) -> list[str]:
+    """The requests that were answered with one of these items."""
+    gone = set(ids)
+    rows = db.rows(_SQL["requests"], (scope,)) if gone else []
+    return [id_ for id_, answer in rows if not gone.isdisjoint(_ids(json.loads(answer)))]
+
+
+def drop_requests(db: Connection, scope: int, ids: Collection[str]) -> int:
+    """How many were answered with one of these items."""
+    dropped = answered(db, scope, ids)
+    db.many(_SQL["drop_request"], [(scope, id_) for id_ in dropped])
+    return len(dropped)
 
 
 def _ids(value: object) -> list[str]:

@@ -36,6 +36,8 @@ _COUNTED = (
 # An item takes its sources, cites, entities, words, trials and episodes along; a task its steps and snapshot.
 _DROPPED = ("raw", "episode", "item", "session", "summary", "progress", "request", "task", "result", "event")
 
+_OF_SESSION = ("episode", "summary", "progress", "session")
+
 
 def counts(db: Connection, scope: int) -> dict[str, int]:
     """The rows of each kind."""
@@ -60,12 +62,15 @@ def passed_over(db: Connection) -> dict[str, int]:
     return {table: db.rows(sql.format(table))[0][0] for (table,) in db.rows(_SQL["scoped"])}
 
 
-def drop_session(db: Connection, scope: int, session: str) -> dict[str, int]:
+def count_session(db: Connection, scope: int, session: str) -> dict[str, int]:
     """What a session has besides its items."""
-    return {
-        table: db.run(f"delete from {table} where scope = ? and session = ?", (scope, session))
-        for table in ("episode", "summary", "progress", "session")
-    }
+    sql = "select count(*) from {} where scope = ? and session = ?"
+    return {table: db.rows(sql.format(table), (scope, session))[0][0] for table in _OF_SESSION}
+
+
+def drop_session(db: Connection, scope: int, session: str) -> None:
+    for table in _OF_SESSION:
+        db.run(f"delete from {table} where scope = ? and session = ?", (scope, session))
 
 
 def texts(db: Connection, scope: int | None) -> Iterator[str]:
@@ -88,14 +93,14 @@ def vectors(db: Connection, scope: int | None) -> Iterator[bytes]:
 
 
 def part(db: Connection, scope: int, numbers: Sequence[int], session: str | None) -> Iterator[bytes]:
-    """Of some items, and of the episodes of a session."""
+    """Of some items with what hangs on them, and of what a session has besides."""
     for start in range(0, len(numbers), _PAGE):
         page = as_json(numbers[start : start + _PAGE])
         for (text,) in db.rows(_SQL["part_texts"], {"ns": page}):
             yield text.encode()
         for (start_of,) in db.rows(_SQL["part_vectors"], {"ns": page, "most": _VECTOR}):
             yield bytes(start_of)
-    for (text,) in db.rows(_SQL["episode_texts"], (scope, session)):
+    for (text,) in db.rows(_SQL["session_texts"], (scope, session)):
         yield text.encode()
 
 

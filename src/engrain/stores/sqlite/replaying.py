@@ -11,7 +11,7 @@ from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.forget import forget
-from engrain.stores.sqlite.part import add_counts, subjects, take_part
+from engrain.stores.sqlite.part import add_counts, drop_requests, subjects, take_part
 from engrain.stores.sqlite.sql import load
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _taken(erasing: SqliteErasing, db: Connection, subject: Subject, number: int
     work = erasing._work(db, subject.scope, number)
     if subject.by == "id":
         outcome = forget(work, Forget(subject.name))
-        counts = {"item": 1 + len(outcome.others)} if outcome.status == "forgotten" else {}
+        gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
+        counts = {"item": len(gone), "request": drop_requests(db, number, gone)}
     else:
         counts, _ = take_part(work, subject)
     db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})

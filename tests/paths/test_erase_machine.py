@@ -1,0 +1,83 @@
+"""Whatever happened before: a dry run of an erasure counts what then goes, and nobody else loses anything."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from erasing_kit import opened
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engrain import Memory, Source
+from engrain.conformance.drafts import derived
+from engrain.core.items import Cite
+from engrain.core.plans import Add, Plan
+
+SESSIONS, SOURCES = ("monday", "tuesday"), ("a page on the web", "another page of it")
+STEPS = ("fact", "slot", "again", "correct", "say", "call", "derive", "summarise", "task", "forget", "request")
+steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=14)
+asked = st.sampled_from(
+    [("user", 0), ("session", 0), ("session", 1), ("source", 0), ("source", 1), ("id", 0), ("id", 1)]
+)
+
+
+def play(memory: Memory, step: str, which: int, number: int) -> None:
+    source, session = Source(SOURCES[which], "web"), SESSIONS[which]
+    ids = [item.id for item in memory.list(history=True, limit=100)]
+    one = ids[number % len(ids)] if ids else None
+    if step in ("fact", "request"):
+        memory.remember(
+            f"What is known of {number}.", source=source, request_id=f"{number}" if step == "request" else None
+        )
+    elif step == "slot":
+        memory.remember(f"The value of it is {number}.", slot=f"slot.{which}", source=source)
+    elif step == "again":
+        memory.remember(f"What is known of {number}.")
+    elif step == "say":
+        memory.add_message("user", f"It was said, {number} times over.", session=session)
+    elif step == "call":
+        memory.record_tool_call("read", {"n": number}, "a line\n" * 400, session=session)
+    elif step == "summarise":
+        memory._open.conversation(session).summarize()
+    elif step == "task":
+        with memory.task(f"task-{number}", goal="to be done") as run:
+            run.remember_step("note", f"Task {number} was noted.")
+    elif one and step == "correct" and memory.get(one) and not memory.get(one).retracted_at:  # type: ignore[union-attr]
+        memory.correct(one, f"It is {number}, rather.", source=source)
+    elif one and step == "derive":
+        cites = (Cite(one), Cite(ids[(number + 1) % len(ids)]))
+        memory._open.kit.items.apply(Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),)))
+    elif one and step == "forget":
+        memory.forget(one)
+
+
+def subject(memory: Memory, by: str, which: int) -> dict[str, str]:
+    ids = [item.id for item in memory.list(history=True, limit=100)]
+    names: dict[str, Any] = {"user": "ana", "session": SESSIONS[which], "source": SOURCES[which]}
+    return {by: names[by] if by != "id" else ids[which * (len(ids) - 1)] if ids else "none"}
+
+
+@given(steps, asked)
+@settings(max_examples=60, deadline=None)
+def test_a_dry_run_counts_what_then_goes(history: list[tuple[str, int, int]], asked: tuple[str, int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / "files"
+        files.mkdir()
+        store = Path(folder) / "agent.db"
+        with opened(store, background=False) as memory, opened(store, user="ben", background=False) as ben:
+            for step, which, number in history:
+                play(memory, step, which, number)
+                play(ben, step, which, number)
+            memory.mirror(files).sync()
+            before = ben.list(history=True, limit=100)
+            chosen = subject(memory, *asked)
+            told = memory.erase(**chosen, folders=[files], dry_run=True)  # type: ignore[arg-type]
+            assert memory.erase(**chosen, folders=[files], dry_run=True) == told, "it changed something"  # type: ignore[arg-type]
+            done = memory.erase(**chosen, folders=[files])  # type: ignore[arg-type]
+            assert done.receipt, done.why
+            counts = done.receipt.values["counts"]
+            assert {kind: count for kind, count in counts.items() if kind != "beside"} == told.counts
+            assert ben.list(history=True, limit=100) == before
+            assert not any(memory.erase(**chosen, dry_run=True).counts.values())  # type: ignore[arg-type]
