@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, get_args
 Group = Literal["tiers", "durability", "retrieval", "safety", "privacy", "operation"]
 State = Literal["pass", "warn", "fail", "unknown"]
 GROUPS: tuple[Group, ...] = get_args(Group)
+UNOPENED = "not checked: the memory does not open"
 
 
 class Verdict(NamedTuple):

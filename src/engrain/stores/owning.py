@@ -14,5 +14,9 @@ def owners(nobodys: int, owned: int) -> Finding:
             "owners", "warn", why, "engrain list, without --user, shows them; give every Memory(…) its user="
         )
     if nobodys:
-        return Finding("owners", "pass", f"one memory without a user, with {nobodys:,} items, and no user's beside it")
+        return Finding(
+            "owners",
+            "pass",
+            f"one memory without a user, with {nobodys:,} item{'s' * (nobodys != 1)}, and no user's beside it",
+        )
     return Finding("owners", "pass", f"every item belongs to somebody; users with a memory: {owned:,}")

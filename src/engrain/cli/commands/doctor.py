@@ -11,7 +11,7 @@ from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import faint, strong, wrapped
 from engrain.cli.verbs import verb
-from engrain.core.checked import GROUPS, counted
+from engrain.core.checked import GROUPS, UNOPENED, counted
 from engrain.core.errors import ConfigError, StoreError
 from engrain.core.scope import Scope
 
@@ -26,7 +26,8 @@ POINTS = 35
     "doctor",
     examples=("engrain doctor", "engrain doctor --strict --json", "engrain doctor --rebuild"),
     prints="35 points in groups, each as passed (✓), to be looked at (!), failed (✗) or not checked (?), with why and "
-    "what mends it; docs/checklist.md explains them. Exit code 1 on ✗, with --strict on ! and ? as well.",
+    "what mends it; docs/checklist.md explains them. Exit code 0 if none failed, 1 on ✗ (with --strict on ! and ? as "
+    "well) and if there is no such store, 2 if the command is not understood.",
 )
 @click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
@@ -72,20 +73,25 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
         yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
     else:
         yield f"The memory looked at: {about['memory']}."
-    left = max(len(one.name) for one in points)
+    shown = [one for one in points if one.why != UNOPENED]
+    left = max(len(one.name) for one in shown)
     for group in GROUPS:
-        yield strong(group.capitalize())
-        for one in points:
-            if one.group == group:
-                yield from _lines(one, left)
+        inside = [one for one in shown if one.group == group]
+        if inside:
+            well = sum(one.state == "pass" for one in inside)
+            yield strong(group.capitalize()) + faint(f"  {well} of {len(inside)}")
+        for one in inside:
+            yield from _lines(one, left)
     yield ""
+    if amiss := [f"{one.number} {one.name}" for one in shown if one.state != "pass"]:
+        yield from wrapped(f"See above: {', '.join(amiss)}. docs/checklist.md explains each.", longest=None)
     yield counted(points)
 
 
 def _lines(one: Checked, left: int) -> Iterator[str]:
     mark, colour = MARKS[one.state]
     indent = " " * (left + 9)
-    why = list(wrapped(f"{one.why}.", indent, longest=None))
+    why = list(wrapped(one.why if one.why.endswith(("?", "!")) else f"{one.why}.", indent, longest=None))
     head = f"  {click.style(mark, fg=colour, bold=True)} {one.number:>2} {one.name.ljust(left)}  "
     yield head + why[0].lstrip()
     yield from why[1:]

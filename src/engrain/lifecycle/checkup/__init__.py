@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engrain.core.checked import Checked, Verdict
+from engrain.core.checked import UNOPENED, Checked, Verdict
 from engrain.core.errors import (
+    ConfigError,
     DiskFull,
     EngrainError,
     NewerStore,
@@ -32,11 +33,12 @@ POINTS: tuple[Point, ...] = (
 # Which point says why a store does not open, and what mends it; any other reason is the first point's.
 _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace"),
-    (NotADatabase, "integrity", "name the right file with --store, or set ENGRAIN_KEY if it is encrypted"),
+    (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "pip install -U engrain"),
     (OlderStore, "schema", "engrain status brings it up to date; of a file it keeps a copy beside"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
+    (ConfigError, "stores", "mend the settings, and run engrain doctor again"),
 )
 
 
@@ -56,8 +58,8 @@ def unopened(error: EngrainError) -> list[Checked]:
         ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", str(error).rstrip("."), mend)
-    rest = Verdict("unknown", "not checked: the memory does not open")
+    why = Verdict("fail", _said(error), mend)
+    rest = Verdict("unknown", UNOPENED)
     return [_checked(point, why if point.name == reason else rest) for point in POINTS]
 
 
@@ -68,11 +70,21 @@ def _looked(point: Point, look: Look) -> Verdict:
     except StoreClosed:
         raise
     except StoreUnavailable as exc:
-        return Verdict("unknown", f"not checked: {str(exc).rstrip('.')}", "start the server")
+        return Verdict("unknown", f"not checked: {_said(exc)}", "start the server")
     except EngrainError as exc:
-        return Verdict(
-            "fail", f"it could not be looked at: {str(exc).rstrip('.')}", "engrain doctor --json, then mend that"
-        )
+        return Verdict("fail", f"it could not be looked at: {_said(exc)}", _mend(exc))
+
+
+def _mend(error: EngrainError) -> str:
+    if "--rebuild" in str(error):
+        return "engrain doctor --rebuild"
+    known = next((mend for kind, _, mend in _REASONS if isinstance(error, kind)), None)
+    return known or "mend what it names, and run engrain doctor again"
+
+
+def _said(error: EngrainError) -> str:
+    """Without the advice to ask the doctor, who speaks here."""
+    return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
 
 
 def _checked(point: Point, verdict: Verdict) -> Checked:

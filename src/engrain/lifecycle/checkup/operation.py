@@ -1,4 +1,4 @@
-"""Whether somebody looks after the memory, and what goes on beside goes well."""
+"""Whether there is room and time, nothing waits for a person, and somebody looks after the memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,69 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from engrain.core.checked import Verdict, named, passed, warned
-from engrain.core.journal import TaskRecord
+from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.journal import CHECKPOINT, TaskQuery, TaskRecord
+from engrain.core.queries import ListQuery
 from engrain.lifecycle.care.keeper import PLACE, task_of
 from engrain.lifecycle.checkup.looking import Look, Point, ago
 
 MISSED = 3  # rounds
+MOST = 1_000  # tasks
+SKEW, FAR = timedelta(seconds=5), timedelta(hours=1)
+
+
+def disk(look: Look) -> Verdict:
+    return look.found("disk") or passed(f"its disk is not seen from here: {look.store.backend} {look.store.location}")
+
+
+def clock(look: Look) -> Verdict:
+    last = look.kit.items.page(ListQuery(look.scope, history=True, limit=1))
+    if not last or last[0].recorded_at - look.now <= SKEW:
+        return passed("the clock is not behind what was recorded")
+    behind = last[0].recorded_at - look.now
+    why = f"the clock is {_span(behind)} behind the newest item, so that times stand still and nothing expires"
+    mend = "set the clock: timedatectl set-ntp true"
+    return failed(why, mend) if behind > FAR else warned(why, mend)
+
+
+def _span(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def waiting_tasks(look: Look) -> Verdict:
+    journal = look.kit.journal
+    if journal is None:
+        return passed("this store keeps no tasks")
+    tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MOST))
+    told = [f"{one.task} ({one.status})" for one in tasks if one.status in ("parked", "expired", "failed")]
+    told += [
+        f"{one.task} (ambiguous)" for one in tasks if one.status in ("running", "waiting") and _ambiguous(look, one)
+    ]
+    if told:
+        why = f"{several(len(told), 'task waits', 'tasks wait')} for a person: {named(told)}"
+        return warned(why, "engrain tasks show TASK says why; engrain tasks resolve, resume or cancel decides")
+    return passed("no task waits for a person")
+
+
+def _ambiguous(look: Look, task: TaskRecord) -> bool:
+    assert look.kit.journal is not None
+    return any(step.status == "ambiguous" for step in look.kit.journal.unsettled(look.scope, task.task))
+
+
+def leases(look: Look) -> Verdict:
+    if look.kit.journal is None:
+        return passed("this store keeps no tasks")
+    stale = look.kit.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MOST))
+    left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
+    if not left:
+        return passed("every task that runs has a worker that gives signs of life")
+    told = named([f"{one.task} (silent since {ago(one.until, look.now)})" for one in left if one.until])
+    why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
+    return warned(why, "start its program again, which recovers it; or engrain tasks cancel TASK")
 
 
 def upkeep(look: Look) -> Verdict:
@@ -74,4 +131,10 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-POINTS = (Point(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", upkeep),)
+POINTS = (
+    Point(31, "operation", "disk", "Is there room for more, and for a copy?", disk),
+    Point(32, "operation", "clock", "Is the clock right, as far as the store can tell?", clock),
+    Point(33, "operation", "waiting tasks", "Does a task wait for a person?", waiting_tasks),
+    Point(34, "operation", "leases", "Was a task left by a worker that died?", leases),
+    Point(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", upkeep),
+)  # fmt: skip

@@ -113,10 +113,10 @@ def _overdue(look: Look) -> dict[str, int]:
 
 
 POINTS = (
-    Point(29, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
-    Point(30, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
-    Point(31, "privacy", "audit log", "Is the record of removals whole?", audit_log),
-    Point(32, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets),
-    Point(33, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
-    Point(34, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time),
+    Point(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
+    Point(26, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
+    Point(27, "privacy", "audit log", "Is the record of removals whole?", audit_log),
+    Point(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets),
+    Point(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
+    Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time),
 )  # fmt: skip

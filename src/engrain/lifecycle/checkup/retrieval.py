@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.checked import Verdict, failed, named, passed, warned
 from engrain.core.errors import EngrainError
 from engrain.core.items import Item
 from engrain.core.words import terms
@@ -68,7 +68,7 @@ def self_recall(look: Look) -> Verdict:
     if lost:
         why = f"{len(lost)} of {len(sample)} items are not found by their own text: {named(lost)}"
         return failed(why, "engrain doctor --rebuild")
-    return passed(f"each of {several(len(sample), 'item')}, picked among the newest, is found by its own text")
+    return passed(f"{len(sample)} of {len(sample)} items, picked among the newest, are found by their own text")
 
 
 def _by_words(look: Look, item: Item) -> bool:
@@ -95,6 +95,10 @@ def vector_server(look: Look) -> Verdict:
     if look.kit.feed is None:
         return passed("no vector server: there is nothing to be behind")
     found = worst(look.beside("vectors"))
+    if found and found.state == "fail":
+        return failed(
+            found.why, "start the server: what it lacks then reaches it by itself, and words find all meanwhile"
+        )
     return found or warned("the vector server said nothing", "engrain doctor --rebuild")
 
 
@@ -108,11 +112,11 @@ def search_state(look: Look) -> Verdict:
 
 
 POINTS = (
-    Point(16, "retrieval", "indexes", "Does every item have its words, and every vector its item?", indexes),
-    Point(17, "retrieval", "vectors", "Does every item have a vector of this model?", vectors),
-    Point(18, "retrieval", "embedder", "Does the embedder answer, with the right dimension?", embedder),
-    Point(19, "retrieval", "old vectors", "Are vectors of another model left over?", old_vectors),
-    Point(20, "retrieval", "self-recall", "Is an item found by its own text?", self_recall),
-    Point(21, "retrieval", "vector server", "Does the vector server have every change?", vector_server),
-    Point(22, "retrieval", "search", "Does search have what makes it fast?", search_state),
+    Point(13, "retrieval", "indexes", "Does every item have its words, and every vector its item?", indexes),
+    Point(14, "retrieval", "vectors", "Does every item have a vector of this model?", vectors),
+    Point(15, "retrieval", "embedder", "Does the embedder answer, with the right dimension?", embedder),
+    Point(16, "retrieval", "old vectors", "Are vectors of another model left over?", old_vectors),
+    Point(17, "retrieval", "self-recall", "Is an item found by its own text?", self_recall),
+    Point(18, "retrieval", "vector server", "Does the vector server have every change?", vector_server),
+    Point(19, "retrieval", "search", "Does search have what makes it fast?", search_state),
 )  # fmt: skip

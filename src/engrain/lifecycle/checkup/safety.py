@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
@@ -21,7 +21,6 @@ from engrain.lifecycle.folder.shelf import TRUSTED
 ABOUT_THE_USER = "user."
 OTHERS = 0.7  # at most this trust has what is not the user's or the program's own word
 PINNED = 1_000
-SKEW, FAR = timedelta(seconds=5), timedelta(hours=1)
 
 
 def walls(look: Look) -> Verdict:
@@ -39,41 +38,29 @@ def trust(look: Look) -> Verdict:
         return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
     told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
     why = f"{several(len(low), 'item speaks', 'items speak')} for the user on the word of a tool or a page: {told}"
-    return warned(why, "engrain why ID shows the source; engrain correct or engrain forget ID, or engrain undo SOURCE")
+    return warned(
+        why, "engrain why ID shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
+    )
 
 
 def instructions(look: Look) -> Verdict:
     where = parse_filter({"trust": {"<=": OTHERS}})
     read = look.kit.items.page(ListQuery(look.scope, where, limit=NEWEST))
     found = [one for one in read if reads_like_an_order(one.text[:READ])]
+    if not read:
+        return passed("there is no text that is not the user's own word")
     if not found:
         return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
     told = named([_known_by(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
     source = next((one.source for one in found if one.source), None)
-    return warned(why, f"engrain undo {source}" if source else f"engrain get {found[0].id}, then engrain forget")
+    if source is None:
+        return warned(why, f"engrain get {found[0].id}, then engrain forget {found[0].id}")
+    return warned(why, f"engrain undo {shlex.quote(source)} shows what came from there; with --yes it is taken back")
 
 
 def _known_by(item: Item) -> str:
     return f"{item.id} from {item.source}" if item.source else item.id
-
-
-def clock(look: Look) -> Verdict:
-    last = look.kit.items.page(ListQuery(look.scope, history=True, limit=1))
-    if not last or last[0].recorded_at - look.now <= SKEW:
-        return passed("the clock is not behind what was recorded")
-    behind = last[0].recorded_at - look.now
-    why = f"the clock is {_span(behind)} behind the newest item, so that times stand still and nothing expires"
-    mend = "set the clock: timedatectl set-ntp true"
-    return failed(why, mend) if behind > FAR else warned(why, mend)
-
-
-def _span(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:,.0f} seconds"
 
 
 def rights(look: Look) -> Verdict:
@@ -117,10 +104,9 @@ def file_conflicts(look: Look) -> Verdict:
 
 
 POINTS = (
-    Point(23, "safety", "walls", "Is every item behind its owner's wall?", walls),
-    Point(24, "safety", "trust", "Does only the user's word speak for the user?", trust),
-    Point(25, "safety", "instructions", "Does a stored text give orders to the model?", instructions),
-    Point(26, "safety", "clock", "Is the clock right, as far as the store can tell?", clock),
-    Point(27, "safety", "rights", "Can other users of this machine read the files?", rights),
-    Point(28, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts),
+    Point(20, "safety", "walls", "Is every item behind its owner's wall?", walls),
+    Point(21, "safety", "trust", "Does only the user's word speak for the user?", trust),
+    Point(22, "safety", "instructions", "Does a stored text give orders to the model?", instructions),
+    Point(23, "safety", "rights", "Can other users of this machine read the files?", rights),
+    Point(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts),
 )  # fmt: skip

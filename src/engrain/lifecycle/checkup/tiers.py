@@ -62,6 +62,8 @@ def windows(look: Look) -> Verdict:
         tail = log.length(look.scope, name) - (summary.upto if summary else 0)
         if tail > most and len(log.last(look.scope, name, most + 1)) > most:
             behind.append(f"{name} ({tail:,})")
+    if not names:
+        return passed("there is no session yet")
     if not behind:
         return passed(f"no session, of the newest {len(names)}, has more than {most} messages without a summary")
     many = several(len(behind), "session has", "sessions have")
@@ -72,6 +74,8 @@ def windows(look: Look) -> Verdict:
 def left_sessions(look: Look) -> Verdict:
     names = look.kit.log.sessions(look.scope, RECENT)
     left = [name for name in names if _left(look, name)]
+    if not names:
+        return passed("there is no session yet")
     if not left:
         return passed(f"no session, of the newest {len(names)}, was left for a day without its summary")
     many = several(len(left), "session was", "sessions were")
@@ -113,6 +117,8 @@ def procedures(look: Look) -> Verdict:
     known = {
         item.id: (item.slot or "").removeprefix(PROCEDURE) for item in look.kit.items.slots(look.scope, PROCEDURE, None)
     }
+    if not known:
+        return passed("there is no procedure yet")
     tallies = look.kit.outcomes.tallies(look.scope, list(known))
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"

@@ -34,7 +34,8 @@ class Deployment(Handle):
         if self._site.path is None:
             why = "the store is in memory, so that nothing outlives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
-        with self._reading() as db:
+        # Each connection has a level of its own: what counts is that of the one that writes.
+        with self._reading() if self._site.read_only else self._writer.alone() as db:
             ((level,),) = db.rows("pragma synchronous")
         if level < _FULL:
             why = f"synchronous is {level}: a power cut may take acknowledged writes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -156,6 +157,8 @@ def identity(name: str, remote: bool) -> Identity | None:
 def open_connection(site: Site, create: bool = False) -> Connection:
     mode: Literal["ro", "rw", "rwc"] = "ro" if site.read_only else "rwc" if create else "rw"
     where = ":memory:" if site.path is None else uri(site.path, mode, site.immutable)
+    if create and site.path is not None:
+        _make_for_us_alone(site.path)
     db = connect(where, site.engine, site.key)
     try:
         if site.key is not None:
@@ -165,6 +168,12 @@ def open_connection(site: Site, create: bool = False) -> Connection:
         db.close()
         raise
     return db
+
+
+def _make_for_us_alone(path: Path) -> None:
+    """A new file is not for every user of the machine; SQLite gives its log the same rights."""
+    with contextlib.suppress(OSError):  # it is there, or SQLite says why it cannot be made
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o660))
 
 
 def _check_key(db: Connection, site: Site, where: str) -> None:
