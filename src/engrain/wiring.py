@@ -15,11 +15,11 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.policies import policies
-from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
 from engrain.ports.files import Folder
+from engrain.stores.door import Door
 
 if TYPE_CHECKING:
     from engrain.core.moving import RowKind
@@ -61,7 +61,7 @@ def open_kit(
         servers: dict[str, RedisStore] = {}
         for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
             servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
-            servers[beside].held = _held(store)
+            servers[beside].door = Door(getattr(store, "erasing", None))
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
@@ -92,11 +92,6 @@ def open_kit(
         )
         opened.pop_all()
     return kit
-
-
-def _held(store: Any) -> Callable[[Scope], bool]:
-    erasing = getattr(store, "erasing", None)
-    return erasing.held if erasing else lambda scope: False
 
 
 def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:

@@ -18,10 +18,11 @@ from servers import postgres
 from engrain import Memory, Source
 from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
-from engrain.core.errors import BeingErased, OnHold
+from engrain.core.errors import BeingErased, LeaseLost, OnHold, StoreUnavailable
 from engrain.core.items import Cite
 from engrain.lifecycle.erasure import erasing as run
 from engrain.ports import Kit
+from engrain.stores import door
 from engrain.stores.postgres import erasing as rows
 from engrain.stores.postgres import part
 from engrain.stores.postgres.link import Db
@@ -104,10 +105,10 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         if kind == "item":
             monkeypatch.setattr(part, "remove", lambda *_: None)
         else:
-            taken = Db.rows
+            taken = Db.run
             passed_over = f"delete from {kind} where"
             monkeypatch.setattr(
-                Db, "rows", lambda db, sql, args=None: [(0,)] if passed_over in sql else taken(db, sql, args)
+                Db, "run", lambda db, sql, args=None: None if passed_over in sql else taken(db, sql, args)
             )
         done = memory.erase(session=f"{WORD}-session")
         assert done.pending
@@ -392,3 +393,95 @@ def test_a_hold_keeps_tasks_and_episodes_in_redis(tmp_path: Path) -> None:
             memory.remove_task("order")
         with pytest.raises(OnHold):
             kit.episodes.remove(memory.scope, ["any"])
+
+
+def test_a_hold_takes_the_time_from_episodes_in_redis_until_the_release(tmp_path: Path) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nepisodic = "{server.url}/0"\n')
+    with opened(settings) as memory, opened(settings, user="ben") as ben:
+        for one in (memory, ben):
+            one.record_tool_call("read", {"path": "a"}, "It says nothing.\n" * 500, session="monday")
+        assert set(_endless(memory)) == set()
+        memory.hold("ana", reason="case-7")
+        for n in range(2):
+            memory.record_tool_call("read", {"path": "b"}, f"It says {n}.", session="tuesday")
+        assert len(_endless(memory)) == len(_of(memory)), "what is there, and what is written from then on"
+        assert set(_endless(ben)) == set()
+        kit = memory._open.kit
+        assert kit.episodes is not None
+        now = kit.clock()
+        there = len(memory.episodic.recent(99))
+        kit.episodes.add(memory.scope, Episode("late", "monday", "turn", "It rained.", 0.5, now, now - timedelta(1)))
+        kit.episodes.add(memory.scope, Episode("more", "monday", "turn", "It snowed.", 0.5, now, None))
+        assert len(kit.episodes.recent(memory.scope, None, 99, now - timedelta(2))) == there + 2, "nor is it let go of"
+        far = now + timedelta(days=60)
+        kit.episodes.expire(far)
+        assert len(memory.episodic.recent(99)) == there + 1
+        assert memory.release("ana")
+        assert kit.episodes.expire(far) >= there
+        assert [one.text for one in memory.episodic.recent(99)] == ["It snowed."]
+
+
+def test_a_hold_that_redis_was_not_told_of_reaches_it_with_the_next_care(tmp_path: Path) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nepisodic = "{server.url}/0"\n')
+    with opened(settings, background=False) as memory, opened(tmp_path / "agent.db", background=False) as other:
+        memory.record_tool_call("read", {"path": "a"}, "It says nothing.", session="monday")
+        other.hold("ana")
+        assert set(_endless(memory)) == set()
+        memory.maintain()
+        assert len(_endless(memory)) == len(_of(memory))
+
+
+def _of(memory: Memory) -> list[str]:
+    """The keys of its episodes in Redis."""
+    return [key for key in redis_server().client.keys(f"*{memory.scope.id}*") if ":call:" not in key]
+
+
+def _endless(memory: Memory) -> list[str]:
+    return [key for key in _of(memory) if redis_server().client.ttl(key) < 0]
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_tasks_in_redis_are_shut_with_their_user(
+    tmp_path: Path, url: str, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    default = url if store == "postgres" else tmp_path / "agent.db"
+    settings.write_text(f'[stores]\ndefault = "{default}"\ntasks = "{server.url}/1"\n')
+    monkeypatch.setattr(door, "_KNOWN", 0.0)
+    with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
+        memory.remember("Ana lives in Lima.")
+        memory.hold("ana")
+        with pytest.raises(LeaseLost, match="legal hold"):
+            _order_while_erased(memory, ben)
+        assert memory.tasks() == []
+        for write in (lambda: memory.signal("order", "paid"), lambda: memory.task("another").__enter__()):
+            with pytest.raises(OnHold):
+                write()
+        assert memory.release("ana")
+        assert [one.task for one in memory.tasks()] == ["order"]
+        monkeypatch.setattr(run, "_beside", lambda *_: (_ for _ in ()).throw(StoreUnavailable("away")))
+        assert ben.erase(user="ana").pending
+        with pytest.raises(BeingErased), memory.task("another"):
+            pass
+        assert memory.tasks() == []
+        monkeypatch.undo()
+        (done,) = ben.resume_erasures()
+        assert done.receipt, done.why
+        with memory.task("another") as task:
+            task.step("one", lambda: 1)
+
+
+def _order_while_erased(memory: Memory, other: Memory) -> None:
+    with memory.task("order") as task:
+        task.step("one", lambda: 1)
+        with pytest.raises(OnHold):
+            other.erase(user="ana")
+        task.step("two", lambda: 2)

@@ -212,6 +212,9 @@ class FedIndex:
         """None of its own: every point is of an item."""
         return []
 
+    def hold(self, user: Subject) -> None:
+        """No point ends by itself."""
+
     def erase(self, scope: Scope) -> int:
         """Not by way of the outbox, which others may fill as fast as it is emptied. A feeder that brings something of
         the scope at this very moment looks once more, and takes it back."""

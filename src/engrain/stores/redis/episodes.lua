@@ -5,7 +5,8 @@
 --   same:…      ids of one session and key    call:NUMBER what a call was answered
 -- The engine's TTL ends a grace after `expires`, which decides what is shown. An id whose episode the engine took stays
 -- in the indexes until the next write or `expire`; indexes live as long as the last episode in them, and those of what
--- is due as long as the scope has any.
+-- is due as long as the scope has any. Of a scope on hold nothing has a TTL; after the release `expire` removes what is
+-- over.
 
 -- shared --
 local base, call, grace = KEYS[1], ARGV[1], tonumber(ARGV[2])
@@ -110,26 +111,31 @@ local function live_with_all(name)
 end
 
 -- The episode as it is given, in place of nothing; `raw` is "" or "=" and the text.
-local function write(id, new, raw, raw_expires)
+local function write(id, new, raw, raw_expires, held)
+  local ends = not held and new.expires
   local fields = {}
   for name, value in pairs(new) do
     fields[#fields + 1] = name
     fields[#fields + 1] = value
   end
   redis.call('HSET', base .. 'episode:' .. id, unpack(fields))
-  index('ZADD', base .. 'all', new.expires, new.happened, id)
-  index('ZADD', base .. 'of:' .. new.session, new.expires, new.happened, id)
+  index('ZADD', base .. 'all', ends, new.happened, id)
+  index('ZADD', base .. 'of:' .. new.session, ends, new.happened, id)
   if new.key then
-    index('SADD', same_key(new.session, new.key), new.expires, id)
+    index('SADD', same_key(new.session, new.key), ends, id)
+  end
+  if ends then
+    redis.call('PEXPIREAT', base .. 'episode:' .. id, engine_time(ends))
   end
   if new.expires then
-    redis.call('PEXPIREAT', base .. 'episode:' .. id, engine_time(new.expires))
     redis.call('ZADD', base .. 'due', new.expires, due_name(id, new.session, new.key))
   end
   if raw ~= '' then
-    local ends = new.expires and tonumber(new.expires) < tonumber(raw_expires) and new.expires or raw_expires
     redis.call('HSET', base .. 'raw:' .. id, 'text', string.sub(raw, 2), 'expires', raw_expires)
-    redis.call('PEXPIREAT', base .. 'raw:' .. id, engine_time(ends))
+    if not held then
+      local sooner = ends and tonumber(ends) < tonumber(raw_expires) and ends or raw_expires
+      redis.call('PEXPIREAT', base .. 'raw:' .. id, engine_time(sooner))
+    end
     redis.call('ZADD', base .. 'raws', raw_expires, id)
   end
   live_with_all('due')
@@ -137,7 +143,9 @@ local function write(id, new, raw, raw_expires)
 end
 
 -- add --
+-- `most` is "" on hold: then nothing is trimmed, joined with what is like it, or ended by the engine.
 local id, most, raw, raw_expires = unpack(ARGV, 3, 6)
+local held = most == ''
 local kept = before()
 if kept then
   return kept
@@ -148,9 +156,11 @@ for i = 7, #ARGV, 2 do
 end
 -- Changes nothing, and is refused if the server is full: later on, after a removal, nothing would be.
 redis.call('SETRANGE', base .. 'call:' .. call, 0, '')
-clean(100)
+if not held then
+  clean(100)
+end
 drop(id)
-local same = new.key and same_key(new.session, new.key)
+local same = not held and new.key and same_key(new.session, new.key)
 for _, other in ipairs(same and redis.call('SMEMBERS', same) or {}) do
   local it = redis.call('HMGET', base .. 'episode:' .. other, 'count', 'importance', 'expires')
   if not it[1] then
@@ -166,8 +176,10 @@ for _, other in ipairs(same and redis.call('SMEMBERS', same) or {}) do
     drop(other)
   end
 end
-write(id, new, raw, raw_expires)
-trim(new.session, tonumber(most))
+write(id, new, raw, raw_expires, held)
+if not held then
+  trim(new.session, tonumber(most))
+end
 return answered({new.count, new.importance, new.expires or ''})
 
 -- recent --
@@ -240,6 +252,26 @@ for _, name in ipairs(over) do
   remove(unpack(it))
 end
 return answered({gone, #over < tonumber(limit) and #raws < tonumber(limit) and 1 or 0})
+
+-- hold --
+-- From here on nothing ends by itself; some at a time, and where to go on.
+local page = redis.call('ZSCAN', base .. 'all', ARGV[3], 'COUNT', 500)
+for i = 1, #page[2], 2 do
+  local id = page[2][i]
+  local it = redis.call('HMGET', base .. 'episode:' .. id, 'session', 'key')
+  redis.call('PERSIST', base .. 'episode:' .. id)
+  redis.call('PERSIST', base .. 'raw:' .. id)
+  if it[1] then
+    redis.call('PERSIST', base .. 'of:' .. it[1])
+  end
+  if it[2] then
+    redis.call('PERSIST', same_key(it[1], it[2]))
+  end
+end
+for _, name in ipairs({'all', 'due', 'raws'}) do
+  redis.call('PERSIST', base .. name)
+end
+return page[1]
 
 -- restore --
 -- From another store, as it was there: not joined with what is like it.

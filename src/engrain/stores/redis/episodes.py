@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +13,7 @@ from engrain.core.episodes import Episode, Raw
 from engrain.core.errors import OnHold
 from engrain.core.scope import Scope
 from engrain.core.tiers import TIERS
+from engrain.stores.door import Door
 from engrain.stores.redis.link import Link, new_call
 from engrain.stores.redis.registry import Registry
 from engrain.stores.redis.scripts import load
@@ -28,18 +29,19 @@ _PAGE = 500
 class RedisEpisodes:
     """A view of the store. It knows no items: what stands over one that was forgotten is for others to remove.
 
-    What is `held` is not removed; but the engine lets go of each episode when its time is over."""
+    What is held is not removed, and the engine lets go of nothing of it."""
 
-    def __init__(self, link: Link, held: Callable[[Scope], bool] = lambda scope: False) -> None:
+    def __init__(self, link: Link, door: Door) -> None:
         self._link = link
-        self._held = held
+        self._door = door
         self._scopes = Registry(link, "episodes", spare=True)
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         self._scopes.note(scope)
         kept = ("", "0") if raw is None else (f"={raw.text}", to_micros(raw.expires_at))
         fields = [part for pair in fields_of(episode).items() for part in pair]
-        count, importance, expires = self._run("add", scope, episode.id, _MOST, *kept, *fields)
+        most = "" if self._door.held(scope) else _MOST
+        count, importance, expires = self._run("add", scope, episode.id, most, *kept, *fields)
         return replace(episode, count=int(count), importance=float(importance), expires_at=_moment(expires))
 
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
@@ -59,22 +61,32 @@ class RedisEpisodes:
         return text
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        if self._held(scope):
+        if self._door.held(scope):
             raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
         pages = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
         return sum(int(self._run("remove", scope, *page)) for page in pages)
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        return 0 if self._held(scope) else int(self._run("trim", scope, session, keep))
+        return 0 if self._door.held(scope) else int(self._run("trim", scope, session, keep))
+
+    def hold(self, scope: Scope) -> None:
+        """Take its TTL from all that is there."""
+        cursor = "0"
+        while (cursor := str(self._run("hold", scope, cursor))) != "0":
+            pass
 
     def expire(self, now: datetime) -> int:
         at = to_micros(now)
-        gone = 0
+        gone, held = 0, self._door.holds()
         for page in self._scopes.pages():
             bases = [base(one.scope) for one in page]
             over = self._link.commands([("ZCOUNT", f"{start}{name}", "-inf", at) for start in bases for name in _DUE])
+            for one in page if held else []:
+                # Written while the hold began, or held by somebody who did not know of this server.
+                if self._door.held(one.scope):
+                    self.hold(one.scope)
             for one, count in zip(page, map(any, zip(over[::2], over[1::2], strict=True)), strict=True):
-                gone += self._expire(one.scope, at) if count and not self._held(one.scope) else 0
+                gone += self._expire(one.scope, at) if count and not self._door.held(one.scope) else 0
             left = self._link.commands([("EXISTS", f"{start}all") for start in bases])
             self._scopes.forget([one for one, there in zip(page, left, strict=True) if not there])
         return gone

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import OnHold
+from engrain.core.errors import LeaseLost, OnHold
 from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.scope import Scope
+from engrain.stores.door import Door
 from engrain.stores.redis.journal_replies import (
     Reply,
     checked,
@@ -31,17 +32,20 @@ _PAGE = 100
 
 
 class RedisJournal:
-    """A view of the store. Leases are judged by the server's clock; with a clock that was handed in, by that one."""
+    """A view of the store. Leases are judged by the server's clock; with a clock that was handed in, by that one.
 
-    def __init__(self, link: Link, clock: Clock, on_hold: Callable[[Scope], bool] = lambda scope: False) -> None:
+    Of a scope that is shut nothing is shown and no task begins; a worker that is at one loses it within a second."""
+
+    def __init__(self, link: Link, clock: Clock, door: Door) -> None:
         self._link = link
-        self._on_hold = on_hold  # nothing of such a scope is removed
+        self._door = door
         self._clock = None if clock is system_clock else clock
         self._scopes = Registry(link, "tasks")
 
     # Tasks
 
     def claim(self, claim: Claim) -> Lease:
+        self._prove_open(claim.scope)
         self._scopes.note(claim.scope, again=True)
         deadline = "" if claim.deadline is None else to_micros(claim.deadline)
         wish = (claim.worker, _micros(claim.seconds), claim.goal, claim.version, deadline, claim.dead)
@@ -54,11 +58,12 @@ class RedisJournal:
         return task_of(lease.scope, self._held("finish_task", lease, end.status, end.outcome))
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
+        self._prove_open(scope)
         reply = self._run("overrule", scope, task, end.status, end.outcome)
         return task_of(scope, checked(reply, f"the task {task!r}"))
 
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        fields = self._link.command("HGETALL", f"{base(scope)}task:{task}")
+        fields = None if self._door.shut(scope) else self._link.command("HGETALL", f"{base(scope)}task:{task}")
         return stands(scope, task, fields) if fields else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
@@ -78,11 +83,11 @@ class RedisJournal:
 
     def prune(self, before: datetime) -> int:
         old = to_micros(before)
-        scopes = [scope for scope in self._scopes_with("ended", f"({old}") if not self._on_hold(scope)]
+        scopes = [scope for scope in self._scopes_with("ended", f"({old}") if not self._door.held(scope)]
         return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
 
     def remove(self, scope: Scope, task: str) -> None:
-        if self._on_hold(scope):
+        if self._door.held(scope):
             raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
         checked(self._run("remove", scope, task), f"the task {task!r}")
 
@@ -102,14 +107,18 @@ class RedisJournal:
         return step_of(end, self._held("record", lease, name, *_start(start), *_end(end), *more))
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
+        self._prove_open(scope)
         reply = self._run("resolve", scope, task, own_name(end.name, end.occurrence), *_end(end))
         return step_of(end, checked(reply, f"the step {end.name!r} ({end.occurrence}) of task {task!r}"))
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        fields = self._link.command("HGETALL", f"{base(scope)}steps:{task}")
-        return steps_of(fields)
+        if self._door.shut(scope):
+            return []
+        return steps_of(self._link.command("HGETALL", f"{base(scope)}steps:{task}"))
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
+        if self._door.shut(scope):
+            return []
         flat = self._link.ask(_LUA["unsettled"], base(scope), [self._given(), "", task])
         return steps_of(dict(zip(flat[::2], flat[1::2], strict=True)))
 
@@ -119,10 +128,13 @@ class RedisJournal:
         self._held("keep", lease, snapshot)
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
+        self._prove_open(scope)
         self._scopes.note(scope, again=True)
         return bool(self._run("signal", scope, task, event, payload)[1])
 
     def event(self, scope: Scope, task: str, event: str) -> str | None:
+        if self._door.shut(scope):
+            return None
         payload: str | None = self._link.command("HGET", f"{base(scope)}events:{task}", event)
         return payload
 
@@ -133,13 +145,21 @@ class RedisJournal:
         return reply
 
     def _held(self, name: str, lease: Lease, *args: str | int) -> Reply:
+        if shut := self._door.lately_shut(lease.scope):
+            raise LeaseLost(f"{lease.worker} may no longer write to task {lease.task!r}: {shut}")
         reply = self._run(name, lease.scope, lease.task, lease.worker, lease.epoch, *args)
         return checked(reply, f"task {lease.task!r}", lease)
+
+    def _prove_open(self, scope: Scope) -> None:
+        if shut := self._door.shut(scope):
+            raise shut
 
     def _given(self) -> str:
         return "" if self._clock is None else str(to_micros(self._clock()))
 
     def _tasks(self, scope: Scope, query: TaskQuery) -> list[TaskRecord]:
+        if self._door.shut(scope):
+            return []
         # What has ended is kept for days: whoever looks for what is open does not go through it.
         open_only = query.stale or (query.status and not set(query.status) & set(ENDED))
         index, states, stale = "open" if open_only else "tasks", ",".join(query.status), "1" if query.stale else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
@@ -11,6 +10,7 @@ from engrain.core.erasure import Subject
 from engrain.core.errors import ConfigError, ServerAway, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.queries import Finding
 from engrain.core.scope import Scope
+from engrain.stores.door import Door
 from engrain.stores.redis import erasing
 from engrain.stores.redis.address import read_url
 from engrain.stores.redis.durability import findings, promised, proved
@@ -30,8 +30,8 @@ class RedisStore:
 
     def __init__(self, url: str, *, clock: Clock = system_clock, read_only: bool = False) -> None:
         self._clock = clock
-        # Set by whoever opens it beside a store that knows of legal holds.
-        self.held: Callable[[Scope], bool] = lambda scope: False
+        # Set by whoever opens it beside a store that knows of erasures and legal holds.
+        self.door = Door()
         self._link = Link(read_url(url), read_only)
         try:
             promised(self._link)
@@ -51,17 +51,17 @@ class RedisStore:
 
     @cached_property
     def episodes(self) -> RedisEpisodes:
-        return RedisEpisodes(self._link, lambda scope: self.held(scope))
+        return RedisEpisodes(self._link, self.door)
 
     @cached_property
     def state(self) -> RedisSessionState:
-        return RedisSessionState(self._link)
+        return RedisSessionState(self._link, self.door)
 
     @cached_property
     def journal(self) -> RedisJournal:
         """ConfigError if the server may lose what it acknowledges, unless the URL says durability=relaxed."""
         proved(self._link, promised(self._link, self._link.address.patience))
-        return RedisJournal(self._link, self._clock, lambda scope: self.held(scope))
+        return RedisJournal(self._link, self._clock, self.door)
 
     @cached_property
     def moving(self) -> RedisMoving:
@@ -69,6 +69,10 @@ class RedisStore:
 
     def scopes(self, user: Subject) -> list[Scope]:
         return erasing.scopes_of(self._link, user)
+
+    def hold(self, user: Subject) -> None:
+        for scope in self.scopes(user):
+            self.episodes.hold(scope)
 
     def erase(self, scope: Scope) -> int:
         return erasing.erase(self._link, scope)
