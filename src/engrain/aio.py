@@ -127,6 +127,7 @@ class AsyncMemory:
     audit = _awaited(Memory.audit)
     verify_audit = _awaited(Memory.verify_audit)
     status = _awaited(Memory.status)
+    memories = _awaited(Memory.memories)
     maintain = _awaited(Memory.maintain)
     consolidate = _awaited(Memory.consolidate)
     backup = _awaited(Memory.backup)

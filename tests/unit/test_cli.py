@@ -503,3 +503,15 @@ def test_settings_come_from_the_environment_too(store: Path) -> None:
     id = shell("remember", input=b"Ana likes tea.\n", env=env).stdout.decode().strip()
     assert json.loads(shell("get", id, "--json", env=env).stdout)["text"] == "Ana likes tea."
     assert shell("list", "--json", env=env | {"ENGRAIN_USER": "bob"}).stdout == b""
+
+
+def test_the_memories_of_a_store_are_listed_with_their_owners(run: Run) -> None:
+    for owner in (["--user", "ana"], ["--user", "ana", "--agent", "sales"], []):
+        assert run(*owner, "remember", "Tea.").exit_code == 0
+    assert run("memories").output.splitlines() == [
+        "no owner: 1 item",
+        "user=ana: 1 item",
+        "agent=sales, user=ana: 1 item",
+    ]
+    told = [json.loads(line) for line in run("memories", "--json").output.splitlines()]
+    assert told[1] == {"tenant": None, "agent": None, "user": "ana", "items": 1}

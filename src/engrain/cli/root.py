@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "The memory itself": {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),
+        "memories": ("engrain.cli.commands.care:memories", "List the memories of the store, whoever's they are."),
         "maintain": ("engrain.cli.commands.maintain:maintain", "Remove what is over: expired episodes, old tasks."),
         "doctor": ("engrain.cli.commands.doctor:doctor", "Go through 35 points of care; say what mends each."),
         "erase": ("engrain.cli.commands.erase:erase", "Erase a user, a session or a source, with a receipt."),

@@ -31,6 +31,7 @@ from engrain.conformance.suite import Suite
 from engrain.core.errors import StoreClosed
 from engrain.core.items import Cite, Words
 from engrain.core.plans import Add, Change, Embed, Plan
+from engrain.core.scope import Scope
 from engrain.ports import ItemStore, ListQuery, SketchQuery
 
 
@@ -90,6 +91,13 @@ class FollowingSuite(Suite):
         add(store, *(fact(str(n)) for n in range(5)), scope=BEN)
         assert len(store.changes(ANA, 0, 10).changes) == 1
         assert store.changes(ANA, 0, 1).complete
+
+    def test_the_memories_of_a_store_are_told_apart_and_each_is_told_once(self, store: ItemStore) -> None:
+        assert store.scopes() == []
+        mine, other = Scope("acme", "sales", "ana"), Scope("acme", None, "ana")
+        for scope in (mine, other, mine):
+            add(store, fact("a"), scope=scope)
+        assert sorted(map(str, store.scopes())) == sorted(map(str, (mine, other)))
 
     def test_the_newest_number_is_that_of_one_who_has_seen_all(self, store: ItemStore) -> None:
         assert store.newest(ANA) == store.changes(ANA, 0, 10).seq

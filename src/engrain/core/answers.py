@@ -62,6 +62,16 @@ class Status:
     holds: Mapping[str, int | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """One of the memories of a store: whose it is, and how many items it holds now."""
+
+    tenant: str | None
+    agent: str | None
+    user: str | None
+    items: int
+
+
 def _reasons(item: Item) -> str:
     """What the importance of an episode is made of, as it was kept with it."""
     own = item.metadata.get("engrain")

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from engrain.capture import write
-from engrain.core.answers import Status
+from engrain.core.answers import Owned, Status
 from engrain.core.backups import BackedUp
 from engrain.core.checked import Checked
 from engrain.core.messages import note_of
@@ -47,6 +47,11 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         beside = self._beside()
         return Status(str(self.scope), items, asdict(store), asdict(model), beside, self._model_use(), holds)
 
+    def memories(self) -> list[Owned]:
+        found = sorted(self.kit.items.scopes(), key=lambda one: (one.tenant or "", one.user or "", one.agent or ""))
+        count = self.kit.items.count
+        return [Owned(one.tenant, one.agent, one.user, count(ListQuery(one))) for one in found]
+
     def _beside(self) -> dict[str, object]:
         """How the work in the background stands."""
         return {
@@ -79,7 +84,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
     def _work(self, budget: int | None) -> str:
         """What is at hand; recall tells it by itself where no conversation is shown, with what happened last."""
         room = SESSION_TOKENS if budget is None else min(SESSION_TOKENS, budget // 4)
-        text = self.working.context(room) if self.working.task else ""
+        text = self.working.context(room) if self.task_at_hand() else ""
         return str(Section(SESSION, tuple(text.splitlines()))) if text else ""
 
     def _history(self, budget: int | None) -> tuple[str, frozenset[str] | None]:

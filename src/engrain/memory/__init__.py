@@ -20,7 +20,7 @@ from engrain.memory.portable import Portable
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.answers import Status
+    from engrain.core.answers import Owned, Status
     from engrain.core.backups import BackedUp
     from engrain.core.checked import Checked
     from engrain.core.items import SourceKind
@@ -125,6 +125,11 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
     @traced
     def status(self) -> Status:
         return self._open.status()
+
+    @traced
+    def memories(self) -> list[Owned]:
+        """Every memory of this store, whoever's: for those who run it. What is being erased is not shown."""
+        return self._open.memories()
 
     @traced
     def maintain(

@@ -132,6 +132,9 @@ class ItemStore(Protocol):
         A reader that has seen n never later meets an unseen change with a number ≤ n, whatever order writers commit in.
         """
 
+    def scopes(self) -> list[Scope]:
+        """Every memory of this store that something was written to and that is not shut, in any order."""
+
     def newest(self, scope: Scope) -> int:
         """The number that `changes` gives a reader who has seen all of them, without looking through them."""
 

@@ -1,16 +1,19 @@
-"""The command that shows how the memory stands."""
+"""The commands that show how a memory stands, and which there are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from engrain.cli.session import Session
 from engrain.cli.shown import flat, many, size, table
 from engrain.cli.verbs import verb
+from engrain.core.scope import Scope
 
 if TYPE_CHECKING:
-    from engrain.core.answers import Status
+    from engrain.core.answers import Owned, Status
 
 MOST = 1_000  # beyond, nobody counts
 
@@ -25,6 +28,27 @@ def status(cli: Session) -> None:
     with cli.memory() as memory:
         answer = memory.status()
     cli.answer(answer, lambda: table(_rows(answer)))
+
+
+@verb(
+    "memories",
+    examples=("engrain memories", "engrain memories --json"),
+    prints="A line for each memory of the store: its user, agent and tenant, and how many items it holds now.",
+)
+def memories(cli: Session) -> None:
+    """List the memories of the store, whoever's they are.
+
+    A store may hold many, each with walls around it. This is for those who run it: whom to care for, whom to export or
+    to erase, and how exactly their names are written.
+    """
+    with cli.memory() as memory:
+        found = memory.memories()
+    if not cli.answer_each(found, _owned) and not cli.json:
+        click.echo("No memory in this store yet.")
+
+
+def _owned(one: Owned) -> list[str]:
+    return [f"{Scope(one.tenant, one.agent, one.user)}: {many(one.items, 'item')}"]
 
 
 def _rows(answer: Status) -> list[tuple[str, str]]:

@@ -227,6 +227,9 @@ order by 1 limit %(limit)s;
 -- scope_seq --
 select seq from scope where id = %s;
 
+-- scopes --
+select tenant, agent, "user" from scope where shut = 0;
+
 -- unembedded --
 -- Oldest first.
 select scope.tenant, scope.agent, scope."user", item.id, item.text, item.kind, item.hash, item.slot

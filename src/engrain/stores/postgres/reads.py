@@ -110,6 +110,9 @@ class Reads(Handle):
             return Changes(max(since, seq), found)
         return Changes(found[-1].seq if found else since, found, complete=False)
 
+    def scopes(self) -> list[Scope]:
+        return [Scope(*names) for names in self._asked(None, _SQL["scopes"], ())]
+
     def newest(self, scope: Scope) -> int:
         found = self._asked(scope, _SQL["scope_seq"], (scope.id,))
         return int(found[0][0]) if found else 0

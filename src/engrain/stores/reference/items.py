@@ -146,6 +146,10 @@ class Items(Holder):
             seen = max(since, state.seq) if complete else later[limit - 1].seq
             return Changes(seen, tuple(ItemChange(one.seq, one.id, one.gone) for one in later[:limit]), complete)
 
+    def scopes(self) -> list[Scope]:
+        with self.reading() as state:
+            return list(state.scopes())
+
     def newest(self, scope: Scope) -> int:
         with self.reading() as state:
             return state.seq

@@ -101,6 +101,11 @@ class State:
         if same and scope.user is not None:
             raise OnHold("this user's memory is under a legal hold and is to be erased: nothing is written.")
 
+    def scopes(self) -> dict[Scope, None]:
+        """Of whom there is anything."""
+        keyed = (key[0] for name in KEYED for key in getattr(self, name))
+        return dict.fromkeys([*(one.scope for one in self.items.values()), *keyed])
+
     def within(self, scope: Scope) -> list[Stored]:
         """The items of a scope, oldest first."""
         return sorted((one for one in self.items.values() if one.scope == scope), key=lambda one: one.item.id)

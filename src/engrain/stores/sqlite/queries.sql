@@ -228,6 +228,9 @@ union all
 select seq, id, 1 from gone where scope = :scope and seq > :since
 order by 1 limit :limit;
 
+-- scopes --
+select tenant, agent, user from scope where shut = 0;
+
 -- unembedded --
 -- Oldest first. A model that the store has not met has number -1.
 select scope.tenant, scope.agent, scope.user, item.id, item.text, item.kind, item.hash, item.slot

@@ -114,6 +114,10 @@ class Reads(Handle):
             return Changes(max(since, seq), found)
         return Changes(found[-1].seq if found else since, found, complete=False)
 
+    def scopes(self) -> list[Scope]:
+        with self._reading() as db:
+            return [Scope(*names) for names in db.rows(_SQL["scopes"])]
+
     def newest(self, scope: Scope) -> int:
         with self._reading() as db:
             ((seq, _),) = db.rows(_SQL["counters"])
