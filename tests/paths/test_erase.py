@@ -17,7 +17,7 @@ from engrain.conformance.drafts import derived
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
-from engrain.core.errors import BeingErased, OnHold
+from engrain.core.errors import BeingErased, Conflict, OnHold
 from engrain.core.items import Cite
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
@@ -188,6 +188,22 @@ def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:
     again = memory.erase(user="ana")
     assert again.receipt
     assert again.receipt.values["subject"] == done.receipt.values["subject"]
+
+
+def test_what_a_process_still_has_at_hand_goes_with_its_user(memory: Memory, store: Path) -> None:
+    with opened(store) as other:
+        other.start_task(f"The task of {WORD}")
+        other.record_step(f"Thought of {WORD}.", "look", "nothing")
+        assert WORD in str(other.recall("What now?"))
+        assert memory.erase(user="ana").receipt
+        assert WORD not in str(other.recall("What now?"))
+        for one in (memory, other):
+            with pytest.raises(Conflict, match="needs a task"):
+                one.end_task(True, "It is done.")
+        other.start_task("Another")
+        other.record_step("", "look", "something")
+        assert other.end_task(True, "It is done.")
+    assert found(store.parent) == {}
 
 
 def test_what_is_derived_from_an_old_copy_stays_out(memory: Memory) -> None:

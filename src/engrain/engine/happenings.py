@@ -102,7 +102,9 @@ class Happenings(Parts):
 
     def start_task(self, task: str, goal: str | None, procedure: str | None) -> str:
         used = self.version_of(procedure)
+        last = self.last_erasure()
         id = self.working.set_task(task, goal)
+        self._begun = (id, last)
         # Also when none is used: the task before may have used one.
         self.working.set_variable(PROCEDURE, used)
         return id
@@ -146,6 +148,7 @@ class Happenings(Parts):
                 self.procedural.used(used, task, success, note)
 
     def _at_work(self, verb: str) -> str:
-        if not self.working.task:
+        task = self.task_at_hand()
+        if not task:
             raise Conflict(f"{verb} needs a task: call start_task first.")
-        return self.working.task
+        return task

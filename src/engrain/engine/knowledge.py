@@ -75,7 +75,7 @@ class Knowledge(Parts):
             return [], (Without("recent context", str(exc)),)
 
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
-        at_work = self.working.task and _open_to_all(request)
+        at_work = _open_to_all(request) and self.task_at_hand()
         room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
         session = [Section(SESSION, tuple(self.working.context(room).splitlines()))] if at_work else []
         recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+from engrain.core.erasure import owner
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
 from engrain.engine.snapshots import Snapshots
@@ -49,9 +50,28 @@ class Parts:
         self.session: str | None = None
         self._present = threading.Lock()
         self._talk: ConversationMemory | None = None
+        self._begun = ("", "")  # a task that was at hand, and the last erasure of this user before it
         self._new_id = SortableIds()
         self.upkeep.start()
         self.feeder.start()
+
+    def task_at_hand(self) -> str:
+        """ "" for none: what this process still had of a user who was erased since, by whomever, goes with that."""
+        if self.working.task:
+            id, last = self.working.task_id, self.last_erasure()
+            if self._begun[0] == id and self._begun[1] != last:
+                self.working.clear()
+            self._begun = (id, last)
+        return self.working.task
+
+    def last_erasure(self) -> str:
+        """Of this user, done or under way; "" for none."""
+        user, erasing = owner(self.scope), self.kit.erasing
+        if user is None or erasing is None:
+            return ""
+        mark, done = erasing.mark(user), erasing.erased(user)
+        running = [one.id for one in erasing.running() if one.mark == mark]
+        return running[-1] if running else done.receipt if done else ""
 
     def _keep_working(self) -> None:
         if self.snapshots is not None and self.session is not None:
