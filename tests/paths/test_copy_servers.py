@@ -29,6 +29,7 @@ from engrain.core.clock import system_clock
 from engrain.core.episodes import Episode, Raw
 from engrain.core.errors import ConfigError
 from engrain.core.journal import TaskQuery
+from engrain.core.moving import Row
 from engrain.lifecycle.copying import copy
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.sqlite import SqliteStore
@@ -99,7 +100,8 @@ def test_recall_answers_the_same_in_a_copy(url: str, tmp_path: Path) -> None:
         memory.remember("Quito", slot="city")
         memory.forget(memory.remember("A secret."))
     told = [json.loads(run("copy", *where, "--json").stdout) for where in ((old, url), (url, new))]
-    assert [told[0][name] for name in ("rows", "hash")] == [told[1][name] for name in ("rows", "hash")]
+    first, second = ({**one["rows"], "audit": 0} for one in told)
+    assert first == second, "but that the second copy is on record too"
     answers = []
     for where in (old, url, new):
         with Memory(where, user="ana", embedder=EMBEDDER) as memory:
@@ -186,8 +188,12 @@ def test_a_memory_with_redis_is_copied_there_and_back(
         assert dumped(whole) == wanted
     run("copy", described, last)
     with closing(SqliteStore(last, clock=clock)) as store:
-        assert dumped(store) == wanted
-    assert json.loads(run("copy", first, described, "--json").stdout)["written"] == 0
+        assert _but_audit(dumped(store)) == _but_audit(wanted)
+    assert json.loads(run("copy", described, last, "--json").stdout)["written"] == 0
+
+
+def _but_audit(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.kind != "audit"]
 
 
 def test_episodes_that_are_over_are_left_out(described: str, tmp_path: Path) -> None:
@@ -212,3 +218,34 @@ def test_a_journal_is_not_copied_into_a_server_that_may_lose_it(tmp_path: Path) 
         add(store, fact("Ana likes tea."))
     assert "durability=relaxed" in run("copy", str(tmp_path / "old.db"), str(path), code=1).stderr
     server.stop()
+
+
+def test_a_copy_out_of_postgres_is_on_record_there_and_in_the_copy(url: str, tmp_path: Path) -> None:
+    with Memory(url, user="ana", embedder=EMBEDDER) as memory:
+        memory.remember("Ana lives in Lima.")
+    run("copy", url, str(tmp_path / "copy.db"))
+    for store in (url, str(tmp_path / "copy.db")):
+        with Memory(store, user="ana", embedder=EMBEDDER) as memory:
+            assert [(one.what, one.details) for one in memory.audit()] == [("copy", {"to": "file"})]
+            assert memory.verify_audit()
+    assert run("copy", url, str(tmp_path / "copy.db")).output.startswith("Copied")
+    with Memory(url, user="ana", embedder=EMBEDDER) as memory:
+        assert len(memory.audit()) == 1, "a copy that wrote nothing is none"
+
+
+def test_a_role_that_may_only_read_copies_and_says_that_it_is_not_on_record(url: str, tmp_path: Path) -> None:
+    with Memory(url, user="ana", embedder=EMBEDDER) as memory:
+        memory.remember("Ana lives in Lima.")
+    schema = url.rpartition("=")[2]
+    postgres().run(
+        "create role reader login nosuperuser bypassrls",
+        f"grant usage on schema {schema} to reader",
+        f"grant select on all tables in schema {schema} to reader",
+        f"grant select on all sequences in schema {schema} to reader",
+    )
+    try:
+        told = run("copy", url.replace("member@", "reader@"), str(tmp_path / "copy.db"))
+        assert "not recorded in the audit log" in told.stderr
+        assert "1 items" in told.stdout
+    finally:
+        postgres().run("drop owned by reader", "drop role reader")

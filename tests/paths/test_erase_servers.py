@@ -485,3 +485,29 @@ def _order_while_erased(memory: Memory, other: Memory) -> None:
         with pytest.raises(OnHold):
             other.erase(user="ana")
         task.step("two", lambda: 2)
+
+
+def test_a_role_that_may_not_vacuum_gives_no_receipt_until_the_owner_has_swept(url: str, schema: str) -> None:
+    server = postgres()
+    as_guest = url.replace("member@", "guest@")
+    with opened(url, background=False) as owner:
+        owner.remember("Ana lives in Lima.")
+        server.run(
+            "create role guest login nosuperuser",
+            "grant pg_read_all_stats to guest",
+            f"grant usage on schema {schema} to guest",
+            f"grant select, insert, update, delete on all tables in schema {schema} to guest",
+            f"grant usage, select, update on all sequences in schema {schema} to guest",
+        )
+        try:
+            with opened(as_guest, background=False) as guest:
+                done = guest.erase(user="ana")
+                assert (done.pending, "may not" in done.why) == (True, True)
+                found = {one.name: one for one in guest.check()}["forgotten"]
+                assert (found.state, "may not vacuum" in found.why) == ("warn", True)
+                server.run(f"grant maintain on all tables in schema {schema} to guest")
+                (again,) = guest.resume_erasures()
+                assert again.receipt, again.why
+                assert {one.name: one for one in guest.check()}["forgotten"].state == "pass"
+        finally:
+            server.run("drop owned by guest", "drop role guest")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import click
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.verbs import verb
-from engrain.core.errors import InvalidInput, ReadOnlyStore
+from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 
 if TYPE_CHECKING:
     from engrain.ports import AuditLog
@@ -56,20 +57,34 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
 
             written = transfer(begins, ends, count, now)
             if written:
-                _record(begins, target)
+                _record(begins, source, target)
                 transfer(begins, ends, done, now, ("audit",))
         with progress("Comparing", 2 * read, cli.json) as done:
             copied = compare(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
-def _record(source: object, target: str) -> None:
-    """In the source, whence it comes to the copy as well. Not where that is opened only to be read."""
-    audit: AuditLog | None = getattr(source, "audit", None)
+def _record(begins: object, source: str, target: str) -> None:
+    """In the source, whence it comes to the copy as well."""
+    from engrain.wiring import open_movable
+
     scheme, named, _ = target.partition("://")
-    with suppress(ReadOnlyStore):
-        if audit is not None:
-            audit.append("copy", {"to": scheme if named else "file"})
+    told = {"to": scheme if named else "file"}
+    try:
+        _append(begins, told)
+    except ReadOnlyStore:
+        # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
+        try:
+            with closing(open_movable(source)) as writable:
+                _append(writable, told)
+        except EngrainError as exc:
+            click.echo(f"The copy is not recorded in the audit log of FROM: {exc}", err=True)
+
+
+def _append(store: object, told: Mapping[str, str]) -> None:
+    audit: AuditLog | None = getattr(store, "audit", None)
+    if audit is not None:
+        audit.append("copy", told)
 
 
 def _same(source: str, target: str) -> bool:

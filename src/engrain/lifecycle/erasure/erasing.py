@@ -175,7 +175,10 @@ def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
     erasing = port(kit)
     report("overwriting its bytes")
     if not _purged(kit):
-        raise _Pending("a reader still sees what was removed; its bytes go when that has ended.")
+        raise _Pending(
+            "what was removed is still in the file or the tables, because a reader still sees it or the role may not "
+            "sweep it out: engrain doctor says which."
+        )
     report("looking that nothing is left")
     if left := {kind: count for kind, count in erasing.left(one).items() if count}:
         raise _Pending(f"rows are still there: {left}.")

@@ -118,7 +118,7 @@ class Care(Handle):
         pending, age = self._reading(None, lambda db: db.rows(_SQL["pending"]), mode="look")[0]
         if not pending:
             return True
-        if self._read_only:
+        if self._read_only or self._asked(None, _SQL["unswept"], (list(_SWEPT),)):
             return False
         ((held,),) = self._reading(None, lambda db: db.rows(_SQL["held"]), mode="look")
         if held is not None and held >= age:
@@ -203,7 +203,12 @@ def _indexes(db: Db) -> Iterator[Finding]:
 
 
 def _swept(db: Db) -> Iterator[Finding]:
+    unswept = [name for (name,) in db.rows(_SQL["unswept"], (list(_SWEPT),))]
     ((pending, _),) = db.rows(_SQL["pending"])
-    if pending:
+    if unswept:
+        why = f"this role may not vacuum {unswept[0]!r} and others, so that what it forgets stays in the tables"
+        mend = "engrain maintain as their owner; or, from Postgres 17 on, grant maintain on all tables in schema … to …"
+        yield Finding("forgotten", "warn", why, mend)
+    elif pending:
         why = "forgotten rows are still in the tables, because a reader may see them or no vacuum has run"
         yield Finding("forgotten", "warn", why, "end long transactions; the next purge sweeps them out")

@@ -120,5 +120,17 @@ select exists (select 1 from pg_stat_activity
 select coalesce(sum(n_dead_tup), 0)::bigint from pg_stat_all_tables
 where schemaname = current_schema() and relname = any(%s);
 
+-- unswept --
+-- Tables that this role may not vacuum: it would be skipped with no more than a notice. Who may are a table's owner, the
+-- database's owner, and from Postgres 17 on whoever was granted MAINTAIN or is in pg_maintain.
+select relname from pg_class
+where relnamespace = current_schema()::regnamespace and relname = any(%s) and not (
+  pg_has_role(relowner, 'usage')
+  or pg_has_role((select datdba from pg_database where datname = current_database()), 'usage')
+  or exists (select 1 from pg_roles where rolname = 'pg_maintain' and pg_has_role(oid, 'usage'))
+  or exists (select 1 from aclexplode(relacl)
+    where privilege_type = 'MAINTAIN' and (grantee = 0 or pg_has_role(grantee, 'usage'))))
+order by relname;
+
 -- swept --
 delete from sweep where after = any(%s::xid8[]);
