@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
+import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +33,11 @@ from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore, part, pieces
 from engrain.stores.sqlite.erasing import SqliteErasing
 
+WRITER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=0.1)
+db.execute("begin immediate")
+"""
 NEAR = ("ana2", "Ana", "ana%", "an_", "ana ", "an")
 
 
@@ -338,6 +348,42 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
     with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
         assert memory.list() == []
         assert [item.text for item in ben.list()] == ["Ben lives in Oslo."]
+
+
+def test_copies_that_somebody_made_beside_the_store_are_named_and_left(store: Path) -> None:
+    with opened(store) as memory:
+        memory.remember(f"Ana said {WORD}.")
+    by_hand = sorted(store.with_name(name) for name in ("agent.db.bak", "agent-copy.db"))
+    for copy in by_hand:
+        shutil.copy(store, copy)
+    with opened(store.with_name("another.db")) as another:
+        another.remember("It is no copy.")
+    store.with_name("notes.db").write_bytes(b"SQLite format 3\x00".ljust(1024, b"x"))
+    with opened(store) as memory:
+        receipt = memory.erase(user="ana").receipt
+        assert receipt
+        assert {"what": "copies_beside", "known": 2, "until": "removed_by_hand"} in receipt.values["remains"]
+        verified = memory.verify_erasure(receipt)
+        assert verified
+        assert verified.copies == tuple(map(str, by_hand))
+        assert set(found(store.parent)) == {copy.name for copy in by_hand}
+        for copy in by_hand:
+            copy.unlink()
+        assert memory.verify_erasure(receipt).copies == ()
+
+
+def test_a_copy_that_this_process_has_open_keeps_its_locks(store: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("It was so.")
+    copy = store.with_name("copy.db")
+    shutil.copy(store, copy)
+    with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db, opened(store) as memory:
+        db.execute("pragma journal_mode = delete")
+        db.execute("begin immediate")
+        assert memory._open.kit.erasing
+        assert memory._open.kit.erasing.copies() == []
+        command = [sys.executable, "-c", WRITER, str(copy)]
+        assert b"locked" in subprocess.run(command, capture_output=True, check=False).stderr
 
 
 def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, store: Path) -> None:

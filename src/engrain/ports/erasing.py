@@ -94,6 +94,9 @@ class Erasing(Protocol):
     def held(self, scope: Scope) -> bool:
         """Whether there is a hold on the user whose scope it is; then nothing of it expires or is trimmed or pruned."""
 
+    def copies(self) -> list[str]:
+        """Paths of files beside the store that are copies of it and none of its own: nobody but people removes them."""
+
     def raw(self) -> Iterator[bytes]:
         """Every byte of every file of the store that can be read here, in pieces that overlap; of a server none."""
 

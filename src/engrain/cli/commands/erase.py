@@ -24,6 +24,7 @@ REMAINS = {
     "killed; `engrain restore` leaves it out",
     "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
     "copies_made_before": "copies made before, {known} on record: erase it there too",
+    "copies_beside": "copies of the store's file beside it, {known}: remove them; `engrain erase verify` names them",
     "exports_made_before": "exports of this user, {known} on record: remove the files",
     "folders_not_named": "folders of `engrain files` that were not named with --folder",
     "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
@@ -214,6 +215,8 @@ def _verified(found: Verified, texts: tuple[str, ...]) -> Iterator[str]:
         yield f"{found.found:,} traces of the given texts in any file."
     yield "The audit log holds this receipt." if found.recorded else "The audit log does not hold this receipt."
     yield from found.faults
+    for copy in found.copies:
+        yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
     yield strong("It still holds.") if found else strong("It does not hold.")
 
 

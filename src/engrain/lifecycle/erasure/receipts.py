@@ -67,13 +67,14 @@ def _as_filed(given: Any) -> dict[str, Any]:
 class Verified:
     """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
     whether the audit log still holds the receipt as it is. `bytes` is how many were looked through for them: none
-    of a server."""
+    of a server. `copies` are files beside the store that somebody copied it to, which were not looked into."""
 
     rows: Mapping[str, int]
     found: int
     recorded: bool
     faults: tuple[str, ...] = ()
     bytes: int = 0
+    copies: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
@@ -109,6 +110,8 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
     if copies := _count(log, "copy"):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
+    if beside := kit.erasing.copies() if kit.erasing else ():
+        yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     if exports := _count([entry for entry in log if entry.subject == one.mark], "export"):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
     if one.by == "user" and not one.notes.get("named"):
@@ -140,7 +143,8 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(replace(entry)) == receipt
     found, size = _found(kit, texts)
-    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size)
+    beside = tuple(kit.erasing.copies())
+    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside)
 
 
 def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:

@@ -70,6 +70,9 @@ class PostgresErasing:
         """None: the server's files cannot be looked into from here."""
         return iter(())
 
+    def copies(self) -> list[str]:
+        return []
+
     def raw(self) -> Iterator[bytes]:
         return iter(())
 

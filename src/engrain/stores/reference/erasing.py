@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engrain.core.audit import Audited, Entry, faults, linked, sealed
+from engrain.core.audit import Audited, Entry, end_of, faults, linked, sealed
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.plans import Forget
@@ -39,7 +39,8 @@ class Audit:
 
 
 def record(state: State, holder: Holder, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
-    entry = linked(holder._key, state.head, holder.now(), what, subject, details)
+    last = max((one.n for one in state.audit), default=0)
+    entry = linked(holder._key, end_of(holder._key, state.head, last), holder.now(), what, subject, details)
     state.audit.append(entry)
     state.head = sealed(holder._key, entry.n, entry.hash)
     return entry
@@ -75,6 +76,9 @@ class Eraser:
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: there is no file to look into."""
         return iter(())
+
+    def copies(self) -> list[str]:
+        return []
 
     def raw(self) -> Iterator[bytes]:
         return iter(())

@@ -14,6 +14,7 @@ from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.sqlite import pieces
+from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
 from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, subjects, take_part
@@ -268,6 +269,9 @@ class SqliteErasing:
         self._shut(db, [row for user, row in owned if user and self.mark(user) == mark], HIDDEN)
 
     # The files
+
+    def copies(self) -> list[str]:
+        return [str(one) for one in copies(self._store._site, self._store._key)]
 
     def raw(self) -> Iterator[bytes]:
         return self._store._raw(_CHUNK, _OVERLAP)
