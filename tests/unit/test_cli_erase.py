@@ -115,6 +115,10 @@ def test_the_next_command_says_how_to_complete_what_was_cut_off(
         assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     run(store, "list", "--user", "ben")
     assert "engrain erase --resume" in caplog.text
+    assert "not yet erased" in run(store, "status").output
+    (one,) = json.loads(run(store, "status", "--json").output)["background"]["erasures"]
+    assert (one["by"], one["stage"]) == ("user", "shut")
     told = run(store, "erase", "--resume", "--receipt", str(tmp_path / "ana.json")).output
     assert "Erased" in told
+    assert "not yet erased" not in run(store, "status").output
     assert run(store, "erase", "verify", str(tmp_path / "ana.json")).output.endswith("It still holds.\n")

@@ -15,7 +15,7 @@ from engrain.core.messages import note_of
 from engrain.core.recalled import SESSION, RecallRequest, Section, escaped, indented
 from engrain.core.scope import Scope
 from engrain.core.text import checked_text
-from engrain.engine.counting import held
+from engrain.engine.counting import held, under_way
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import SESSION_TOKENS, Knowledge
@@ -60,6 +60,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
             "summary": self._talk and self._talk.trouble,
             "vectors": self.feeder.state(),
             "care": self.keeper.state(),
+            "erasures": under_way(self.kit),
             "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
 

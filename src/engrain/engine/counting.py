@@ -28,6 +28,15 @@ def held(kit: Kit, scope: Scope) -> dict[str, int | None]:
     return {name: _counted(count) for name, count in counts.items()}
 
 
+def under_way(kit: Kit) -> list[dict[str, Any]]:
+    """The erasures that are not complete yet, whoever began them: nobody finds the data, and its bytes may be there."""
+    try:
+        running = kit.erasing.running() if kit.erasing else []
+    except StoreError:
+        return []
+    return [{"id": one.id, "by": one.by, "stage": one.stage, "since": one.at} for one in running]
+
+
 def _counted(count: Callable[[], Any]) -> int | None:
     try:
         found = count()

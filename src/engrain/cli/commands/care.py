@@ -64,11 +64,16 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("to embed", "unknown" if answer.store["hidden"] else f"{store.pop('unembedded'):,}"),
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
+    rows += [("not yet erased", _unfinished(one)) for one in answer.background.get("erasures") or ()]
     rows += _vector_server(answer.background.get("vectors") or {}, answer.store["hidden"])
     rows += _care(answer.background.get("care") or {})
     rows += [("not answering", str(why)) for why in (answer.background.get("away") or {}).values()]
     details = store.pop("details", {})
     return rows + [(name.replace("_", " "), value) for name, value in flat(details)]
+
+
+def _unfinished(erasure: Mapping[str, Any]) -> str:
+    return f"{erasure['by']}, asked for {erasure['since']:%Y-%m-%d %H:%M} UTC. Complete it: engrain erase --resume"
 
 
 def _held(counts: Mapping[str, int | None]) -> Iterator[str]:
