@@ -20,6 +20,7 @@ MODEL_VARIABLE = "ENGRAIN_MODEL"
 KEY_VARIABLE = "ENGRAIN_KEY"
 REDACT_VARIABLE = "ENGRAIN_REDACT"
 DEFAULT_CACHE = 1 << 30
+MOST_DIMENSIONS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Settings:
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.
+    `dimension` is that of the embedder's vectors, where its name does not tell.
     `embedder_before` is the embedder that made the stored vectors, searched by until `embedder` has made all anew.
     `lifecycle` says how long things are kept. `redact` names what is taken out of every text before it is kept.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
@@ -44,6 +46,7 @@ class Settings:
     vectors: str | None = None
     embedder: str = "local"
     embedder_url: str | None = None
+    dimension: int | None = None
     model: str | None = None
     model_url: str | None = None
     cache_bytes: int = DEFAULT_CACHE
@@ -64,7 +67,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "cache_bytes": "cache_bytes",
         "engine": "engine",
     },
-    "embedder": {"model": "embedder", "url": "embedder_url", "before": "embedder_before"},
+    "embedder": {"model": "embedder", "url": "embedder_url", "dimension": "dimension", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
     "privacy": {"redact": "redact"},
 }
@@ -102,7 +105,19 @@ def from_toml(path: Path) -> Settings:
                 raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
             given[_TABLES[table][key]] = _typed(path, table, key, value)
     given.setdefault("redact", _redact())
+    for name in ("backup_folder", "mirror"):
+        if isinstance(upkeep.get(name), str) and upkeep[name]:
+            upkeep[name] = _beside(path, upkeep[name])
+    given["store"] = _beside(path, given.get("store", DEFAULT_STORE))
     return Settings(**given, key=_key(), lifecycle=policies(upkeep, f"{path}, [lifecycle]"))
+
+
+def _beside(path: Path, named: str) -> str:
+    """A path in a settings file is seen from that file, wherever the program was started."""
+    scheme, found, rest = named.rpartition("://")
+    if scheme not in ("", "sqlite", "file") or rest in ("", ":memory:"):
+        return named
+    return f"{scheme}{found}{path.parent / Path(rest).expanduser()}"
 
 
 def _redact() -> tuple[str, ...]:
@@ -116,9 +131,11 @@ def _key() -> str | None:
 def _typed(path: Path, table: str, key: str, value: object) -> object:
     if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
-    wanted: type = int if key == "cache_bytes" else list if key == "redact" else str
+    wanted: type = int if key in ("cache_bytes", "dimension") else list if key == "redact" else str
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
+    if key == "dimension" and not 0 < value <= MOST_DIMENSIONS:  # type: ignore[operator]
+        raise ConfigError(f"{path}: dimension in [embedder] must be from 1 to {MOST_DIMENSIONS:,}, not {value!r}.")
     if key == "engine" and value not in get_args(SqliteEngine):
         raise ConfigError(f"{path}: engine must be one of {', '.join(get_args(SqliteEngine))}, not {value!r}.")
     return value

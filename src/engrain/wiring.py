@@ -138,13 +138,13 @@ def open_embedder(chosen: Settings) -> Embedder:
     if kind not in _EMBEDDERS or (kind != "local" and not name):
         known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
         raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
-    return _EMBEDDERS[kind](name, chosen.embedder_url)
+    return _EMBEDDERS[kind](name, chosen)
 
 
 def _open_before(before: Embedder | str | None, chosen: Settings, now: Embedder) -> Embedder | None:
     if before is None or isinstance(before, str):
         name = before or chosen.embedder_before
-        before = open_embedder(replace(chosen, embedder=name, embedder_url=None)) if name else None
+        before = open_embedder(replace(chosen, embedder=name, embedder_url=None, dimension=None)) if name else None
     return before if before is not None and before.model.key != now.model.key else None
 
 
@@ -262,31 +262,35 @@ def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
     return ChromaServer(url, key)
 
 
-def _local(_: str, __: str | None) -> Embedder:
+def _local(_: str, __: Settings) -> Embedder:
     from engrain.providers.local import local_embedder
 
     return local_embedder()
 
 
-def _openai(name: str, url: str | None) -> Embedder:
+def _openai(name: str, chosen: Settings) -> Embedder:
     from engrain.providers.openai_compatible import OpenAIEmbedder
 
-    return OpenAIEmbedder(name, base_url=url) if url else OpenAIEmbedder(name)
+    return OpenAIEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
 
 
-def _voyage(name: str, url: str | None) -> Embedder:
+def _voyage(name: str, chosen: Settings) -> Embedder:
     from engrain.providers.voyage import VoyageEmbedder
 
-    return VoyageEmbedder(name, base_url=url) if url else VoyageEmbedder(name)
+    return VoyageEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
 
 
-def _sentence_transformers(name: str, _: str | None) -> Embedder:
+def _served_at(chosen: Settings) -> dict[str, Any]:
+    return {"base_url": chosen.embedder_url} if chosen.embedder_url else {}
+
+
+def _sentence_transformers(name: str, _: Settings) -> Embedder:
     from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(name)
 
 
-_EMBEDDERS: Mapping[str, Callable[[str, str | None], Embedder]] = {
+_EMBEDDERS: Mapping[str, Callable[[str, Settings], Embedder]] = {
     "local": _local,
     "openai": _openai,
     "voyage": _voyage,

@@ -97,7 +97,10 @@ def chosen_model(model: str | ServedModel, known: dict[str, ServedModel], dimens
         return model
     found = known.get(model)
     if found is None and dimension is None:
-        raise InvalidInput(f"The size of {model!r}'s vectors is not known: pass dimension=…, as its model card says.")
+        raise InvalidInput(
+            f"how long the vectors of {model!r} are is not known here. Say it as its model card does: dimension=… in "
+            "Python, or dimension = … in the table [embedder] of a settings file."
+        )
     if found is None or dimension is not None:
         found = found or ServedModel(EmbeddingModel(model, "", 0))
         size = found.model.dimension if dimension is None else dimension

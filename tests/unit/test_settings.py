@@ -1,0 +1,48 @@
+"""The settings file: where its paths are seen from, and what it may say of an embedder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engrain import ConfigError, InvalidInput, Memory
+from engrain.config import settings
+from engrain.conformance.embedder import HashEmbedder
+from engrain.wiring import open_embedder
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "engrain.toml"
+    path.write_text(text)
+    return path
+
+
+def test_paths_in_a_settings_file_are_seen_from_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app").mkdir()
+    file = toml(
+        tmp_path / "app", '[stores]\ndefault = "agent.db"\n[lifecycle]\nmirror = "notes"\nbackup_folder = "/b"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    found = settings(file)
+    assert (Path(found.store), Path(found.lifecycle.mirror)) == (tmp_path / "app/agent.db", tmp_path / "app/notes")
+    assert found.lifecycle.backup_folder == "/b"
+    with Memory(file, embedder=HashEmbedder()) as memory:
+        memory.remember("Tea.")
+    assert [one.name for one in tmp_path.iterdir()] == ["app"], "nothing is made where the program was started"
+    assert Path(settings(toml(tmp_path / "app", "")).store) == tmp_path / "app/engrain.db"
+
+
+@pytest.mark.parametrize("url", [":memory:", "postgresql://h/d", "reference://", "/var/agent.db"])
+def test_addresses_in_a_settings_file_stay_as_they_are(tmp_path: Path, url: str) -> None:
+    assert settings(toml(tmp_path, f'[stores]\ndefault = "{url}"\n')).store == url
+
+
+def test_a_settings_file_may_say_how_long_the_vectors_of_a_model_are(tmp_path: Path) -> None:
+    table = '[embedder]\nmodel = "openai:some-model"\nurl = "http://127.0.0.1:9/v1"\n'
+    with pytest.raises(InvalidInput, match=r"dimension = … in the table \[embedder\]"):
+        open_embedder(settings(toml(tmp_path, table)))
+    assert open_embedder(settings(toml(tmp_path, table + "dimension = 64\n"))).model.dimension == 64
+    for bad in ("0", "-1", "true", '"64"', "70000"):
+        with pytest.raises(ConfigError, match="dimension"):
+            settings(toml(tmp_path, f"{table}dimension = {bad}\n"))
