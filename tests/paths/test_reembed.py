@@ -6,14 +6,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from reembed_program import Marked, Watched, opened
 
-from engrain import Memory
+from engrain import EmbedderFailed, Memory
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.embedding import EmbedKind
 
 PROGRAM = Path(__file__).with_name("reembed_program.py")
 OLD, NEW = Marked("old").model.key, Marked("new").model.key
@@ -94,6 +97,67 @@ def test_what_has_no_vector_gets_one_without_being_asked(tmp_path: Path) -> None
         assert memory.maintain(dry_run=True).counts["embedded"] == 3
         assert memory.maintain().counts["embedded"] == 3
         assert models(memory) == {OLD: 40}
+
+
+class Odd(HashEmbedder):
+    """Does something else with one text."""
+
+    def __init__(self, odd: Callable[[Any], Any], words: str = "Note 7 ") -> None:
+        super().__init__("odd")
+        self.odd, self.words = odd, words
+
+    def embed(self, texts: Sequence[str], kind: EmbedKind) -> Any:
+        rows = super().embed(texts, kind)
+        return self.odd(rows) if any(self.words in text for text in texts) else rows
+
+
+def refusing(rows: Any) -> NoReturn:
+    raise EmbedderFailed("this text is refused")
+
+
+ODD = {
+    "refused": refusing,
+    "not a number": lambda rows: rows * float("nan"),
+    "too few": lambda rows: rows[1:],
+    "too short": lambda rows: rows[:, :3],
+    "an error of another kind": lambda rows: 1 // 0,
+    "no matrix": lambda rows: None,
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what: str) -> None:
+    store = filled(tmp_path / "agent.db", 200)
+    options = {"embedder": Odd(ODD[what]), "embedder_before": Marked("old"), "background": False}
+    with Memory(store, user="ana", **options) as memory:  # type: ignore[arg-type]
+        done = memory.maintain(reembed=True)
+        assert (done.counts["embedded"], done.counts["dropped"]) == (199, 0)
+        assert models(memory) == {OLD: 200, Odd(refusing).model.key: 199}, "until all have one, the old ones stay"
+        (trouble,) = done.trouble
+        assert "1 text not taken by the embedder" in trouble
+        assert "lighthouse 7" in str(memory.recall("What about the lighthouse 7?"))
+        kept = memory.remember("Note 7 is told anew.")
+        assert memory.get(kept) is not None, "a text is kept whatever the embedder does"
+
+
+def test_in_the_background_too(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 200)
+    with Memory(store, user="ana", embedder=Odd(refusing), embedder_before=Marked("old")) as memory:
+        ends = time.monotonic() + 30
+        while memory.status().background["running"] and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert models(memory)[Odd(refusing).model.key] == 199
+        assert "1 text not taken" in memory.status().background["error"]
+
+
+def test_a_model_that_answers_nothing_is_not_asked_text_by_text(tmp_path: Path) -> None:
+    store = filled(tmp_path / "agent.db", 200)
+    down = Odd(refusing, "")
+    with Memory(store, user="ana", embedder=down, embedder_before=Marked("old"), background=False) as memory:
+        done = memory.maintain(reembed=True)
+        assert (done.counts["embedded"], done.counts["dropped"], done.trouble) == (
+            0, 0, ("embedded: this text is refused",),
+        )  # fmt: skip
 
 
 def test_a_change_of_the_model_is_killed_and_goes_on(tmp_path: Path) -> None:

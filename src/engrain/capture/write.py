@@ -17,7 +17,7 @@ from engrain.core.plans import Add, Applied, Embed, Outcome, Plan
 from engrain.core.scope import Scope
 from engrain.core.traits import traits
 from engrain.core.words import spoken
-from engrain.ports import Embedder, Kit
+from engrain.ports import Embedder, Kit, Unembedded
 
 if TYPE_CHECKING:
     from engrain.core.redact import Redact
@@ -95,13 +95,18 @@ def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
 def embed_missing(kit: Kit, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
+    embed_some(kit, missing)
+    return len(missing)
+
+
+def embed_some(kit: Kit, missing: Sequence[Unembedded]) -> None:
+    """All of them or, if the embedder fails, none."""
     vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
     for scope, some in steps.items():
         kit.items.apply(Plan(scope, tuple(some)))
-    return len(missing)
 
 
 def draft(note: Note, redact: Redact | None = None) -> Draft:

@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from engrain.capture import write
 from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.errors import EmbedderFailed, EngrainError
+from engrain.lifecycle.background.embedding import Embedding
 from engrain.ports import Embedder, Kit
 from engrain.ports.models import VectorModels
 
@@ -41,13 +43,28 @@ class WatchedEmbedder:
 
     def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
         try:
-            rows = self._embedder.embed(texts, kind)
+            rows = self._checked(texts, kind)
         except EmbedderFailed:
             if kind == "document":
                 self._wake()
             raise
         if self._always and kind == "document":
             self._wake()
+        return rows
+
+    def _checked(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        """An embedder of somebody else may do anything; whatever it does costs no text and stops no round."""
+        name, wanted = self.model.name, (len(texts), self.model.dimension)
+        try:
+            rows = self._embedder.embed(texts, kind)
+            if getattr(rows, "shape", None) != wanted:
+                raise EmbedderFailed(f"The embedder {name} returned {getattr(rows, 'shape', rows)!r}, not {wanted}.")
+            if not isfinite(float(rows.sum())):
+                raise EmbedderFailed(f"The embedder {name} returned a value that is not a finite number.")
+        except EngrainError:
+            raise
+        except Exception as exc:
+            raise EmbedderFailed(f"The embedder {name} failed: {type(exc).__name__}: {exc}") from exc
         return rows
 
 
@@ -110,11 +127,13 @@ class Upkeep:
         self._error: str | None = None
         self._thread: threading.Thread | None = None
         self.embedder = ChangingEmbedder(kit, self.wake) if kit.before else WatchedEmbedder(kit.embedder, self.wake)
+        self._target = WatchedEmbedder(kit.embedder, lambda: None)
+        self._embedding = Embedding(replace(kit, embedder=self._target))
 
     @property
     def target(self) -> Embedder:
         """The embedder whose vectors everything is to have in the end."""
-        return self._kit.embedder
+        return self._target
 
     def start(self) -> None:
         if self._enabled and self._kit.items.unembedded(self._kit.embedder.model.key, 1):
@@ -145,10 +164,11 @@ class Upkeep:
 
     def _work(self) -> None:
         pause = PAUSE
+        self._embedding.refused.clear()  # another time it may take them
         try:
             while not self._stop.is_set():
                 try:
-                    made = write.embed_missing(self._kit, BATCH)
+                    made = len(self._embedding.some(BATCH))
                 except EmbedderFailed as exc:
                     self._error = str(exc)
                     # It was woken by a failure: the text that failed may not be written yet, and comes up next time.
@@ -156,14 +176,11 @@ class Upkeep:
                     pause = min(2 * pause, LONGEST_PAUSE)
                     continue
                 self._embedded += made
-                self._error, pause = None, PAUSE
+                self._error, pause = self._embedding.trouble or None, PAUSE
                 if not made:
                     self.change_over()
-                    if self._stop.wait(PAUSE) or not self._left():
+                    if self._stop.wait(PAUSE) or not self._embedding.left():
                         return
         except EngrainError as exc:
             self._error = str(exc)
             _log.warning("embedding in the background stopped: %s", exc)
-
-    def _left(self) -> bool:
-        return bool(self._kit.items.unembedded(self._kit.embedder.model.key, 1))

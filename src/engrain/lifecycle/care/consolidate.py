@@ -16,7 +16,7 @@ from engrain.core.plans import Forget, Plan
 from engrain.core.policies import left_of
 from engrain.core.scope import Scope
 from engrain.lifecycle.care.moments import seen
-from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell
+from engrain.lifecycle.care.rounds import REMOVED, Done, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
 
 BATCH = 500
@@ -61,7 +61,8 @@ def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated
     care = Round(kit, scope, now, leapt=leapt(seen(kit, scope), now))
     going = _fading(care)
     if not dry_run:
-        _let_go(care, [one.item.id for one in going], lambda _: None)
+        gone = _let_go(care, [one.item.id for one in going], lambda _: None)
+        going = [one for one in going if one.item.id in gone]
     return Consolidated(dry_run, tuple(going))
 
 
@@ -69,8 +70,9 @@ def planned(care: Round) -> Pass:
     going = _fading(care)
     each = tuple(Doing("remove", one.item.id, one.reason, one.item.text) for one in going)
 
-    def act(tell: Tell) -> None:
-        _let_go(care, [one.id for one in each], tell)
+    def act(tell: Tell) -> Done:
+        gone = _let_go(care, [one.id for one in each], tell)
+        return Done(tuple(one for one in each if one.id in gone))
 
     return Pass("consolidated", each, REMOVED, "item", "of little importance and rarely used", act)
 
@@ -83,9 +85,10 @@ def _fading(care: Round) -> list[Fading]:
     return [Fading(item, _reason(item, care)) for item in rare if item.id in going]
 
 
-def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> None:
+def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> set[str]:
+    """Which of them went."""
     if not ids:
-        return
+        return set()
     # Looked at once more, since somebody may have used, pinned or cited one since: then what it rests on stays as well.
     rare = [item.id for item in _still(care, ids) if _may_go(item, care)]
     uncited = _uncited(care, rare)
@@ -95,6 +98,7 @@ def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> None:
         care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
         tell(len(page))
     _purge(care.kit)
+    return set(going)
 
 
 def _still(care: Round, ids: Sequence[str]) -> Iterator[Item]:

@@ -66,7 +66,9 @@ def _carried_out(one: Pass, watch: Watch, trouble: list[str]) -> Pass:
     try:
         if one.each or one.always:
             watch.still()
-            one.act(watch.tell)
+            done = one.act(watch.tell)
+            trouble += [f"{one.name}: {done.trouble}"] if done and done.trouble else []
+            return replace(one, each=done.each) if done else one
     except StoreClosed:
         raise
     except EngrainError as exc:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engrain.capture import write
+from engrain.core.errors import EmbedderFailed
 from engrain.core.maintained import Doing
-from engrain.lifecycle.care.rounds import ALL, Pass, Round, Tell
+from engrain.lifecycle.background.embedding import Embedding
+from engrain.lifecycle.care.rounds import ALL, Done, Pass, Round, Tell
 from engrain.ports import Unembedded
 from engrain.ports.models import VectorModels
 
@@ -32,9 +33,16 @@ def _embed(care: Round, missing: list[Unembedded]) -> Pass:
     """Of all memories of the store, of which this one's are told. It goes on where it was stopped."""
     model = care.kit.embedder.model
 
-    def act(tell: Tell) -> None:
-        while made := write.embed_missing(care.kit, BATCH):
-            tell(made)
+    def act(tell: Tell) -> Done:
+        embedding, trouble = Embedding(care.kit), ""
+        made: set[str] = set()
+        try:
+            while some := embedding.some(BATCH):
+                made.update(some)
+                tell(len(some))
+        except EmbedderFailed as exc:
+            trouble = str(exc)
+        return Done(tuple(one for one in each if one.id in made), trouble or embedding.trouble)
 
     mine = [one for one in missing if one.scope == care.scope]
     each = tuple(Doing("embed", one.id, f"it had no vector of {model.name}", one.text) for one in mine)
@@ -46,13 +54,14 @@ def _drop(care: Round) -> Pass:
     store, present = care.kit.items, care.kit.embedder.model
     others = _others(care)
 
-    def act(tell: Tell) -> None:
-        # Written meanwhile, by a process with another model: then there is nothing to take its place yet.
+    def act(tell: Tell) -> Done | None:
+        # Not taken by the embedder, or written meanwhile by a process with another model: nothing takes its place yet.
         if not isinstance(store, VectorModels) or store.unembedded(present.key, 1):
-            return
+            return Done(())
         for model in others:
             while gone := store.drop_model(model, 1_000):
                 tell(gone)
+        return None
 
     why = f"every item has a vector of {present.name}"
     each = tuple(Doing("remove", model, why) for model in others)

@@ -47,16 +47,24 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Done:
+    """What was done of a pass, where that is not all of it, and why."""
+
+    each: tuple[Doing, ...]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pass:
-    """What is to be done, seen before anything is; `act` does just that. `verb` is the past form and the plain one,
-    `which` says of what kind the things are: "episode", "whose time is over"."""
+    """What is to be done, seen before anything is; `act` does just that, or says what it did. `verb` is the past form
+    and the plain one, `which` says of what kind the things are: "episode", "whose time is over"."""
 
     name: str
     each: tuple[Doing, ...]
     verb: tuple[str, str]
     what: str
     which: str
-    act: Callable[[Tell], None]
+    act: Callable[[Tell], Done | None]
     # Also where there is nothing of this memory to do: other memories of the store may have something.
     always: bool = False
 
