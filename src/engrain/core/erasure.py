@@ -102,9 +102,12 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A user's data that must not be removed. `hidden`: an erasure was asked for, and nothing of it is shown since."""
+    """A user's data that must not be removed. `hidden`: an erasure was asked for, and nothing of it is shown since.
+
+    A store keeps the keyed hash; `user` is named where a memory of this tenant still says who it is."""
 
     mark: str
     at: datetime
     reason: str
     hidden: bool = False
+    user: str | None = None

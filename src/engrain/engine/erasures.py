@@ -6,10 +6,11 @@ import builtins
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engrain.core.audit import Audited, Entry
-from engrain.core.erasure import Erasure, Hold, Reach, Subject
+from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound
 from engrain.core.mirrored import BASE, base_of
 from engrain.core.scope import Scope
@@ -83,8 +84,15 @@ class Erasures(Parts):
     def release(self, user: str) -> bool:
         return port(self.kit).release(self.user(user))
 
-    def holds(self) -> builtins.list[Hold]:
-        return port(self.kit).holds()
+    def holds(self, user: str | None) -> builtins.list[Hold]:
+        """All, or that of one user."""
+        found, mark = port(self.kit).holds(), port(self.kit).mark
+        if user is not None:
+            wanted = mark(self.user(user))
+            return [replace(one, user=user) for one in found if one.mark == wanted]
+        own = [one for one in self.kit.items.scopes() if one.tenant == self.scope.tenant] if found else []
+        names = {mark(held): held.name for held in map(owner, own) if held}
+        return [replace(one, user=names.get(one.mark)) for one in found]
 
     def user(self, name: str) -> Subject:
         """Of this tenant, whatever the agent."""

@@ -81,8 +81,9 @@ class Erasures(Opened):
         return self._open.release(user)
 
     @traced
-    def holds(self) -> builtins.list[Hold]:
-        return self._open.holds()
+    def holds(self, *, user: str | None = None) -> builtins.list[Hold]:
+        """Every hold of this store, or that of one user if there is one."""
+        return self._open.holds(user)
 
     @traced
     def audit(self, *, after: int = 0, limit: int = 1_000) -> builtins.list[Entry]:

@@ -15,6 +15,7 @@ from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
+    from engrain.core.erasure import Hold
     from engrain.lifecycle.erasure.erasing import Erased, Undone
     from engrain.lifecycle.erasure.receipts import Receipt, Verified
 
@@ -138,19 +139,25 @@ def undo(cli: Session, source: str, yes: bool) -> None:
 
 @verb(
     "hold",
-    examples=("engrain hold", "engrain hold --user ana --reason case-7", "engrain hold --user ana --release"),
+    examples=(
+        "engrain hold",
+        "engrain hold --user ana",
+        "engrain hold --user ana --reason case-7",
+        "engrain hold --user ana --release",
+    ),
     prints="Each hold with its reason; or that it was set or released.",
 )
 @click.option("--reason", metavar="CODE", help="Set a hold on --user, with a code such as a file number.")
 @click.option("--release", is_flag=True, help="End the hold on --user.")
 def hold(cli: Session, reason: str | None, release: bool) -> None:
-    """Keep a user's data from being removed, or list who is held.
+    """Keep a user's data from being removed, or list who is held: with --user, whether that one is.
 
     An erasure that is asked for meanwhile is refused, and takes the data out of every answer until the release.
     """
     with cli.memory() as memory:
         if reason is None and not release:
-            cli.answer_each(memory.holds(), lambda one: [f"{one.mark}  {one.at:%Y-%m-%d}  {one.reason}"])
+            if not cli.answer_each(memory.holds(user=cli.user), _held) and not cli.json:
+                click.echo("Nobody is held." if cli.user is None else f"There is no hold on {cli.user}.")
             return
         if cli.user is None:
             raise click.UsageError("Say whose data with --user.")
@@ -160,6 +167,12 @@ def hold(cli: Session, reason: str | None, release: bool) -> None:
             return
         held = memory.hold(cli.user, reason=str(reason))
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
+
+
+def _held(one: Hold) -> Iterator[str]:
+    """By its keyed hash if no memory says who it is."""
+    hidden = ", shown to nobody since an erasure was asked for" * one.hidden
+    yield f"{one.user or one.mark}  {one.at:%Y-%m-%d}  {one.reason}{hidden}"
 
 
 def _chosen(cli: Session, what: Mapping[str, Any]) -> dict[str, str]:
