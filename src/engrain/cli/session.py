@@ -78,10 +78,9 @@ class Session:
 
         scheme, found, rest = settings(self.store).store.partition("://")
         path = rest if found else scheme
-        if (not found or scheme in ("sqlite", "file")) and path != ":memory:" and not Path(path).expanduser().exists():
-            raise NotFound(
-                f'there is no store {Path(path).expanduser().absolute()}. `engrain remember "…"` makes one; --store names another.'
-            )
+        whole = Path(path).expanduser().absolute()
+        if (not found or scheme in ("sqlite", "file")) and path != ":memory:" and not whole.exists():
+            raise NotFound(f'there is no store {whole}. `engrain remember "…"` makes one; --store names another.')
 
 
 def _warm(store: str | None, text: str) -> None:
