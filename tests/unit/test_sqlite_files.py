@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from engrain.core.erasure import Subject
 from engrain.core.errors import NotADatabase, ReadOnlyStore, StoreClosed, StoreCorrupt, StoreError
 from engrain.core.items import Draft
 from engrain.core.plans import Add, Plan
@@ -113,6 +114,8 @@ def test_a_file_that_this_user_may_not_write(filled: Path) -> None:
             SqliteStore(filled)
         store = SqliteStore(filled, read_only=True)
         assert texts(store) == ["kept"]
+        with pytest.raises(ReadOnlyStore, match="you may not write to it"):
+            store.erasing.release(Subject(Scope(user="ana"), "user", "ana"))
         store.close()
 
     try:

@@ -76,7 +76,7 @@ class Care(Handle):
         from engrain.stores.sqlite.index_rows import write_index_many
 
         if self._site.read_only:
-            raise ReadOnlyStore(f"{self._site.path} was opened read-only. Open it without read_only to rebuild it.")
+            raise ReadOnlyStore(self._site.unwritable())
         seen, last = 0, 0
         while True:
             with self._reading() as db:

@@ -173,7 +173,7 @@ class Handle:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
         if self._site.read_only:
-            raise ReadOnlyStore(f"{self._site.path} was opened read-only. Open it without read_only to write.")
+            raise ReadOnlyStore(self._site.unwritable())
         return self._writer.member()
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:

@@ -43,6 +43,12 @@ class Site:
     def version(self) -> str:
         return ".".join(map(str, engine_version(self.engine)))
 
+    def unwritable(self) -> str:
+        """Why it is only read."""
+        if self.path is None or all(os.access(one, os.W_OK) for one in (self.path, self.path.parent)):
+            return f"{self.path} was opened read-only. Open it without read_only to write."
+        return f"{self.path} can only be read: you may not write to it and its folder. Ask its owner for the right."
+
     def files(self) -> list[Path]:
         """Every file of the store that is there now."""
         if self.path is None:
