@@ -23,8 +23,8 @@ from engrain.core.items import Cite
 from engrain.lifecycle.erasure import erasing as run
 from engrain.ports import Kit
 from engrain.stores import door
+from engrain.stores.postgres import care, forget, part
 from engrain.stores.postgres import erasing as rows
-from engrain.stores.postgres import part
 from engrain.stores.postgres.link import Db
 
 _numbers = count()
@@ -92,7 +92,7 @@ def test_rows_that_postgres_passed_over_are_noticed_and_there_is_no_receipt(
         assert f"'{table}'" in again.why, "nor when the user is back"
 
 
-@pytest.mark.parametrize("kind", ["item", "episode", "session"])
+@pytest.mark.parametrize("kind", ["item", "episode", "session", "progress"])
 def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
     url: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +102,7 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         assert kit.episodes
         by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
         kit.episodes.add(memory.scope, by_itself, None)
+        kit.log.advance(memory.scope, f"{WORD}-session", "facts", 1)
         if kind == "item":
             monkeypatch.setattr(part, "remove", lambda *_: None)
         else:
@@ -113,6 +114,38 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         done = memory.erase(session=f"{WORD}-session")
         assert done.pending
         assert f"'{kind}'" in done.why
+
+
+@pytest.mark.parametrize(("statement", "table"), [("words", "word"), ("vectors", "embedding"), ("trials", "trial")])
+def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
+    url: str, statement: str, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as memory:
+        fill(memory)
+        procedure = memory.procedural.learn("Brew", ["Take tea."])
+        memory.procedural.used(procedure, "monday", True, "It went well.")
+        passed_over = "select %s::uuid, %s::text[]" if table == "trial" else "select %s::bigint[]"
+        monkeypatch.setitem(forget._SQL, f"remove_{statement}", passed_over)  # type: ignore[arg-type]
+        done = memory.erase(id=procedure)
+        assert done.pending
+        assert f"'{table}'" in done.why
+
+
+def test_every_table_of_the_schema_is_reached_by_an_erasure(url: str, schema: str) -> None:
+    """A new table must be named in one of these lists, or its rows stay when a user is erased."""
+    opened(url).close()
+    with psycopg.connect(postgres().url("postgres"), autocommit=True) as connection:
+        columns = connection.execute(
+            "select table_name, column_name, udt_name from information_schema.columns where table_schema = %s",
+            (schema,),
+        ).fetchall()
+    scoped = {table for table, column, kind in columns if (column, kind) == ("scope", "uuid")}
+    assert scoped == {*rows._TABLES, "tombstone", "gone"}, "what keeps the erased out: hashes, and random ids"
+    # Of the store as a whole: hashes, codes, numbers, the settings, and the names of models and of vector servers.
+    nobodys = {"audit", "erased", "hold", "meta", "model", "sweep", "target"}
+    assert {table for table, *_ in columns} - scoped == {"scope", "erasing", *nobodys}
+    holding = {table for table, _, kind in columns if kind in ("text", "bytea", "vector", "jsonb")}
+    assert holding - {"tombstone", "gone", *nobodys} <= set(care._SWEPT), "what the vacuum goes over"
 
 
 def test_a_source_that_postgres_did_not_strip_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ class PostgresErasing:
             erasure = self._known(db, id)
             if erasure.stage != "rows":
                 return erasure
-            hidden: list[str] = []
+            hidden = list(erasure.ids)
             if erasure.subject is not None and erasure.by == "user":
                 ids = [scope.id for scope in erasure.scopes]
                 hidden = [aside(self._store._key, scope) for scope in erasure.scopes]
@@ -151,6 +151,8 @@ class PostgresErasing:
             total: dict[str, int] = {}
             if erasure.by == "user":
                 _add(total, _passed_over(db, [*erasure.ids, *(scope.id for scope in erasure.scopes)]))
+            elif erasure.ids:
+                _add(total, dict(db.rows(_SQL["orphans"], {"ids": list(erasure.ids)})))
             for row in db.rows(_SQL["named"]):
                 scope = Scope(*row[1:4])
                 one = owner(scope)

@@ -13,6 +13,9 @@ update meta set value = %s where name = 'audit';
 -- add_entry --
 insert into audit (n, at, what, subject, details, previous, hash) values (%s, %s, %s, %s, %s, %s, %s);
 
+-- last_entry --
+select coalesce(max(n), 0) from audit;
+
 -- entries --
 select n, at, what, subject, details, previous, hash from audit where n > %s order by n limit %s;
 
@@ -79,7 +82,8 @@ update erasing set notes = %(notes)s, prints = %(prints)s where id = %(id)s;
 update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
 
 -- unname --
--- Of a user, the ids under which the scopes were put aside are kept: by them is looked for what was passed over.
+-- The ids of the items that went, or of a user those under which the scopes were put aside, are kept: by them is looked
+-- for what was passed over.
 update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %s, scopes = '[]'
 where id = %s;
 
@@ -157,12 +161,29 @@ update progress set upto = least(upto, %(place)s) where scope = %(scope)s and se
 select 'episode', count(*) from episode
 where scope = %(scope)s and session = %(session)s and happened_at <= %(at)s
 union all select 'session', count(*) from session where scope = %(scope)s and session = %(session)s
+and not exists (select 1 from item where scope = %(scope)s and session = %(session)s and recorded_at > %(at)s)
+union all select 'progress', count(*) from progress where scope = %(scope)s and session = %(session)s
 and not exists (select 1 from item where scope = %(scope)s and session = %(session)s and recorded_at > %(at)s);
+
+-- orphans --
+-- Rows of items that went, in tables whose rows do not go with an item by themselves.
+with gone_from as (select distinct scope from gone where id = any(%(ids)s))
+select 'word', count(*) from word where scope in (select scope from gone_from)
+  and not exists (select 1 from item where item.n = word.item)
+union all select 'embedding', count(*) from embedding where scope in (select scope from gone_from)
+  and not exists (select 1 from item where item.n = embedding.item)
+union all select 'trial', count(*) from trial where scope in (select scope from gone_from)
+  and procedure = any(%(ids)s)
+  and not exists (select 1 from item where item.scope = trial.scope and item.id = trial.procedure)
+union all select 'episode', count(*) from episode where scope in (select scope from gone_from)
+  and item = any(%(ids)s)
+  and not exists (select 1 from item as one where one.scope = episode.scope and one.id = episode.item);
 
 -- sessions --
 -- By every row that names one: the look afterwards goes by it.
 select session from session where scope = %(scope)s
 union select session from episode where scope = %(scope)s
+union select session from progress where scope = %(scope)s
 union select session from item where scope = %(scope)s and session is not null;
 
 -- item_ids --
