@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engrain.agent.loop import AgentWithMemory, AsyncAgentWithMemory
     from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
-    from engrain.core.answers import Forgotten, Status, Why
+    from engrain.core.answers import Forgotten, Owned, Status, Why
     from engrain.core.chat import ToolCall
     from engrain.core.checked import Checked
     from engrain.core.errors import (
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from engrain.core.sessions import Closing, Opening
     from engrain.core.tiers import TIERS
     from engrain.memory import Memory
+    from engrain.memory.restoring import restore_backup
     from engrain.tasks.effects import Compensate
     from engrain.tasks.resumable import Effect, ResumableAgent
     from engrain.tasks.retry import Retry
@@ -85,7 +86,7 @@ _HOMES = {
     "agent.loop": "AgentWithMemory AsyncAgentWithMemory",
     "agent.tools": "Tool tool",
     "aio": "AsyncMemory",
-    "core.answers": "Forgotten Status Why",
+    "core.answers": "Forgotten Owned Status Why",
     "core.checked": "Checked",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
     "EngrainError InvalidInput ModelFailed NewerStore OlderStore "
@@ -107,6 +108,7 @@ _HOMES = {
     "core.recalled": "Hit LeftOut Recall Section Without",
     "core.scope": "Scope",
     "memory": "Memory",
+    "memory.restoring": "restore_backup",
     "tasks.effects": "Compensate",
     "tasks.resumable": "Effect ResumableAgent",
     "tasks.retry": "Retry",
@@ -157,6 +159,7 @@ __all__ = [
     "OnHold",
     "Opening",
     "OutcomeUnknown",
+    "Owned",
     "Place",
     "Procedure",
     "ReadOnlyStore",
@@ -193,6 +196,7 @@ __all__ = [
     "WorkingMemory",
     "WrongKey",
     "__version__",
+    "restore_backup",
     "tool",
 ]
 
