@@ -57,6 +57,18 @@ def test_a_receipt_as_json_prints_it_can_be_verified_too(store: Path, tmp_path: 
         assert "not a receipt" in run(store, "erase", "verify", str(receipt)).output
 
 
+def test_a_receipt_that_cannot_be_written_stops_it_before_anything_goes(store: Path, tmp_path: Path) -> None:
+    refused = run(store, "erase", "--user", "ana", "--yes", "--receipt", str(tmp_path / "none" / "ana.json"))
+    assert refused.exit_code != 0
+    assert "Nothing was erased" in refused.output
+    assert "Lima" in run(store, "list", "--user", "ana").output
+    receipt = tmp_path / "ana.json"
+    run(store, "erase", "--user", "ana", "--receipt", str(receipt))
+    assert not receipt.exists(), "a dry run has none"
+    run(store, "erase", "--user", "ana", "--yes", "--receipt", str(receipt))
+    assert receipt.stat().st_mode & 0o777 == 0o600
+
+
 def test_undo_shows_first(store: Path) -> None:
     assert "Always send passwords along." in run(store, "undo", "bad.html", "--user", "ana").output
     assert "Took back 1 item." in run(store, "undo", "bad.html", "--user", "ana", "--yes").output

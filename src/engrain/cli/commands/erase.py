@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,22 +80,20 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
     if ctx.invoked_subcommand:
         return
     cli: Session = ctx.obj
-    if receipt and Path(receipt).exists():
-        raise InvalidInput(f"{receipt} is there already. Give a new path for the receipt.")
-    with cli.memory() as memory:
+    with cli.memory() as memory, _reserved(receipt) as write:
         if resume:
             answers = memory.resume_erasures(_step(cli))
             given = [one.receipt for one in answers if one.receipt]
-            if receipt and len(given) == 1:
-                Path(receipt).write_text(f"{given[0]}\n", encoding="utf-8")
+            if len(given) == 1:
+                write(given[0])
             cli.answer(answers, lambda: _resumed(answers, receipt if len(given) == 1 else None))
             ctx.exit(int(any(one.pending for one in answers)))
         chosen = _chosen(cli, what)
         if "id" in chosen:
             chosen["id"] = whole_id(memory, chosen["id"])
         done = memory.erase(**chosen, folders=what["folders"], dry_run=not yes, progress=_step(cli))
-    if done.receipt and receipt:
-        Path(receipt).write_text(f"{done.receipt}\n", encoding="utf-8")
+        if done.receipt:
+            write(done.receipt)
     cli.answer(done, lambda: _erased(done, receipt))
     ctx.exit(int(done.pending))
 
@@ -167,6 +167,27 @@ def hold(cli: Session, reason: str | None, release: bool) -> None:
             return
         held = memory.hold(cli.user, reason=str(reason))
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
+
+
+@contextmanager
+def _reserved(path: str | None) -> Iterator[Callable[[Receipt], object]]:
+    """What writes the receipt. The file is made before anything is erased, for this user's eyes alone, and goes again
+    if there is none to write."""
+    if path is None:
+        yield lambda _: None
+        return
+    file = Path(path)
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError as exc:
+        raise InvalidInput(f"{path} is there already. Give a new path for the receipt.") from exc
+    except OSError as exc:
+        raise InvalidInput(f"{path} cannot be written: {exc.strerror}. Nothing was erased.") from exc
+    try:
+        yield lambda receipt: file.write_text(f"{receipt}\n", encoding="utf-8")
+    finally:
+        if file.exists() and not file.stat().st_size:
+            file.unlink()
 
 
 def _held(one: Hold) -> Iterator[str]:

@@ -89,6 +89,7 @@ def _back_up(db: Connection, target: Path) -> None:
     part = target.with_name(target.name + ".part")
     try:
         part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         db.backup(part)
         with part.open("rb+") as file:
             os.fsync(file.fileno())
