@@ -465,3 +465,18 @@ def test_many_that_go_are_told_as_they_go(
     told: list[int] = []
     maintain(kit, ANA, watch=Watch(told.append))
     assert told[-4:-1] == [2, 2, 1]
+
+
+def test_a_round_that_turns_the_balance_of_two_models_leaves_nothing_for_the_next(
+    kit: Kit, episodic: EpisodicMemory, clock: SetClock
+) -> None:
+    """What it adds has vectors of the present model, what it removes had some of the other."""
+    assert kit.episodes is not None
+    SemanticMemory(kit, ANA).remember(Note("Of the model before."))
+    now = clock()
+    kit.episodes.add(ANA, Episode("e", "s", "note", "It matters.", 0.9, now, now + timedelta(days=1)))
+    present = replace(kit, embedder=HashEmbedder("another"))
+    planned = maintain(present, ANA, dry_run=True)
+    done = maintain(present, ANA)
+    assert done.each == planned.each
+    assert maintain(present, ANA).each == ()

@@ -95,7 +95,7 @@ def passes(care: Round) -> list[Pass]:
     return [
         *episodes,
         faint,
-        *vectors.passes(care, going),
+        *vectors.passes(care, going, len(episodes[0].each)),
         _prune(care),
         *_beside(care, bool(episodes[0].each or going)),
     ]

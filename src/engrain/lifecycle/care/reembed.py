@@ -14,19 +14,23 @@ from engrain.ports.models import VectorModels
 BATCH = 64
 
 
-def passes(care: Round, going: Collection[str]) -> list[Pass]:
-    """`going` are the items that an earlier pass removes."""
-    wanted = care.reembed or not _others_first(care)
+def passes(care: Round, going: Collection[str], coming: int) -> list[Pass]:
+    """`going` are the items that earlier passes remove, and `coming` is how many they add."""
+    wanted = care.reembed or not _others_first(care, going, coming)
     missing = care.kit.items.unembedded(care.kit.embedder.model.key, ALL) if wanted else []
     return [_embed(care, [one for one in missing if one.id not in going]), _drop(care)]
 
 
-def _others_first(care: Round) -> bool:
+def _others_first(care: Round, going: Collection[str], coming: int) -> bool:
     """Whether another model has made most of the vectors. Then this one may be there by mistake, as in a command that
     does not know the program's embedder, and everything is not embedded anew unless somebody asks for it."""
-    missing = care.kit.items.status(care.kit.embedder.model.key)
-    without_any = care.kit.items.status().unembedded
-    return missing.unembedded - without_any > missing.items - missing.unembedded
+    model = care.kit.embedder.model.key
+    missing, without_any = care.kit.items.status(model), care.kit.items.status().unembedded
+    others, own = missing.unembedded - without_any, missing.items - missing.unembedded
+    if going and others > own + coming:
+        lost = sum(one.id in going for one in care.kit.items.unembedded(model, ALL))
+        others, own = others - lost, own - (len(going) - lost)
+    return others > own + coming
 
 
 def _embed(care: Round, missing: list[Unembedded]) -> Pass:
