@@ -166,6 +166,25 @@ def test_the_command_that_is_named_mends_it(store: Path, name: str, fault: Calla
     assert told(store, name)["state"] == "pass"
 
 
+def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana likes tea.")
+        memory.backup(tmp_path / "copy.db")
+    damaged = tmp_path / "agent.db"
+    raw = bytearray(damaged.read_bytes())
+    for page in range(8_192, len(raw), 4_096):
+        raw[page + 10 : page + 200] = bytes(190)
+    damaged.write_bytes(raw)
+    before = told(store, "integrity")
+    assert before["state"] == "fail"
+    match = re.search(r"engrain (restore) BACKUP STORE (--replace), with (--alone)", before["mend"])
+    assert match, before
+    verb, *options = match.groups()
+    ran = CliRunner().invoke(root, [verb, str(tmp_path / "copy.db"), str(damaged), *options])
+    assert ran.exit_code == 0, ran.output
+    assert told(store, "integrity")["state"] == "pass"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
 def test_the_rights_are_mended_by_the_line_that_is_named() -> None:
     # Those of the other tests are in a folder that is closed.

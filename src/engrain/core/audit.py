@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from engrain.core.clock import to_micros
+from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import InvalidInput
 
 BEGINNING = "0" * 32
+BROKEN = "f" * 32  # what an entry follows when the end before it was not to be trusted: no entry has this hash
 # Codes and numbers, never a sentence: what was removed must not stand in the record of its removal.
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
+_NOBODY = "-"
+_KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,42 @@ class Audited:
     def __bool__(self) -> bool:
         return not self.faults
 
+    @property
+    def kept(self) -> str:
+        """Number and hash of the last entry in a line: kept elsewhere, it shows later that the log was put back."""
+        return f"{self.entries}:{self.head}"
+
+
+def entry_of(n: int, at: int, what: str, subject: str | None, details: str, previous: str, hash: str) -> Entry:
+    """As a store holds it. One in a form that is not ours does not have the hash of what it then says."""
+    try:
+        moment, values = from_micros(at), json.loads(details)
+        ours = details_text(values) == details and subject not in ("", _NOBODY)
+    except (ValueError, OverflowError, TypeError, RecursionError, InvalidInput):
+        moment, values, ours = from_micros(0), {}, False
+    return Entry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
+
+
+def head_of(text: object) -> Head:
+    """As a store holds it; what nobody can have sealed for one that cannot be read."""
+    try:
+        n, hash, seal = json.loads(str(text))
+        return Head(int(n), str(hash), str(seal))
+    except (ValueError, TypeError, RecursionError):
+        return Head(-1, BROKEN, "")
+
+
+def head_text(head: Head) -> str:
+    return json.dumps([head.n, head.hash, head.seal])
+
+
+def end_of(key: bytes, head: Head, last: int) -> Head:
+    """What the next entry follows. If the seal is not ours, or entries stand after it, it follows nothing, for ever to
+    be seen: a log that was cut must not be whole again with the next entry."""
+    if _genuine(key, head) and last <= head.n:
+        return head
+    return Head(max(head.n, last, 0), BROKEN)
+
 
 def linked(key: bytes, head: Head, at: datetime, what: str, subject: str | None, details: Mapping[str, Any]) -> Entry:
     """The entry that comes next."""
@@ -84,7 +123,7 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False
         last, previous = one.n, one.hash
     if begun and not last and not head.n:
         found.append("the log is empty, and something was erased or is held here: all entries are missing.")
-    if head != (sealed(key, head.n, head.hash) if head.n else Head()):
+    if not _genuine(key, head):
         found.append("the seal of the log's end was changed.")
     elif last < head.n:
         found.append(f"the log ends at entry {last}, and had {head.n}: {head.n - last} are missing.")
@@ -93,9 +132,34 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False
     return Audited(last, previous, tuple(found))
 
 
+def kept(text: str) -> tuple[int, str]:
+    """A head that was kept elsewhere, in the form in which `Audited.kept` gives it."""
+    match = _KEPT.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise InvalidInput("the head of an audit log is N:HASH, as engrain audit verify prints it: 12:3c939b28….")
+    return int(match[1]), match[2]
+
+
+def compared(found: Audited, n: int, hash: str, entry: Entry | None) -> Audited:
+    """With the head that was kept elsewhere, and the entry that has its number now: finds what seal and chain cannot, a
+    log that was put back or written anew as a whole."""
+    if n == 0 or (entry is not None and (entry.n, entry.hash) == (n, hash)):
+        return found
+    why = f"entry {n} is not the one that was kept: the log was put back or written anew since."
+    if found.entries < n:
+        why = f"entry {n} was kept, and the log ends at entry {found.entries}: it was put back to an earlier moment."
+    return replace(found, faults=(*found.faults, why))
+
+
+def _genuine(key: bytes, head: Head) -> bool:
+    return head == (sealed(key, head.n, head.hash) if head.n > 0 else Head())
+
+
 def _hash(key: bytes, one: Entry) -> str:
     text = json.dumps(one.details, sort_keys=True, separators=(",", ":"))
-    return _digest(key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or "-", text, one.previous)
+    return _digest(
+        key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous
+    )
 
 
 def _digest(key: bytes, *parts: str) -> str:
@@ -104,6 +168,10 @@ def _digest(key: bytes, *parts: str) -> str:
         raw = part.encode()
         digest.update(b"%d:" % len(raw) + raw)
     return digest.hexdigest()
+
+
+def is_code(value: object) -> bool:
+    return isinstance(value, str) and bool(_CODE.fullmatch(value))
 
 
 def _check(value: Any) -> None:
@@ -119,6 +187,6 @@ def _check(value: Any) -> None:
 
 
 def _code(value: object) -> str:
-    if not isinstance(value, str) or not _CODE.fullmatch(value):
+    if not is_code(value):
         raise InvalidInput("an audit entry holds counts and code words, and no content.")
-    return value
+    return str(value)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engrain.core.audit import Audited, Entry
+from engrain.core.audit import Audited, Entry, compared, kept
 from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound
 from engrain.core.mirrored import BASE, base_of
@@ -100,11 +100,14 @@ class Erasures(Parts):
             raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
         return Subject(Scope(self.scope.tenant, None, name), "user", name)
 
-    def audit(self, after: int, limit: int) -> builtins.list[Entry]:
-        return self._log().entries(after, limit)
+    def audit(self, after: int | None, limit: int) -> builtins.list[Entry]:
+        log = self._log()
+        return log.entries(max(0, log.verify().entries - limit) if after is None else after, limit)
 
-    def verify_audit(self) -> Audited:
-        return self._log().verify()
+    def verify_audit(self, head: str | None) -> Audited:
+        n, hash = kept(head) if head is not None else (0, "")
+        log = self._log()
+        return compared(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
         record(self.kit, what, details, self.scope)

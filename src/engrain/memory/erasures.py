@@ -86,14 +86,16 @@ class Erasures(Opened):
         return self._open.holds(user)
 
     @traced
-    def audit(self, *, after: int = 0, limit: int = 1_000) -> builtins.list[Entry]:
-        """What was removed, moved and held, without content: entries with a number above `after`."""
-        return self._open.audit(checked_count(after, "after", 0, 1 << 60), checked_count(limit, "limit", 1, 1_000_000))
+    def audit(self, *, after: int | None = None, limit: int = 1_000) -> builtins.list[Entry]:
+        """What was removed, moved and held, without content: entries with a number above `after`, or the newest."""
+        after = None if after is None else checked_count(after, "after", 0, 1 << 60)
+        return self._open.audit(after, checked_count(limit, "limit", 1, 1_000_000))
 
     @traced
-    def verify_audit(self) -> Audited:
-        """Finds an entry that was changed, removed, moved or cut off."""
-        return self._open.verify_audit()
+    def verify_audit(self, *, head: str | None = None) -> Audited:
+        """Finds an entry that was changed, removed, moved or cut off. With the `head` that an earlier look gave
+        (`Audited.kept`) and that was kept elsewhere, also a log that was put back or written anew as a whole."""
+        return self._open.verify_audit(head)
 
     def _subject(self, **names: str | None) -> Subject:
         from engrain.core.erasure import Subject

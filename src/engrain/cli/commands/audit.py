@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +13,7 @@ from engrain.cli.shown import faint, many, strong
 from engrain.cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from engrain.core.audit import Entry
+    from engrain.core.audit import Audited, Entry
 
 
 class AuditGroup(Verb, click.Group):
@@ -25,35 +27,51 @@ class AuditGroup(Verb, click.Group):
     examples=("engrain audit", "engrain audit --after 100 --json", "engrain audit verify"),
     prints="Each entry: its number, when, what, and counts. With --json, JSON Lines: one entry a line.",
 )
-@click.option("--after", type=int, default=0, show_default=True, help="From the entry after this number on.")
+@click.option("--after", type=int, help="From the entry after this number on; without it the newest.")
 @click.option("--limit", "-n", type=int, default=1_000, show_default=True, help="At most so many.")
 @click.pass_context
-def audit(ctx: click.Context, after: int, limit: int) -> None:
+def audit(ctx: click.Context, after: int | None, limit: int) -> None:
     """Show what was forgotten, erased, held and moved, without any content."""
     if ctx.invoked_subcommand:
         return
     cli: Session = ctx.obj
     with cli.memory() as memory:
-        count = cli.answer_each(memory.audit(after=after, limit=limit), lambda one: [_line(one)])
+        entries = memory.audit(after=after, limit=limit)
+        count = cli.answer_each(entries, lambda one: [_line(one)])
     if not count and not cli.json:
         click.echo(faint("Nothing has been recorded here yet."), err=True)
+    elif after is None and entries[0].n > 1 and not cli.json:
+        click.echo(faint(f"The newest {count:,}. For those before: engrain audit --after 0"), err=True)
 
 
 @audit.command(
     "verify",
     cls=Verb,
-    examples=("engrain audit verify",),
-    prints="How many entries there are, or what is wrong. The exit code is 1 if anything is.",
+    examples=("engrain audit verify", "engrain audit verify --head 12:3c939b28c059a24995b5d6c023a4ad97"),
+    prints="How many entries there are and a head to keep elsewhere, or what is wrong. Exit code 1 if anything is.",
 )
+@click.option("--head", metavar="N:HASH", help="One that was kept elsewhere: it must still be in the log.")
 @click.pass_context
-def verify(ctx: click.Context) -> None:
-    """Look whether an entry was changed, removed, moved, or cut off at the end."""
+def verify(ctx: click.Context, head: str | None) -> None:
+    """Look whether an entry was changed, removed, moved, or cut off at the end.
+
+    Who can write the file can put back the whole log with its seal, or forge it. Keep the head that is printed here
+    somewhere else: with --head, that is found too.
+    """
     cli: Session = ctx.obj
     with cli.memory() as memory:
-        found = memory.verify_audit()
-    whole = f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: nobody touched them."
-    cli.answer(found, lambda: found.faults or [whole])
+        found = memory.verify_audit(head=head)
+    told = {**asdict(found), "kept": found.kept}
+    cli.answer(told, lambda: found.faults or _whole(found, head))
     ctx.exit(int(not found))
+
+
+def _whole(found: Audited, head: str | None) -> Iterator[str]:
+    yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: nobody touched them."
+    if head is not None:
+        yield "The head that was kept is among them."
+    if found.entries:
+        yield faint(f"To keep elsewhere, for --head: {found.kept}")
 
 
 def _line(one: Entry) -> str:

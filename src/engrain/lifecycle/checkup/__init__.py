@@ -32,7 +32,7 @@ POINTS: tuple[Point, ...] = (
 )
 # Which point says why a store does not open, and what mends it; any other reason is the first point's.
 _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
-    (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace"),
+    (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace, with --alone if too little of it can be read"),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "pip install -U engrain"),
     (OlderStore, "schema", "engrain status brings it up to date; of a file it keeps a copy beside"),

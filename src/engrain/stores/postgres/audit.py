@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from engrain.core import audit
 from engrain.core.audit import Audited, Entry, Head, details_text, faults, linked, sealed
 from engrain.core.clock import from_micros, to_micros
 from engrain.stores.postgres.link import Db, Row
@@ -31,11 +31,12 @@ class PostgresAudit:
         db.run(_SQL["first_head"])
         ((head,),) = db.rows(_SQL["lock_head"])
         key = self._store._key
-        entry = linked(key, Head(*json.loads(head)), from_micros(self._store._micros(db)), what, subject, details)
+        ((last,),) = db.rows(_SQL["last_entry"])
+        end = audit.end_of(key, audit.head_of(head), last)
+        entry = linked(key, end, from_micros(self._store._micros(db)), what, subject, details)
         row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
         db.run(_SQL["add_entry"], row)
-        end = sealed(key, entry.n, entry.hash)
-        db.run(_SQL["set_head"], (json.dumps([end.n, end.hash, end.seal]),))
+        db.run(_SQL["set_head"], (audit.head_text(sealed(key, entry.n, entry.hash)),))
         return entry
 
     def entries(self, after: int, limit: int) -> list[Entry]:
@@ -52,9 +53,8 @@ class PostgresAudit:
 
 def head_of(db: Db) -> Head:
     rows = db.rows(_SQL["head"])
-    return Head(*json.loads(rows[0][0])) if rows else Head()
+    return audit.head_of(rows[0][0]) if rows else Head()
 
 
 def entry_of(row: Row) -> Entry:
-    n, at, what, subject, details, previous, hash_ = row
-    return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)
+    return audit.entry_of(*row)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from engrain.core import audit
 from engrain.core.audit import Audited, Entry, Head, details_text, faults, linked, sealed
 from engrain.core.clock import from_micros, to_micros
 from engrain.stores.sqlite.engine import Connection, Row
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SQL = load("audit.sql")
 _QUERIES = load("queries.sql")
 _ALL = 1 << 62
+PAGE = 10_000
 
 
 class SqliteAudit:
@@ -30,11 +31,14 @@ class SqliteAudit:
     def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
         """Inside a transaction."""
         key = self._store._key
-        entry = linked(key, head_of(db), from_micros(self._store._micros(db)), what, subject, details)
+        ((last,),) = db.rows(_SQL["last"])
+        entry = linked(
+            key, audit.end_of(key, head_of(db), last), from_micros(self._store._micros(db)), what, subject, details
+        )
         row = (entry.n, to_micros(entry.at), what, subject, details_text(details), entry.previous, entry.hash)
         db.run(_SQL["add"], row)
         head = sealed(key, entry.n, entry.hash)
-        db.run(_QUERIES["set_meta"], ("audit", json.dumps([head.n, head.hash, head.seal])))
+        db.run(_QUERIES["set_meta"], ("audit", audit.head_text(head)))
         return entry
 
     def entries(self, after: int, limit: int) -> list[Entry]:
@@ -43,15 +47,21 @@ class SqliteAudit:
 
     def verify(self) -> Audited:
         with self._store._reading() as db:
-            rows, begun = db.rows(_SQL["entries"], (-_ALL, _ALL)), bool(db.rows(_SQL["begun"]))
-            return faults(self._store._key, map(entry_of, rows), head_of(db), begun)
+            return faults(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
+
+
+def _all(db: Connection) -> Iterator[Entry]:
+    """A page at a time."""
+    after = -_ALL
+    while rows := db.rows(_SQL["entries"], (after, PAGE)):
+        yield from map(entry_of, rows)
+        after = rows[-1][0]
 
 
 def head_of(db: Connection) -> Head:
     rows = db.rows(_QUERIES["meta"], ("audit",))
-    return Head(*json.loads(rows[0][0])) if rows else Head()
+    return audit.head_of(rows[0][0]) if rows else Head()
 
 
 def entry_of(row: Row) -> Entry:
-    n, at, what, subject, details, previous, hash_ = row
-    return Entry(n, from_micros(at), what, subject, json.loads(details), previous, hash_)
+    return audit.entry_of(*row)
