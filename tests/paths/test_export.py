@@ -19,7 +19,7 @@ from conftest import Open
 from export_kit import body, exported, filled
 from servers import postgres
 
-from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, NotFound
+from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Memory, NotFound
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.exporting import EXPORTED
@@ -508,6 +508,19 @@ def test_the_page_keeps_what_scripts_and_pictures_are_written_with(
     page = path.read_text()
     assert all(text in page for text in texts)
     assert "\u202e" not in page
+
+
+def test_a_load_that_has_no_room_for_vectors_is_a_load(
+    full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_room(*_: object) -> int:
+        raise DiskFull("the disk is full.")
+
+    there = fresh()
+    monkeypatch.setattr("engrain.capture.write.embed_missing", no_room)
+    assert loaded(there, exported(full)).written
+    assert exported(there) == exported(full)
+    assert "without vectors for now: the disk is full" in caplog.text
 
 
 def test_a_page_takes_no_time_for_each_pair_of_items(fresh: Callable[..., Memory]) -> None:

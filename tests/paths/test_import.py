@@ -6,6 +6,7 @@ import io
 import json
 import random
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,44 @@ def test_what_claude_wrote_down_itself_is_replaced_by_what_it_wrote_later(memory
         "claude.memory": "Ana builds ships.",
         "claude.memory.p1": "A boat of oak.",
     }
+
+
+def told_facts(memory: Memory) -> dict[str, str | None]:
+    return {item.text: item.slot for item in memory.list() if item.kind == "fact"}
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_facts_are_drawn_from_what_the_user_said_if_asked(memory: Memory, before: bool) -> None:
+    chats = json.loads(json.dumps(CHATGPT))
+    nodes = chats[0]["mapping"]
+    nodes["a"]["message"]["content"]["parts"] = ["I live in Lima. What is tea?"]
+    nodes["c"]["message"]["content"]["parts"] = ["I live in Rome. I prefer long answers."]
+    nodes["d"]["message"]["content"]["parts"] = ["Forget that. I prefer short answers."]
+    if before:
+        loaded(memory, chats)
+        assert told_facts(memory) == {}
+    foretold = loaded(memory, chats, facts=True, dry_run=True)
+    found = loaded(memory, chats, facts=True)
+    assert replace(foretold, written=True) == found
+    assert (found.facts, found.added) == (2, 0 if before else 3)
+    assert set(told_facts(memory)) == {"I live in Lima", "I prefer short answers"}
+    (lima,) = (item for item in memory.list() if item.text == "I live in Lima")
+    said = memory.messages(9, session="chatgpt-c1")[0]
+    assert (lima.trust, lima.occurred_at, lima.sources[0].name) == (0.6, said.occurred_at, "chatgpt")
+    assert lima.sources[0].cites[0].item == said.id
+    assert loaded(memory, chats, facts=True).facts == 0
+    memory.forget(said.id)
+    assert "I live in Lima" not in told_facts(memory)
+    assert loaded(memory, chats, facts=True).facts == 0
+
+
+def test_an_older_value_from_a_chat_does_not_replace_what_is_known(memory: Memory) -> None:
+    memory.add_message("user", "I live in Quito.", session="now")
+    chats = json.loads(json.dumps(CHATGPT))
+    chats[0]["mapping"]["a"]["message"]["content"]["parts"] = ["I live in Lima."]
+    loaded(memory, chats, facts=True)
+    assert told_facts(memory) == {"I live in Quito": "user.city"}
+    assert "I live in Lima" in [item.text for item in memory.list(history=True)]
 
 
 def test_what_was_spoken_is_kept_in_words(memory: Memory) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from engrain.capture import write
 from engrain.core.erasure import owner
-from engrain.core.errors import EmbedderFailed, InvalidInput, OnHold
+from engrain.core.errors import EmbedderFailed, InvalidInput, OnHold, StoreError
 from engrain.engine.parts import Parts
 from engrain.lifecycle.recording import record
 
@@ -71,5 +71,6 @@ class Portable(Parts):
         except KeyboardInterrupt as stop:
             stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")
             raise
-        except EmbedderFailed as exc:
+        except (EmbedderFailed, StoreError) as exc:
+            # All of it is written: to raise would say that nothing was.
             _log.warning("what was loaded is without vectors for now: %s", exc)

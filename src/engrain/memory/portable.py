@@ -48,14 +48,16 @@ class Portable(Opened):
         skip_bad: bool = False,
         other_scope: bool = False,
         dry_run: bool = False,
+        facts: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Loaded:
         """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
         is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
-        written. What is here already is skipped, what was forgotten here stays forgotten."""
+        written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
+        conversations what the user said that lasts, as is done with what is said now."""
         from engrain.lifecycle.exchange.intake import Terms
 
-        terms = Terms(form, source, skip_bad, other_scope, dry_run)
+        terms = Terms(form, source, skip_bad, other_scope, dry_run, facts)
         with _opened(path) as file:
             return self._open.load(file, terms, progress or (lambda _: None))
 

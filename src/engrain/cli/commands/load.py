@@ -34,7 +34,7 @@ MEANING = {
     examples=(
         "engrain load ana.jsonl --dry-run",
         "engrain load notes.jsonl --skip-bad --source support-chat",
-        "engrain load chatgpt-export.zip",
+        "engrain load chatgpt-export.zip --facts",
         "engrain load conversations.json --from claude --skip-bad",
         """echo '{"text": "Ana likes tea.", "importance": 0.7}' | engrain load -""",
     ),
@@ -44,6 +44,7 @@ MEANING = {
 @click.option("--from", "form", type=click.Choice(ORIGINS), help="What the file is, if it does not show by itself.")
 @click.option("--dry-run", is_flag=True, help="Prove the file and say what would come of it; write nothing.")
 @click.option("--skip-bad", is_flag=True, help="Of notes and chats: write the good ones even if others are bad.")
+@click.option("--facts", is_flag=True, help="Of chats: keep the facts, too, that the user told about themselves.")
 @click.option("--source", metavar="NAME", help="The source of notes that name none.")
 @click.option("--other-scope", is_flag=True, help="Take the export of another user, agent or tenant, or of several.")
 def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
@@ -98,6 +99,7 @@ def _report(loaded: Loaded) -> Iterator[str]:
         opening = f"{'Loaded' if loaded.written else 'Would load'} {many(loaded.read, *unit)}{form}"
         parts = []
     parts += [f"{count:,} {meaning}" for count, meaning in counts]
+    parts += [f"{many(loaded.facts, 'fact')} drawn from them"] if loaded.facts else []
     yield f"{opening}: {', '.join(parts) or 'nothing to do'}{skipped}."
 
 

@@ -13,6 +13,7 @@ from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError
 from engrain.core.items import Source
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
+from engrain.lifecycle.exchange.drawing import drawn, foreseen
 from engrain.lifecycle.exchange.earlier import Sorted, sort, take_over
 from engrain.lifecycle.exchange.foretelling import foretold
 from engrain.lifecycle.exchange.forms import Form, told
@@ -29,21 +30,23 @@ Done = Callable[[int], None]
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How a file is loaded. `source` is that of notes which name none; `other_scope` takes an export of another memory;
-    `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing."""
+    `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
+    `facts` draws facts from the conversations of others."""
 
     form: Form | None = None
     source: str | None = None
     skip_bad: bool = False
     other_scope: bool = False
     dry_run: bool = False
+    facts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
     and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
-    that it stands in. `rows` are the new rows of an export by kind. `written` is False for a dry run, which says what
-    would be."""
+    that it stands in. `facts` were drawn from conversations. `rows` are the new rows of an export by kind. `written` is
+    False for a dry run, which says what would be."""
 
     form: Form
     read: int
@@ -53,6 +56,7 @@ class Loaded:
     behind: int = 0
     kept_out: int = 0
     kept_out_lines: tuple[int, ...] = ()
+    facts: int = 0
     rows: Mapping[str, int] = field(default_factory=dict)
     bad: tuple[BadLine, ...] = ()
     written: bool = True
@@ -126,10 +130,12 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     with _counted(done) as counting:
         if terms.dry_run:
-            found.update(map(str, foretold(given.new, scope, kit)))
+            fates = list(map(str, foretold(given.new, scope, kit)))
         else:
-            found.update(_written(given.new, scope, kit, counting))
+            fates = list(_written(given.new, scope, kit, counting))
             take_over(given.changed, scope, kit)
+        found.update(fates)
+        facts = _drawn(read.notes, given.new, fates, scope, kit, terms) if terms.facts else 0
     return Loaded(
         form,
         len(read.notes) + len(read.bad),
@@ -138,9 +144,22 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
         found["replaced"],
         found["behind"],
         found["kept_out"],
+        facts=facts,
         bad=tuple(read.bad),
         written=not terms.dry_run,
     )
+
+
+def _drawn(
+    notes: Sequence[Note], new: Sequence[Note], fates: Sequence[str], scope: Scope, kit: Kit, terms: Terms
+) -> int:
+    facts = list(drawn(notes, scope, kit))
+    if terms.dry_run:
+        facts += foreseen([note for note, fate in zip(new, fates, strict=True) if fate == "added"], kit)
+        told = Counter(map(str, foretold(facts, scope, kit)))
+    else:
+        told = Counter(_written(facts, scope, kit, lambda _: None))
+    return told["added"] + told["replaced"] + told["behind"]
 
 
 def _may_clash(note: Note) -> bool:

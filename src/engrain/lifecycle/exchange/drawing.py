@@ -1,0 +1,67 @@
+"""Draw from imported conversations what users said of themselves that lasts, as the gate does with what is said now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from engrain.capture import gate, write
+from engrain.capture.keeping import Said, note_for
+from engrain.core.clock import checked_time
+from engrain.core.echo import own_words
+from engrain.core.items import Source
+from engrain.core.messages import Message, message_of
+from engrain.core.notes import Note
+from engrain.core.scope import Scope
+from engrain.core.statements import statements
+from engrain.core.worth import Worth
+from engrain.lifecycle.exchange.exporting import every, movable
+from engrain.ports import Kit
+
+HEAD = 20_000  # characters: what is behind them was pasted
+PAGE = 256
+
+
+def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+    """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
+    before is not drawn again."""
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
+    told = {asked[name]: note for note in notes if _by_user(note) and asked.get(name := note.request_id or "")}
+    ids = list(told)
+    for start in range(0, len(ids), PAGE):
+        for item in kit.items.get_many(scope, ids[start : start + PAGE]):
+            if item.retracted_at is None:
+                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                yield from (fact for fact in found if fact.request_id not in asked)
+
+
+def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
+    """The same of messages that are not here yet, and so without their cites."""
+    for note in filter(_by_user, notes):
+        message = Message("user", write.draft(note, kit.redact).text, occurred_at=_time(note))
+        for fact in _facts(Said(message, ""), note, kit):
+            yield replace(fact, source=Source(_name(note), "import"))
+
+
+def _by_user(note: Note) -> bool:
+    return note.place is not None and note.place.role == "user"
+
+
+def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
+    for found in gate.worth(own_words(said.message.text[:HEAD])):
+        # What somebody wanted forgotten there is no matter of this memory.
+        if isinstance(found, Worth) and (words := said.words(found)).strip():
+            ended = found.replaces is not None or statements().sign("ended").search(words) is not None
+            fact = note_for(replace(found, slot=None) if ended else found, said, kit)
+            cites = fact.source.cites if isinstance(fact.source, Source) else ()
+            name = f"{note.request_id}\x1ffact {found.start}"
+            yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)
+
+
+def _name(note: Note) -> str | None:
+    return note.source.name if isinstance(note.source, Source) else None
+
+
+def _time(note: Note) -> datetime | None:
+    return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")
