@@ -201,6 +201,7 @@ def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:
 
 
 def test_what_a_process_still_has_at_hand_goes_with_its_user(memory: Memory, store: Path) -> None:
+    memory.remember("Ana lives in Lima.")
     with opened(store) as other:
         other.start_task(f"The task of {WORD}")
         other.record_step(f"Thought of {WORD}.", "look", "nothing")

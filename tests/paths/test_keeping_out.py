@@ -72,7 +72,7 @@ def test_an_export_brings_nothing_back_under_another_name(store: Path, tmp_path:
 
 
 ERASED: dict[str, Callable[[Memory], object]] = {
-    "user": lambda memory: memory.erase(user="ana").receipt,
+    "user": lambda memory: memory.remember("Old.") and memory.erase(user="ana").receipt,
     "session": lambda memory: memory.add_message("user", "Old.", session=WORD) and memory.erase(session=WORD).receipt,
     "source": lambda memory: memory.remember("Old.", source=WORD) and memory.erase(source=WORD).receipt,
     "text": lambda memory: memory.forget(memory.remember(TEXT)),

@@ -11,10 +11,10 @@ from typing import Any
 
 from engrain.core.audit import Audited, Entry, compared, kept
 from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
-from engrain.core.errors import ConfigError, EngrainError, InvalidInput, NotFound
-from engrain.core.mirrored import BASE, base_of
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
+from engrain.lifecycle.erasure.asked import base, checked, under_way
 from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
 from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder, count_files
 from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
@@ -29,14 +29,14 @@ class Erasures(Parts):
         self, subject: Subject, folders: Sequence[str], dry_run: bool, open_folder: OpenFolder, report: Report
     ) -> Erased:
         found = port(self.kit).reach(subject)
-        if not found and not folders and subject.by != "user" and not dry_run:
-            raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
+        reached = checked(self.kit, subject, found, [open_folder(path) for path in folders], dry_run)
         cleaned = list(dict.fromkeys([*folders, *self._mirrored(found)]))
         if dry_run:
             files = sum(count_files(self.kit, open_folder(path), subject) for path in cleaned)
-            return Erased("", {**found.counts, "files": files}, dry_run=True)
+            return Erased("", {**found.counts, "files": files}, dry_run=True, memories=reached)
         notes = {"folders": cleaned, "named": len(folders)}
-        return erase(self.kit, subject, notes, lambda path, one: self._clean(open_folder, path, one), report)
+        id = under_way(self.kit, subject, found, folders)
+        return erase(self.kit, subject, notes, lambda path, one: self._clean(open_folder, path, one), report, id)
 
     def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
         subject = Subject(self.scope, "source", source)
@@ -120,18 +120,11 @@ class Erasures(Parts):
     def _mirrored(self, found: Reach) -> builtins.list[str]:
         """The folder of the settings, if it is kept in step with a scope that is erased."""
         folder = self.kit.folder
-        base = base_of((folder.read(BASE) or b"").decode(errors="replace")) if folder else None
-        return [folder.path] if folder and base and base.scope in {scope.id for scope in found.scopes} else []
+        synced = base(folder) if folder else None
+        return [folder.path] if folder and synced and synced.scope in {scope.id for scope in found.scopes} else []
 
     def _clean(self, open_folder: OpenFolder, path: str, one: Erasure) -> int:
         return clean_folder(self.kit, open_folder(path), one)
-
-
-_HINTS = {
-    "session": "List them: engrain sessions.",
-    "source": "`engrain why ID` names the sources of an item.",
-    "id": "List items: engrain list.",
-}
 
 
 def _no_folder(path: str, one: Erasure) -> int:

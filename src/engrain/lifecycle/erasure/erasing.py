@@ -13,6 +13,7 @@ from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
+from engrain.core.scope import Scope
 from engrain.lifecycle.erasure.receipts import Receipt, receipt_of
 from engrain.ports import Erasable, Erasing, Kit
 
@@ -32,13 +33,15 @@ _new_id = SortableIds()
 @dataclass(frozen=True, slots=True)
 class Erased:
     """What `erase` did. Without a receipt it is `pending`: `why` says what it waits for, and it goes on by itself when
-    the store is next opened or cared for, or with `engrain erase --resume`."""
+    the store is next opened or cared for, or with `engrain erase --resume`. `memories` are those that a dry run
+    reaches."""
 
     id: str
     counts: Mapping[str, int] = field(default_factory=dict)
     receipt: Receipt | None = None
     why: str = ""
     dry_run: bool = False
+    memories: tuple[Scope, ...] = ()
 
     @property
     def pending(self) -> bool:
@@ -68,11 +71,13 @@ def port(kit: Kit) -> Erasing:
     return kit.erasing
 
 
-def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], clean: CleanFolder, report: Report) -> Erased:
-    """`notes`: the `folders` to clean, and how many of them were `named` by the caller."""
+def erase(
+    kit: Kit, subject: Subject, notes: Mapping[str, Any], clean: CleanFolder, report: Report, id: str | None = None
+) -> Erased:
+    """`notes`: the `folders` to clean, and how many of them were `named` by the caller. With the `id` of one that is
+    under way, that goes on."""
     report("shutting it out")
-    erasure = port(kit).begin(_new_id(kit.clock()), subject, notes)
-    return _run(kit, erasure.id, clean, report)
+    return _run(kit, id or port(kit).begin(_new_id(kit.clock()), subject, notes).id, clean, report)
 
 
 def resume(kit: Kit, clean: CleanFolder, report: Report) -> list[Erased]:

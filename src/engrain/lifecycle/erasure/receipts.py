@@ -66,8 +66,9 @@ def _as_filed(given: Any) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
-    whether the audit log still holds the receipt as it is. `bytes` is how many were looked through for them: none
-    of a server. `copies` are files beside the store that somebody copied it to, which were not looked into."""
+    whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `bytes` is how many
+    were looked through for them: none of a server. `copies` are files beside the store that somebody copied it to,
+    which were not looked into."""
 
     rows: Mapping[str, int]
     found: int
@@ -75,6 +76,7 @@ class Verified:
     faults: tuple[str, ...] = ()
     bytes: int = 0
     copies: tuple[str, ...] = ()
+    known: bool = True
 
     def __bool__(self) -> bool:
         return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
@@ -144,7 +146,8 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     same = entry is not None and Receipt.of(replace(entry)) == receipt
     found, size = _found(kit, texts)
     beside = tuple(kit.erasing.copies())
-    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside)
+    known = same or any(one.details.get("receipt") == done.id for one in kit.audit.entries(0, _ALL))
+    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside, known)
 
 
 def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:

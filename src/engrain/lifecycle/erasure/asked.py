@@ -1,0 +1,117 @@
+"""Whether what is asked to be erased is known, is free to go, or is on its way already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
+from engrain.core.errors import EngrainError, InvalidInput, NotFound, OnHold
+from engrain.core.mirrored import BASE, Base, base_of
+from engrain.core.scope import Scope
+from engrain.lifecycle.erasure.erasing import port
+from engrain.ports import Erasable, Kit
+from engrain.ports.files import Folder
+
+_HINTS = {
+    "session": "List them: engrain sessions.",
+    "source": "`engrain why ID` names the sources of an item.",
+    "id": "List items: engrain list.",
+}
+
+
+def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
+    """The scopes that it reaches. What is refused is refused in a dry run too."""
+    if dry_run:
+        _check_free(kit, subject)
+    if subject.by == "user":
+        named = _beside(kit, subject)
+        own = _own(kit, subject, folders)
+        if not found and named == [] and not own:
+            _check_known(kit, subject)
+        return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
+    known = _running(kit, subject) or (dry_run and port(kit).erased(subject))
+    if not found and not folders and not known:
+        raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
+    return found.scopes
+
+
+def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+    """The erasure that takes all of this already, by its id; folders that were not named then are added to it.
+
+    Of a part anything may have been written since its rows went, and of a user since the names went."""
+    if _holding(kit, subject):
+        return None
+    for one in _running(kit, subject):
+        open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        if open_ and folders:
+            every = list(dict.fromkeys([*one.notes.get("folders", ()), *folders]))
+            named = one.notes.get("named", 0) + len(folders)
+            port(kit).keep(one.id, {**one.notes, "folders": every, "named": named}, one.prints)
+        if open_ or (not found and not folders):
+            return one.id
+    return None
+
+
+def base(folder: Folder) -> Base | None:
+    """What the last sync of a folder noted in it."""
+    return base_of((folder.read(BASE) or b"").decode(errors="replace"))
+
+
+def _check_known(kit: Kit, user: Subject) -> None:
+    """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
+    if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
+        return
+    scopes = kit.items.scopes()
+    known = {one.user.casefold(): one.user for one in scopes if one.user and one.tenant == user.scope.tenant}
+    near = get_close_matches(user.name.casefold(), known, 1)
+    guess = f"Did you mean {known[near[0]]!r}? " if near else ""
+    raise NotFound(
+        f"nothing is kept of the user {user.name!r} {_where(user, scopes)}. {guess}engrain memories lists them."
+    )
+
+
+def _check_free(kit: Kit, subject: Subject) -> None:
+    """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
+    if held := _holding(kit, subject):
+        raise OnHold(
+            f"a legal hold ({held.reason}) keeps this data from being removed. Nothing was changed. "
+            "Erase it after the release: engrain hold --release."
+        )
+
+
+def _beside(kit: Kit, user: Subject) -> list[Scope] | None:
+    """The scopes of this user that a server beside has something of; None if one does not answer."""
+    try:
+        return [scope for one in kit.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
+    except EngrainError:
+        return None
+
+
+def _own(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
+    """How many are kept in step with a memory of this user; InvalidInput of one that is with another's."""
+    scopes = kit.items.scopes() if folders else []
+    agents = {None, *(one.agent for one in scopes)}
+    own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
+    others = {one.id for one in scopes} - own
+    synced = {folder.path: noted.scope for folder in folders if (noted := base(folder))}
+    if wrong := [path for path, scope in synced.items() if scope in others]:
+        raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
+    return sum(scope in own for scope in synced.values())
+
+
+def _running(kit: Kit, subject: Subject) -> list[Erasure]:
+    mark = port(kit).mark(subject)
+    return [one for one in port(kit).running() if one.mark == mark]
+
+
+def _holding(kit: Kit, subject: Subject) -> Hold | None:
+    user = subject if subject.by == "user" else owner(subject.scope)
+    mark = port(kit).mark(user) if user else ""
+    return next((one for one in port(kit).holds() if one.mark == mark), None)
+
+
+def _where(user: Subject, scopes: Sequence[Scope]) -> str:
+    if user.scope.tenant is not None:
+        return f"in the tenant {user.scope.tenant!r}"
+    return "without a tenant" if any(one.tenant is not None for one in scopes) else "in this store"
