@@ -373,6 +373,20 @@ def test_copies_that_somebody_made_beside_the_store_are_named_and_left(store: Pa
         assert memory.verify_erasure(receipt).copies == ()
 
 
+def test_the_file_that_is_there_now_is_cleaned_and_looked_through(store: Path) -> None:
+    with opened(store) as before:
+        before.remember("It was so.")
+        before.forget(before.list()[0].id)
+        for file in store.parent.iterdir():
+            file.unlink()
+        with opened(store) as memory:
+            fill(memory)
+            done = memory.erase(user="ana")
+            assert done.receipt, done.why
+            assert done.receipt.values["verified"]["bytes"] >= store.stat().st_size
+        assert found(store.parent) == {}
+
+
 def test_a_copy_that_this_process_has_open_keeps_its_locks(store: Path) -> None:
     with opened(store) as memory:
         memory.remember("It was so.")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 WINDOW = 12  # bytes; a shorter text or name cannot be told from chance
 DIFFERENT = 5  # bytes; a window of zeros is everywhere
+PAGE = 2_000  # bytes; less than half of a page
 MOST = 400_000
 _STEP = 1 << 20
 _BITS = 22
@@ -46,12 +47,14 @@ def prints_from(raw: bytes) -> Prints:
 
 
 def prints_of(pieces: Iterable[bytes]) -> Prints:
-    """Of the beginning, the end and two windows between of each piece; of each window once."""
+    """Of the beginning, the end and two windows between of each piece, and of a long one of so many that each page of a
+    file that it fills has one; of each window once."""
     windows: set[bytes] = set()
     for piece in pieces:
         last = len(piece) - WINDOW
         if last >= 0 and len(windows) < MOST:
-            found = (piece[start : start + WINDOW] for start in {0, last // 3, 2 * last // 3, last})
+            starts = {0, last // 3, 2 * last // 3, last, *range(0, last, PAGE)}
+            found = (piece[start : start + WINDOW] for start in starts)
             windows.update(window for window in found if len(set(window)) >= DIFFERENT)
     first, second = (int.from_bytes(os.urandom(8), "little") | 1 for _ in range(2))
     rows = np.frombuffer(b"".join(windows), dtype=np.uint8).reshape(-1, WINDOW)

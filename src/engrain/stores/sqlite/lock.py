@@ -34,7 +34,7 @@ class Queue:
         self.name = str(path)
         self._threads = threading.Lock()
         self._file: int | None = None
-        self._database: int | None = None
+        self._databases: list[int] = []  # the last is of the file that is there
         self._pid = 0
         self._place: int | None = None
         self.holder: FileLock | None = None
@@ -96,18 +96,20 @@ class Queue:
         self._place = None
 
     def database(self, path: Path) -> int:
-        if self._database is None:
-            try:
-                self._database = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-            except OSError as exc:
-                raise _failure(exc, path) from exc
-        return self._database
+        try:
+            # Another file may stand there by now, while a store of the one before is still open.
+            if not self._databases or not os.path.samestat(os.fstat(self._databases[-1]), os.stat(path)):
+                binary = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+                self._databases.append(os.open(path, os.O_RDWR | binary))
+        except OSError as exc:
+            raise _failure(exc, path) from exc
+        return self._databases[-1]
 
     def close(self) -> None:
-        for file in (self._file, self._database):
+        for file in (self._file, *self._databases):
             if file is not None:
                 os.close(file)
-        self._file = self._database = None
+        self._file, self._databases = None, []
 
 
 class FileLock:
