@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_lines
+from engrain.cli.receipt_files import ReceiptFiles
 from engrain.cli.session import Session, whole_id
-from engrain.cli.shown import faint, many, strong, wrapped
+from engrain.cli.shown import faint, many, wrapped
 from engrain.cli.verbs import Verb, verb
-from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from engrain.core.erasure import Hold
-    from engrain.lifecycle.erasure.erasing import Erased, Undone
-    from engrain.lifecycle.erasure.receipts import Receipt, Verified
+    from engrain.lifecycle.erasure.erasing import Undone
 
 SHOWN = 20
-REMAINS = {
-    "backups_made_before": "backups made before, {known} on record: remove them, and the NAME.part of one that was "
-    "killed; `engrain restore` leaves it out",
-    "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
-    "copies_made_before": "copies made before, {known} on record: erase it there too",
-    "copies_beside": "copies of the store's file beside it, {known}: remove them; `engrain erase verify` names them",
-    "exports_made_before": "exports of this user, {known} on record: remove the files",
-    "folders_not_named": "folders of `engrain files` that were not named with --folder",
-    "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
-    "logs_of_servers_beside": "the logs of the servers beside, until they rewrite them",
-}
-# What the kinds of rows are called; another is called by its name.
-KINDS = {
-    "scope": ("memory", "memories"),
-    "progress": ("mark of progress", "marks of progress"),
-    "request": ("answered request", None),
-    "raw": ("raw output", None),
-    "result": ("large result", None),
-    "beside": ("key on another server", "keys on other servers"),
-    "files": ("file", None),
-    "cut": ("text that it was cut out of", "texts that it was cut out of"),
-}
+_ALL = 1_000_000
 
 
 class EraseGroup(Verb, click.Group):
@@ -59,6 +40,7 @@ class EraseGroup(Verb, click.Group):
         "engrain erase --user ana --yes --receipt ana.json",
         "engrain erase --user ana --session monday --yes",
         "engrain erase verify ana.json",
+        "engrain erase receipt > ana.json",
     ),
     prints="What would go, by kind. With --yes it goes: what went, how it was looked for, and the receipt.",
 )
@@ -66,7 +48,7 @@ class EraseGroup(Verb, click.Group):
 @click.option("--source", metavar="NAME", help="Only what came from this source, with all it led to.")
 @click.option("--id", metavar="ID", help="Only this item, with all that was derived from it.")
 @click.option("--folder", "folders", metavar="DIR", multiple=True, help="A folder of `engrain files` to clean as well.")
-@click.option("--receipt", metavar="FILE", help="Write the receipt there, as JSON.")
+@click.option("--receipt", metavar="FILE", help="With --yes or --resume: write the receipt there, as JSON.")
 @click.option("--resume", is_flag=True, help="Complete what a killed run left undone.")
 @click.option("--yes", "-y", is_flag=True, help="Do it; without this it is only shown what would go.")
 @click.pass_context
@@ -80,22 +62,26 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
     if ctx.invoked_subcommand:
         return
     cli: Session = ctx.obj
-    with cli.memory() as memory, _reserved(receipt) as write:
+    chosen = {} if resume else _chosen(ctx, what)
+    if receipt and not yes and not resume:
+        raise click.UsageError("--receipt needs --yes: without it nothing is erased, and there is no receipt.")
+    watched = _Watched(cli, chosen, receipt)
+    with cli.memory() as memory, ReceiptFiles(receipt) as files, watched:
         if resume:
-            answers = memory.resume_erasures(_step(cli))
-            given = [one.receipt for one in answers if one.receipt]
-            if len(given) == 1:
-                write(given[0])
-            cli.answer(answers, lambda: _resumed(answers, receipt if len(given) == 1 else None))
-            ctx.exit(int(any(one.pending for one in answers)))
-        chosen = _chosen(cli, what)
-        if "id" in chosen:
-            chosen["id"] = whole_id(memory, chosen["id"])
-        done = memory.erase(**chosen, folders=what["folders"], dry_run=not yes, progress=_step(cli))
-        if done.receipt:
-            write(done.receipt)
-    cli.answer(done, lambda: _erased(done, receipt))
-    ctx.exit(int(done.pending))
+            answers = memory.resume_erasures(watched.step)
+        else:
+            if "id" in chosen:
+                chosen["id"] = whole_id(memory, chosen["id"])
+            done = memory.erase(**chosen, folders=what["folders"], dry_run=not yes, progress=watched.step)
+            answers = [done]
+        for one in answers:
+            if one.receipt:
+                files.write(one.receipt)
+    if resume:
+        cli.answer(answers, lambda: resumed_lines(answers, files))
+    else:
+        cli.answer(done, lambda: erased_lines(done, files))
+    ctx.exit(int(bool(files.failed) or any(one.pending for one in answers)))
 
 
 @erase.command(
@@ -116,8 +102,31 @@ def verify(ctx: click.Context, receipt: str, texts: tuple[str, ...]) -> None:
         raise InvalidInput(f"{receipt} cannot be read: {exc}.") from exc
     with cli.memory() as memory:
         found = memory.verify_erasure(given, texts=texts)
-    cli.answer(found, lambda: _verified(found, texts))
+    cli.answer(found, lambda: verified_lines(found, texts))
     ctx.exit(int(not found))
+
+
+@erase.command(
+    "receipt",
+    cls=Verb,
+    examples=("engrain erase receipt > ana.json", "engrain erase receipt cr2vs4 > ana.json"),
+    prints="A receipt out of the audit log, as `engrain erase --receipt` writes it.",
+)
+@click.argument("id", required=False)
+@click.pass_obj
+def receipt(cli: Session, id: str | None) -> None:
+    """Print a receipt once more: the last one, or that of an id, of which the beginning is enough."""
+    from engrain.lifecycle.erasure.receipts import Receipt
+
+    with cli.memory() as memory:
+        log = [entry for entry in memory.audit(after=0, limit=_ALL) if entry.what == "erase"]
+    found = [entry for entry in log if str(entry.details["receipt"]).startswith(id or "")]
+    if not log:
+        raise NotFound("nothing was erased in this store yet: its audit log has no receipt.")
+    if not found or (id and len(found) > 1):
+        raise NotFound(f"{len(found) or 'no'} receipts begin with {id!r}. `engrain audit` shows what was erased when.")
+    kept = Receipt.of(found[-1])
+    cli.answer(kept, lambda: [str(kept)])
 
 
 @verb(
@@ -169,89 +178,58 @@ def hold(cli: Session, reason: str | None, release: bool) -> None:
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
 
 
-@contextmanager
-def _reserved(path: str | None) -> Iterator[Callable[[Receipt], object]]:
-    """What writes the receipt. The file is made before anything is erased, for this user's eyes alone, and goes again
-    if there is none to write."""
-    if path is None:
-        yield lambda _: None
-        return
-    file = Path(path)
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError as exc:
-        raise InvalidInput(f"{path} is there already. Give a new path for the receipt.") from exc
-    except OSError as exc:
-        raise InvalidInput(f"{path} cannot be written: {exc.strerror}. Nothing was erased.") from exc
-    try:
-        yield lambda receipt: file.write_text(f"{receipt}\n", encoding="utf-8")
-    finally:
-        if file.exists() and not file.stat().st_size:
-            file.unlink()
-
-
 def _held(one: Hold) -> Iterator[str]:
     """By its keyed hash if no memory says who it is."""
     hidden = ", shown to nobody since an erasure was asked for" * one.hidden
     yield f"{one.user or one.mark}  {one.at:%Y-%m-%d}  {one.reason}{hidden}"
 
 
-def _chosen(cli: Session, what: Mapping[str, Any]) -> dict[str, str]:
+class _Watched:
+    """Shows each step to whoever waits for it, and tells who stops it how it is completed."""
+
+    def __init__(self, cli: Session, chosen: Mapping[str, str], receipt: str | None) -> None:
+        self._show, self._steps = _step(cli), 0
+        self._chosen, self._file = chosen, receipt or "FILE"
+
+    def step(self, text: str) -> None:
+        self._steps += 1
+        self._show(text)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        if not isinstance(exc, KeyboardInterrupt) or not self._steps:
+            return
+        # The first step of a new one is told before it begins, and every other afterwards.
+        begun = "has begun and goes on" if self._steps > 1 or not self._chosen else "may have begun"
+        hidden = ": nobody finds the data" if "user" in self._chosen and self._steps > 1 else ""
+        command = shlex.join(["engrain", "erase", "--resume", "--receipt", self._file])
+        exc.add_note(f"The erasure {begun}{hidden}. Complete it: {command}")
+
+
+def _chosen(ctx: click.Context, what: Mapping[str, Any]) -> dict[str, str]:
+    cli: Session = ctx.obj
     parts = {name: what[name] for name in ("session", "source", "id") if what[name] is not None}
     if len(parts) > 1:
         raise click.UsageError("Give one of --session, --source and --id.")
     if not parts and cli.user is None:
         raise click.UsageError("Say whose data with --user, or give --session, --source or --id.")
+    if not parts and _typed(ctx, "agent"):
+        raise click.UsageError("A user is erased from the memory of every agent: leave out --agent.")
     return parts or {"user": str(cli.user)}
+
+
+def _typed(ctx: click.Context | None, option: str) -> bool:
+    """On the command line, here or before the command; not by a variable of the environment."""
+    if ctx is None:
+        return False
+    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or _typed(ctx.parent, option)
 
 
 def _step(cli: Session) -> Callable[[str], None]:
     watched = sys.stderr.isatty() and not cli.json
     return lambda text: click.echo(faint(f"{text} …"), err=True) if watched else None
-
-
-def _erased(done: Erased, file: str | None) -> Iterator[str]:
-    found = done.receipt.values["counts"] if done.receipt else done.counts
-    counts = ", ".join(many(count, *KINDS.get(kind, (kind, None))) for kind, count in found.items() if count)
-    counts = counts or "nothing"
-    if done.dry_run:
-        yield f"Would erase: {counts}."
-        yield faint("Nothing was changed. Add --yes to erase it for good.")
-    elif done.receipt is None:
-        yield f"Pending: {done.why}"
-        yield "Nobody finds it any more. It is completed by itself, or with: engrain erase --resume"
-    else:
-        yield f"{strong('Erased')}: {counts}."
-        yield from _proof(done.receipt)
-        yield f"Receipt {done.receipt.values['receipt']}" + (f", in {file}." if file else "; --receipt FILE writes it.")
-
-
-def _proof(receipt: Receipt) -> Iterator[str]:
-    seen = receipt.values["verified"]
-    yield f"Looked again: {seen['rows']} rows; {seen['found']} of {seen['prints']:,} prints in {seen['bytes']:,} bytes."
-    for one in receipt.values["remains"]:
-        yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
-
-
-def _resumed(answers: list[Erased], file: str | None) -> Iterator[str]:
-    for one in answers:
-        yield from _erased(one, file)
-    if not answers:
-        yield "No erasure is under way."
-
-
-def _verified(found: Verified, texts: tuple[str, ...]) -> Iterator[str]:
-    rows = sum(found.rows.values())
-    yield f"{rows:,} rows from before the erasure."
-    if texts and not found.bytes:
-        yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
-    elif texts:
-        yield f"{found.found:,} traces of the given texts in any file."
-    yield "The audit log holds this receipt." if found.recorded else "The audit log does not hold this receipt."
-    yield from found.faults
-    for copy in found.copies:
-        yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
-    yield strong("It still holds.") if found else strong("It does not hold.")
 
 
 def _undone(found: Undone) -> Iterator[str]:

@@ -1,0 +1,134 @@
+"""Lines for people about an erasure, its receipt, and a second look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from engrain.cli.shown import faint, many, safe, strong
+
+if TYPE_CHECKING:
+    from engrain.cli.receipt_files import ReceiptFiles
+    from engrain.core.scope import Scope
+    from engrain.lifecycle.erasure.erasing import Erased
+    from engrain.lifecycle.erasure.receipts import Receipt, Verified
+
+SHOWN = 20
+REMAINS = {
+    "backups_made_before": "backups made before, {known} on record: remove them, and the NAME.part of one that was "
+    "killed; `engrain restore` leaves it out",
+    "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
+    "copies_made_before": "copies made before, {known} on record: erase it there too",
+    "copies_beside": "copies of the store's file beside it, {known}: remove them; `engrain erase verify` names them",
+    "exports_made_before": "exports of this user, {known} on record: remove the files",
+    "folders_not_named": "folders of `engrain files` that were not named with --folder",
+    "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
+    "logs_of_servers_beside": "the logs of the servers beside, until they rewrite them",
+}
+# What the kinds of rows are called, in the order in which they are told; another is called by its name, at the end.
+KINDS: Mapping[str, tuple[str, str | None]] = {
+    "scope": ("memory", "memories"),
+    "item": ("item", None),
+    "source": ("source", None),
+    "vector": ("vector", None),
+    "session": ("session", None),
+    "summary": ("summary", "summaries"),
+    "progress": ("mark of progress", "marks of progress"),
+    "episode": ("episode", None),
+    "raw": ("raw output", None),
+    "trial": ("trial", None),
+    "request": ("answered request", None),
+    "task": ("task", None),
+    "step": ("step", None),
+    "result": ("large result", None),
+    "snapshot": ("snapshot", None),
+    "event": ("event", None),
+    "cut": ("text that it was cut out of", "texts that it was cut out of"),
+    "beside": ("key on another server", "keys on other servers"),
+    "files": ("file", None),
+}
+
+
+def erased_lines(done: Erased, files: ReceiptFiles) -> Iterator[str]:
+    if done.dry_run:
+        yield from _would(done)
+    elif done.receipt is None:
+        yield f"Pending: {done.why}"
+        yield "Nobody finds it any more. It is completed by itself, or with: engrain erase --resume --receipt FILE"
+    else:
+        yield f"{strong('Erased')}: {_counted(done.receipt.values['counts']) or 'nothing'}."
+        yield from _proof(done.receipt)
+        yield from _kept(done.receipt, files)
+
+
+def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles) -> Iterator[str]:
+    for one in answers:
+        yield from erased_lines(one, files)
+    if not answers:
+        yield "No erasure is under way."
+
+
+def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
+    yield f"{many(sum(found.rows.values()), 'row')} from before the erasure."
+    if texts and not found.bytes:
+        yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
+    elif texts:
+        others = ": it may be that others say the same" if found.found else ""
+        yield f"{many(found.found, 'trace')} of the given texts in any file{others}."
+    yield _recorded(found)
+    yield from found.faults
+    for copy in found.copies:
+        yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
+    yield strong("It still holds.") if found else strong("It does not hold.")
+
+
+def _would(done: Erased) -> Iterator[str]:
+    counts = _counted(done.counts)
+    if not counts and not done.memories:
+        yield "Nothing is left to erase. With --yes it is looked for once more, and there is a receipt."
+        return
+    yield f"Would erase: {counts or 'what other servers have'}."
+    if any(one.agent is not None for one in done.memories):
+        yield f"In the memories of all agents: {_agents(done.memories)}."
+    yield faint("Nothing was changed. Add --yes to erase it for good.")
+
+
+def _agents(memories: Sequence[Scope]) -> str:
+    names = ["(none)" if one.agent is None else safe(one.agent) for one in memories]
+    more = [many(len(names) - SHOWN, "other")] if len(names) > SHOWN else []
+    return ", ".join([*names[:SHOWN], *more])
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    kinds = dict.fromkeys([*KINDS, *sorted(counts)])
+    return ", ".join(many(counts[kind], *KINDS.get(kind, (kind, None))) for kind in kinds if counts.get(kind))
+
+
+def _proof(receipt: Receipt) -> Iterator[str]:
+    seen = receipt.values["verified"]
+    yield f"Looked again: {seen['rows']} rows; {seen['found']} of {seen['prints']:,} prints in {seen['bytes']:,} bytes."
+    for one in receipt.values["remains"]:
+        if one.get("known") != 0:
+            yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
+
+
+def _kept(receipt: Receipt, files: ReceiptFiles) -> Iterator[str]:
+    id = receipt.values["receipt"]
+    if id in files.names:
+        yield f"Receipt {id}, in {files.names[id]}."
+    elif id in files.failed:
+        yield str(receipt)
+        yield f"The erasure is complete, but {files.failed[id]}. The receipt is above, and: engrain erase receipt {id}"
+    else:
+        yield f"Receipt {id}. Keep it outside the store: engrain erase receipt {id} > FILE"
+
+
+def _recorded(found: Verified) -> str:
+    if found.faults:
+        holds = "holds this receipt" if found.recorded else "does not hold this receipt as it is"
+        return f"The audit log {holds}, but the log itself was changed: engrain audit verify"
+    if found.recorded:
+        return "The audit log holds this receipt."
+    if found.known:
+        return "The audit log says other things under the id of this receipt: the file was changed."
+    return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"

@@ -1,0 +1,203 @@
+"""Slips on the command line of `engrain erase` are told before anything goes, and no receipt is lost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import Memory
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.errors import StoreUnavailable
+from engrain.lifecycle.erasure import erasing
+
+
+def keep(store: Path, text: str, user: str = "ana", **who: Any) -> None:
+    with Memory(store, user=user, embedder=HashEmbedder(), background=False, **who) as memory:
+        memory.remember(text)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    keep(path, "Ana lives in Lima, near the harbour.")
+    return path
+
+
+def run(store: Path, *words: object) -> Result:
+    return CliRunner().invoke(root, ["--store", str(store), *map(str, words)])
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def stop(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return stop
+
+
+@pytest.fixture
+def pending(store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The erasures of two users wait to be completed."""
+    keep(store, "Ben lives in Oslo.", "ben")
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, "_proved", raising(StoreUnavailable("away")))
+        for user in ("ana", "ben"):
+            told = run(store, "erase", "--user", user, "--yes")
+            assert (told.exit_code, "--resume --receipt FILE" in told.output) == (1, True)
+    return store
+
+
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+def test_a_mistyped_user_is_told_and_leaves_no_receipt(store: Path, tmp_path: Path, yes: tuple[str, ...]) -> None:
+    receipt = tmp_path / "r.json"
+    told = run(store, "erase", "--user", "anna", *yes, *(("--receipt", receipt) if yes else ()))
+    assert (told.exit_code, "Did you mean 'ana'?" in told.output) == (1, True)
+    assert not receipt.exists()
+    assert "nothing was erased" in run(store, "erase", "receipt").output
+
+
+@pytest.mark.parametrize("place", ["nodir/r.json", "taken.json"])
+def test_a_receipt_that_cannot_be_written_is_told_before_anything_goes(store: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken.json").write_text("mine")
+    told = run(store, "erase", "--user", "ana", "--yes", "--receipt", tmp_path / place)
+    assert told.exit_code == 1
+    assert "Lima" in run(store, "list", "--user", "ana").output
+    assert (tmp_path / "taken.json").read_text() == "mine"
+
+
+def test_a_receipt_whose_writing_fails_all_the_same_is_printed(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipt = tmp_path / "r.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", raising(OSError(28, "No space left on device")))
+        told = run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
+    assert (told.exit_code, "The erasure is complete, but" in told.output) == (1, True)
+    assert not receipt.exists()
+    printed = told.output[told.output.index("{") : told.output.rindex("}") + 1]
+    receipt.write_text(printed)
+    assert run(store, "erase", "verify", receipt).exit_code == 0
+
+
+def test_a_receipt_is_for_its_owner_alone(store: Path, tmp_path: Path) -> None:
+    receipt = tmp_path / "r.json"
+    assert f"in {receipt}." in run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt).output
+    assert stat.S_IMODE(receipt.stat().st_mode) == 0o600
+
+
+def test_a_receipt_without_yes_is_wrong_usage(store: Path, tmp_path: Path) -> None:
+    told = run(store, "erase", "--user", "ana", "--receipt", tmp_path / "r.json")
+    assert (told.exit_code, "--receipt needs --yes" in told.output) == (2, True)
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_each_of_several_receipts_has_a_file(pending: Path, tmp_path: Path) -> None:
+    (tmp_path / "r-2.json").write_text("mine")
+    told = run(pending, "erase", "--resume", "--receipt", tmp_path / "r.json")
+    assert told.exit_code == 0, told.output
+    for name in ("r.json", "r-3.json"):
+        assert f"in {tmp_path / name}." in told.output
+        assert run(pending, "erase", "verify", tmp_path / name).exit_code == 0
+    assert (tmp_path / "r-2.json").read_text() == "mine"
+    nothing = run(pending, "erase", "--resume", "--receipt", tmp_path / "none.json")
+    assert (nothing.exit_code, (tmp_path / "none.json").exists()) == (0, False)
+
+
+def test_asking_again_completes_the_erasure_under_way(pending: Path, tmp_path: Path) -> None:
+    assert run(pending, "erase", "--user", "ana", "--yes", "--receipt", tmp_path / "r.json").exit_code == 0
+    assert len(json.loads(run(pending, "erase", "--resume", "--json").output)) == 1
+
+
+def test_a_receipt_is_printed_out_of_the_audit_log(store: Path, tmp_path: Path) -> None:
+    assert "nothing was erased" in run(store, "erase", "receipt").output
+    keep(store, "Ben lives in Oslo.", "ben")
+    first = run(store, "erase", "--user", "ana", "--yes")
+    id = json.loads(run(store, "erase", "receipt").output)["receipt"]
+    assert f"engrain erase receipt {id} > FILE" in first.output
+    run(store, "erase", "--user", "ben", "--yes")
+    last = json.loads(run(store, "erase", "receipt").output)["receipt"]
+    assert last != id
+    for form in ((), ("--json",)):
+        given = run(store, "erase", "receipt", id, *form)
+        assert id in given.output
+        (tmp_path / "r.json").write_text(given.output)
+        assert run(store, "erase", "verify", tmp_path / "r.json").exit_code == 0
+    assert run(store, "erase", "receipt", "none").exit_code == 1
+
+
+def test_one_agent_alone_cannot_be_asked_for(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(store, "Ana buys tea.", agent="sales")
+    for words in (("erase", "--user", "ana", "--agent", "sales"), ("--agent", "sales", "erase", "--user", "ana")):
+        told = run(store, *words, "--yes")
+        assert (told.exit_code, "every agent" in told.output) == (2, True)
+    assert "tea" in run(store, "list", "--user", "ana", "--agent", "sales").output
+    monkeypatch.setenv("ENGRAIN_AGENT", "sales")
+    shown = run(store, "erase", "--user", "ana")
+    assert (shown.exit_code, "all agents: (none), sales." in shown.output) == (0, True)
+
+
+@pytest.mark.parametrize("stage", ["_take", "_proved"])
+def test_who_stops_an_erasure_is_told_how_to_complete_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    receipt = tmp_path / "r.json"
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, stage, raising(KeyboardInterrupt()))
+        told = run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
+    assert told.exit_code == 130
+    assert "nobody finds the data" in told.output or "may have begun" in told.output
+    assert f"engrain erase --resume --receipt {receipt}" in told.output
+    assert not receipt.exists()
+    assert run(store, "erase", "--resume", "--receipt", receipt).exit_code == 0
+
+
+def test_a_second_look_says_what_is_wrong(store: Path, tmp_path: Path) -> None:
+    receipt, other = tmp_path / "r.json", tmp_path / "other.db"
+    run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
+    keep(other, "Eve lives in Rome.", "eve")
+    elsewhere = run(other, "erase", "verify", receipt)
+    assert (elsewhere.exit_code, "of another store" in elsewhere.output) == (1, True)
+    changed = tmp_path / "changed.json"
+    changed.write_text(receipt.read_text().replace('"item": 1', '"item": 3'))
+    edited = run(store, "erase", "verify", changed)
+    assert (edited.exit_code, "the file was changed" in edited.output) == (1, True)
+    with sqlite3.connect(store) as db:
+        db.execute("update audit set details = replace(details, '\"item\":1', '\"item\":4')")
+    db.close()
+    broken = run(store, "erase", "verify", receipt)
+    assert (broken.exit_code, "engrain audit verify" in broken.output) == (1, True)
+    assert "the file was changed" not in broken.output
+
+
+def test_words_that_others_say_are_not_taken_for_a_proof(store: Path, tmp_path: Path) -> None:
+    keep(store, "Somebody lives in Lima, near the harbour.", "ben")
+    run(store, "erase", "--user", "ana", "--yes", "--receipt", tmp_path / "r.json")
+    told = run(store, "erase", "verify", tmp_path / "r.json", "--text", "lives in Lima, near the harbour.")
+    assert (told.exit_code, "others say the same" in told.output) == (1, True)
+
+
+def test_under_a_hold_a_dry_run_is_refused_too(store: Path) -> None:
+    run(store, "hold", "--user", "ana", "--reason", "case-7")
+    told = run(store, "erase", "--user", "ana")
+    assert (told.exit_code, "case-7" in told.output, "Add --yes" in told.output) == (1, True, False)
+    assert "Lima" in run(store, "list", "--user", "ana").output
+
+
+def test_both_runs_count_in_one_order_and_name_no_backups_that_were_not_made(store: Path) -> None:
+    with Memory(store, user="ana", embedder=HashEmbedder(), background=False) as memory:
+        memory.add_message("user", "Good morning to all of you.", session="monday")
+        with memory.task("order") as task:
+            task.step("one", lambda: 1)
+    shown = run(store, "erase", "--user", "ana").output
+    done = run(store, "erase", "--user", "ana", "--yes").output
+    counts = shown.splitlines()[0].removeprefix("Would erase: ")
+    assert done.splitlines()[0] == f"Erased: {counts}"
+    assert counts.startswith("1 memory, 2 items")
+    assert ("1 task," in counts, "backups" in done) == (True, False)
