@@ -331,3 +331,26 @@ def test_an_engine_that_apsw_has_overwritten_is_put_back_by_a_command(
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match="--force-reinstall --no-deps apsw-sqlite3mc"):
         opened(tmp_path / "a.db")
+
+
+@encrypting
+@pytest.mark.parametrize(("before", "after"), [(KEY, "another"), (None, KEY), (KEY, None)])
+def test_a_store_gets_another_key_and_what_was_forgotten_meanwhile_stays_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str | None
+) -> None:
+    path, backup = tmp_path / "agent.db", tmp_path / "b.db"
+    with opened(path, before) as memory:
+        gone = memory.remember(f"The word is {CANARY}.")
+        memory.remember("Ana likes tea.")
+        memory.backup(backup)
+        memory.forget(gone)
+    if after is not None:
+        monkeypatch.setenv("ENGRAIN_KEY", after)
+    done = restore_backup(backup, path, key=before, over=True)
+    assert done.kept_out
+    assert done.kept_out["item"] == 1
+    with opened(path, after) as memory:
+        assert [item.text for item in memory.list()] == ["Ana likes tea."]
+    backup.unlink()
+    assert holding(tmp_path, CANARY) == []
+    assert holding(tmp_path, "Ana likes tea") == ([str(path)] if after is None else [])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engrain.core.scope import Scope
     from engrain.lifecycle.erasure.replay import Forgetting
     from engrain.ports import AuditLog
+    from engrain.stores.sqlite.engine import Engine, Sealed
 
 PathOrUrl = str | os.PathLike[str]
 UNREADABLE = (StoreCorrupt, NotADatabase, WrongKey)
@@ -76,15 +77,12 @@ def changed(where: str) -> Conflict:
 
 
 @contextmanager
-def asked(present: PathOrUrl) -> Iterator[Present]:
-    """The store of items alone: what was forgotten is known there."""
-    from engrain.wiring import open_movable
-
+def asked(present: PathOrUrl, key: str | None) -> Iterator[Present]:
+    """The store of items alone: what was forgotten is known there. `key` is that of the backup."""
     url = settings(present).store
     with ExitStack() as opened:
         try:
-            _check_there(url)
-            store = cast("Forgetting", opened.enter_context(closing(open_movable(url))))
+            store = opened.enter_context(closing(_opened(url, key)))
             found = Present(store, url, _damaged(store))
         except (StoreCorrupt, NotADatabase) as exc:
             raise lost(url, exc) from exc
@@ -94,16 +92,13 @@ def asked(present: PathOrUrl) -> Iterator[Present]:
             raise lost(url, exc) from exc
 
 
-def check_holds(replaced: PathOrUrl, needed: bool) -> None:
+def check_holds(replaced: PathOrUrl, key: str | None, needed: bool) -> None:
     """OnHold if there is somebody of whom what was said since the backup would be lost. If it is not `needed`, a store
     that cannot be read may be replaced."""
-    from engrain.wiring import open_movable
-
     url = settings(replaced).store
     try:
-        _check_there(url)
-        with closing(open_movable(url)) as known:
-            holds = cast("Forgetting", known).erasing.holds()
+        with closing(_opened(url, key)) as known:
+            holds = known.erasing.holds()
     except UNREADABLE as exc:
         if not needed:
             return
@@ -115,16 +110,37 @@ def check_holds(replaced: PathOrUrl, needed: bool) -> None:
         )
 
 
-def _check_there(url: str) -> None:
-    """To open nothing, or an empty file, would make a store of it, which has forgotten nothing."""
+def unlocked(path: Path, key: str | None) -> Engine | Sealed:
+    """How a store is opened whose key is about to change: with the key of the new one, of the backup, or with none."""
+    from engrain.stores.sqlite.engine import Sealed
+    from engrain.stores.sqlite.opening import open_connection, survey
+
+    chosen, trouble = settings(path), list[StoreError]()
+    for one in dict.fromkeys((chosen.key, key, None)):
+        engine = chosen.engine if one is None else Sealed(one, chosen.engine)
+        try:
+            open_connection(survey(path, engine, read_only=True)).close()
+        except (WrongKey, NotADatabase) as exc:
+            trouble.append(exc)
+        else:
+            return engine
+    raise trouble[0]
+
+
+def _opened(url: str, key: str | None) -> Forgetting:
+    from engrain.stores.sqlite import SqliteStore
+    from engrain.wiring import open_movable
+
     scheme, found, rest = url.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        return
+        return cast("Forgetting", open_movable(url))
     path = Path(rest if found else url).expanduser()
+    # To open nothing, or an empty file, would make a store of it, which has forgotten nothing.
     if not path.exists():
         raise StoreError(f"there is no store {path}.")
     if path.is_file() and path.stat().st_size == 0:
         raise StoreCorrupt(f"{path} is empty.")
+    return cast("Forgetting", SqliteStore(path, engine=unlocked(path, key)))
 
 
 def _damaged(store: Forgetting) -> bool:

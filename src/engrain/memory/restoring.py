@@ -12,7 +12,7 @@ from engrain.config import Settings, settings
 from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, WrongKey
-from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost
+from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, unlocked
 
 if TYPE_CHECKING:
     from engrain.lifecycle.erasure.replay import Forgetting
@@ -35,7 +35,8 @@ def restore_backup(
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
     with neither, or `alone`, nobody does. If it is damaged, it is asked as far as it can be read: what was told
-    anew or cut since the backup is then not put back. `key` is the backup's, if it is not that of the store.
+    anew or cut since the backup is then not put back. `key` is the backup's, if it is not that of the store
+    that is made; the present store may have either, or none.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
@@ -54,16 +55,16 @@ def restore_backup(
         with closing(open_connection(site)) as whole:
             write_copy(whole, ready, chosen.key or "")
         if goal.exists():
-            check_holds(to, needed=own)
-        before = _last_word(goal, chosen, own)
+            check_holds(to, key, needed=own)
+        before = _last_word(goal, key, own)
         with ExitStack() as opened:
-            present = opened.enter_context(asked(source)) if source is not None else None
+            present = opened.enter_context(asked(source, key)) if source is not None else None
             items, kept_out = _purged(ready, chosen, manifest.items, present)
             if own:
                 opened.close()
 
             def unchanged() -> None:
-                if _last_word(goal, chosen, own) != before:
+                if _last_word(goal, key, own) != before:
                     raise changed(str(goal))
                 if present is not None and not own:
                     present.check()
@@ -98,12 +99,12 @@ def _engine(chosen: Settings) -> Engine | Sealed:
     return chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
 
 
-def _last_word(goal: Path, chosen: Settings, own: bool) -> Head | None:
+def _last_word(goal: Path, key: str | None, own: bool) -> Head | None:
     """None also of a store that cannot be read, if another is asked in its place, or none."""
     from engrain.stores.sqlite.placing import last_word
 
     try:
-        return last_word(goal, _engine(chosen))
+        return last_word(goal, unlocked(goal, key)) if goal.exists() else None
     except UNREADABLE as exc:
         if own:
             raise exc if isinstance(exc, WrongKey) else lost(goal, exc) from exc

@@ -187,10 +187,13 @@ def sync_folder(folder: Path) -> None:
 
 def _free(target: Path) -> Path:
     path = Path(target).expanduser().absolute()
-    if path.exists() or path.with_name(path.name + MANIFEST).exists():
-        raise InvalidInput(f"{path} is there already. Give a backup a new name.")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
+    try:
+        if path.exists() or path.with_name(path.name + MANIFEST).exists():
+            raise InvalidInput(f"{path} is there already. Give a backup a new name.")
+        if not path.parent.is_dir():
+            raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
+    except OSError as exc:
+        raise InvalidInput(f"a backup cannot be written to {path}: {exc.strerror}.") from exc
     return path
 
 
