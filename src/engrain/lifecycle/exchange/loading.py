@@ -55,7 +55,10 @@ class _Reading:
     def take(self, given: Given) -> None:
         self._size += len(given.raw or b"")
         if self._size > MAX_FILE:
-            raise TooLarge(f"the file has more than {MAX_FILE:,} bytes.")
+            raise TooLarge(
+                f"the file has more than {MAX_FILE:,} bytes, and a load holds all of it in memory. Move the store with "
+                "`engrain copy` or `engrain backup`, which do not."
+            )
         try:
             self._take(given)
         except EngrainError as exc:
