@@ -15,6 +15,7 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.policies import policies
+from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
@@ -84,7 +85,7 @@ def open_kit(
             state=None if read_only else state,
             policies=chosen.lifecycle,
             before=_open_before(before, chosen, ready),
-            folder=open_folder(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
+            folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
             redact=_redactor(chosen.redact if redact is None else redact),
@@ -131,6 +132,12 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
     from engrain.stores.files import FolderFiles
 
     return FolderFiles(path)
+
+
+def _folders(pattern: str) -> Callable[[Scope], Folder]:
+    from engrain.core.folders import folder_of
+
+    return lambda scope: open_folder(folder_of(pattern, scope))
 
 
 def open_embedder(chosen: Settings) -> Embedder:

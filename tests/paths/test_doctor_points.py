@@ -29,7 +29,7 @@ from engrain.core.items import Draft, Place
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
 from engrain.core.queries import Summary
 from engrain.core.scope import Scope
-from engrain.lifecycle.care.keeper import PLACE, task_of
+from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup import POINTS
 from engrain.stores.sqlite import deployment
 
@@ -563,7 +563,7 @@ def test_35_care_that_is_overdue_or_failed_warns(opened: Open, clock: SetClock) 
     assert_stands(memory, "upkeep", "warn", "4 hours ago", "engrain maintain")
     journal = memory._open.kit.journal
     assert journal is not None
-    lease = journal.claim(Claim(PLACE, task_of(memory.scope), "me"))
+    lease = journal.claim(Claim(PLACE, CARE, "me"))
     assert_stands(memory, "upkeep", "pass", "under way")
     journal.end(lease, TaskEnd("parked", "failed: DiskFull"))
     assert_stands(memory, "upkeep", "warn", "DiskFull")

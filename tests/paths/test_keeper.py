@@ -18,7 +18,7 @@ from engrain.core.errors import StoreError
 from engrain.core.journal import Claim
 from engrain.core.maintained import Maintained
 from engrain.lifecycle.care import keeper as keeping
-from engrain.lifecycle.care.keeper import LEASE, PLACE, Keeper
+from engrain.lifecycle.care.keeper import CARE, LEASE, PLACE, Keeper
 from engrain.lifecycle.care.rounds import Watch
 
 HOUR = 3600.0
@@ -38,7 +38,7 @@ def opened(path: Path, clock: SetClock, **options: object) -> Memory:
 def keeper(memory: Memory, care: Callable[[], Maintained] | None = None) -> Keeper:
     """One that is on, but whose thread does not run."""
     done = care or memory.maintain
-    return Keeper(memory._open.kit, memory.scope, True, lambda still: done())
+    return Keeper(memory._open.kit, True, lambda still: done())
 
 
 def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: SetClock) -> None:
@@ -70,7 +70,7 @@ def test_one_process_at_a_time(memory: Memory, clock: SetClock) -> None:
 def test_a_process_that_died_at_it_is_followed_by_another(memory: Memory, clock: SetClock) -> None:
     journal = memory._open.kit.journal
     assert journal is not None
-    journal.claim(Claim(PLACE, keeper(memory)._task, "dead", LEASE))
+    journal.claim(Claim(PLACE, CARE, "dead", LEASE))
     assert keeper(memory).once() is None
     clock.advance(LEASE + 1)
     assert keeper(memory).once() is not None
@@ -154,7 +154,7 @@ def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, c
 
     memory.episodic.record("Late.", session="s")
     clock.advance(25 * HOUR)
-    one = Keeper(memory._open.kit, memory.scope, True, care)
+    one = Keeper(memory._open.kit, True, care)
     assert one.once() is None
     assert (late, one.state()["rounds"]) == ([], 0)
 

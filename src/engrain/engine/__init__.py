@@ -24,7 +24,7 @@ from engrain.lifecycle.background.feed import BATCH
 from engrain.lifecycle.care.backups import back_up
 from engrain.lifecycle.care.consolidate import Consolidated, consolidate
 from engrain.lifecycle.care.keeper import Keeper
-from engrain.lifecycle.care.maintain import Maintained, Watch, maintain
+from engrain.lifecycle.care.maintain import Maintained, Watch, maintain, memories
 from engrain.ports import Kit, ListQuery
 
 HISTORY = "Conversation so far"
@@ -36,7 +36,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
 
     def __init__(self, kit: Kit, scope: Scope, reads: Sequence[Scope] = (), background: bool = False) -> None:
         super().__init__(kit, scope, reads, background)
-        self.keeper = Keeper(self.kit, scope, background, self._cared_for)
+        self.keeper = Keeper(self.kit, background, self._cared_for, self.enricher.catch_up)
         self.keeper.start()
 
     def status(self) -> Status:
@@ -48,9 +48,8 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         return Status(str(self.scope), items, asdict(store), asdict(model), beside, self._model_use(), holds)
 
     def memories(self) -> list[Owned]:
-        found = sorted(self.kit.items.scopes(), key=lambda one: (one.tenant or "", one.user or "", one.agent or ""))
         count = self.kit.items.count
-        return [Owned(one.tenant, one.agent, one.user, count(ListQuery(one))) for one in found]
+        return [Owned(one.tenant, one.agent, one.user, count(ListQuery(one))) for one in memories(self.kit)]
 
     def _beside(self) -> dict[str, object]:
         """How the work in the background stands."""
@@ -101,13 +100,16 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         return (_told(lines), frozenset(id for _, id in lines)) if lines else ("", None)
 
     def _cared_for(self, still: Callable[[], None]) -> Maintained:
-        return self.maintain(False, False, False, Watch(still=still))
+        return self.maintain(False, False, False, Watch(still=still), everyone=True)
 
-    def maintain(self, dry_run: bool, reembed: bool, trust_clock: bool, watch: Watch) -> Maintained:
+    def maintain(
+        self, dry_run: bool, reembed: bool, trust_clock: bool, watch: Watch, everyone: bool = False
+    ) -> Maintained:
         # By the present embedder, even while the one before still answers.
         care = replace(self.kit, embedder=self.upkeep.target)
         wanted = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock}
-        done = maintain(care, self.scope, **wanted, watch=watch)
+        scopes = (memories(self.kit) if everyone else []) or [self.scope]
+        done = maintain(care, *scopes, **wanted, watch=watch)
         self.upkeep.change_over()
         if not dry_run:
             self.enricher.catch_up()

@@ -118,10 +118,9 @@ class Erasures(Parts):
         return self.kit.audit
 
     def _mirrored(self, found: Reach) -> builtins.list[str]:
-        """The folder of the settings, if it is kept in step with a scope that is erased."""
-        folder = self.kit.folder
-        synced = base(folder) if folder else None
-        return [folder.path] if folder and synced and synced.scope in {scope.id for scope in found.scopes} else []
+        """The folders of the settings that are kept in step with a scope that is erased."""
+        own = ((scope, self.kit.folder(scope)) for scope in found.scopes) if self.kit.folder else ()
+        return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]
 
     def _clean(self, open_folder: OpenFolder, path: str, one: Erasure) -> int:
         return clean_folder(self.kit, open_folder(path), one)

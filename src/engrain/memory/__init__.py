@@ -138,20 +138,22 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         dry_run: bool = False,
         reembed: bool = False,
         trust_clock: bool = False,
+        everyone: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Maintained:
         """One round of care, as docs/lifecycle.md has it: what matters is kept, what is over goes. A dry run says
         exactly what a real one then does; `each` of the answer has it item by item, with the reason.
 
         With `reembed` everything gets vectors of the present model, and those of others go. With `trust_clock` the
-        clock is right, although it says that half a year went by since the last round.
+        clock is right, although it says that half a year went by since the last round. With `everyone` all memories of
+        the store are cared for, one after the other, and not this one alone.
         """
         from engrain.lifecycle.care.rounds import Watch
 
         if not dry_run:
             self.resume_erasures()
         watch = Watch(progress or (lambda _: None))
-        return self._open.maintain(dry_run, reembed, trust_clock, watch)
+        return self._open.maintain(dry_run, reembed, trust_clock, watch, everyone)
 
     @traced
     def consolidate(self, *, dry_run: bool = True) -> Consolidated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,7 @@ from engrain.core.queries import (
     WordHit,
     WordQuery,
 )
+from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens
 from engrain.ports.audit import AuditLog
 from engrain.ports.erasing import Erasable, Erasing
@@ -143,7 +145,8 @@ class Kit:
     policies: Policies = field(default_factory=Policies)
     # The embedder that made the vectors which are there, until the present one has made its own.
     before: Embedder | None = None
-    folder: Folder | None = None  # of files that are kept in step
+    # The folder of files that is kept in step with a memory.
+    folder: Callable[[Scope], Folder] | None = None
     redact: Redact | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None

@@ -62,6 +62,7 @@ def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated
     going = _fading(care)
     if not dry_run:
         gone = _let_go(care, [one.item.id for one in going], lambda _: None)
+        _purge(kit)
         going = [one for one in going if one.item.id in gone]
     return Consolidated(dry_run, tuple(going))
 
@@ -97,7 +98,6 @@ def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> set[str]:
         page = going[start : start + AT_ONCE]
         care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
         tell(len(page))
-    _purge(care.kit)
     return set(going)
 
 

@@ -1,4 +1,4 @@
-"""Care for a memory from time to time while it stays open, in one process at a time."""
+"""Care for a store from time to time while a memory of it stays open, in one process at a time."""
 
 from __future__ import annotations
 
@@ -14,41 +14,38 @@ from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, TaskClaime
 from engrain.core.ids import SortableIds
 from engrain.core.journal import Claim, Lease, TaskEnd
 from engrain.core.maintained import Maintained
-from engrain.core.scope import Scope
 from engrain.lifecycle.care.moments import PLACE
 from engrain.ports import Kit
 
-__all__ = ["PLACE", "Keeper", "task_of"]
+__all__ = ["CARE", "PLACE", "Keeper"]
 
 LEASE = 120.0  # seconds without a sign of life
 LEAVE = 10.0  # seconds that closing waits for a round that is under way
 SOON = 60.0  # seconds from opening to the first look, so that a short program never pays for it
 
+CARE = "maintain"  # under which name it is recorded at PLACE
+
 _log = logging.getLogger("engrain")
-
-
-def task_of(scope: Scope) -> str:
-    """Under which name the care for a memory is recorded at PLACE."""
-    return f"maintain {scope.id}"
-
 
 # A round of care. What it is given is called before each pass: LeaseLost, if another process does it by now.
 Care = Callable[[Callable[[], None]], Maintained]
 
 
 class Keeper:
-    """One thread that waits. A lease in the task journal keeps two processes from caring for one memory at once; its
-    record says when it was last done, so that many processes do it no more often than one."""
+    """One thread that waits. A lease in the task journal keeps two from caring for one store at once, be they memories
+    of one process or of several; its record says when it was last done, so that many do it no more often than one."""
 
-    def __init__(self, kit: Kit, scope: Scope, enabled: bool, care: Care) -> None:
+    def __init__(self, kit: Kit, enabled: bool, care: Care, own: Callable[[], None] = lambda: None) -> None:
+        """`own` is what each memory does for itself at every look, whoever cares for the store."""
         self._kit = kit
-        self._task = task_of(scope)
+        self._own = own
         self._every = timedelta(minutes=kit.policies.every_minutes)
         self._care = care
         self._enabled = enabled and bool(self._every) and kit.journal is not None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(kit.clock())}"
+        self._ours: datetime | None = None  # when this one did it last
         self._rounds = 0
         self._error: str | None = None
 
@@ -81,9 +78,11 @@ class Keeper:
             _log.info("another process took over the care for a memory: this one was stopped for too long.")
             return None
         except Exception as exc:
+            self._ours = None
             self._end(lease, f"failed: {type(exc).__name__}")
             raise
-        self._end(lease, self._kit.clock().isoformat())
+        self._ours = self._kit.clock()
+        self._end(lease, self._ours.isoformat())
         self._rounds += 1  # after its end is recorded, so that whoever counts rounds finds when the last one was
         return done
 
@@ -92,8 +91,12 @@ class Keeper:
         while not self._stop.wait(pause):
             pause = min(self._every.total_seconds(), 10 * SOON)
             try:
-                self.once()
-                self._error = None
+                done = self.once()
+                if done is not None:
+                    self._error = "; ".join(done.trouble) or None
+                elif self._last() != self._ours:
+                    self._error = None  # another did it since, and says itself what went wrong
+                self._own()
             except StoreClosed:
                 return
             except Exception as exc:  # noqa: BLE001  # whatever it is, the memory is to be cared for another time
@@ -108,7 +111,7 @@ class Keeper:
         if last is not None and -self._every <= self._kit.clock() - last < self._every:
             return None
         try:
-            return self._kit.journal.claim(Claim(PLACE, self._task, self._worker, LEASE, "care for a memory"))
+            return self._kit.journal.claim(Claim(PLACE, CARE, self._worker, LEASE, "care for the memories"))
         except TaskClaimed:
             return None
 
@@ -121,7 +124,7 @@ class Keeper:
             _log.info("another process took over the care for a memory: this one was stopped for too long.")
 
     def _last(self) -> datetime | None:
-        found = self._kit.journal.task(PLACE, self._task) if self._kit.journal else None
+        found = self._kit.journal.task(PLACE, CARE) if self._kit.journal else None
         try:
             return datetime.fromisoformat(found.outcome) if found else None
         except ValueError:

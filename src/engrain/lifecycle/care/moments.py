@@ -22,13 +22,13 @@ _SECONDS = 10.0
 _log = logging.getLogger("engrain")
 
 
-def seen(kit: Kit, scope: Scope) -> Seen:
-    """Of a store that was never cared for, when something was last written to this memory."""
+def seen(kit: Kit, *scopes: Scope) -> Seen:
+    """Of a store that was never cared for, when something was last written to one of these memories."""
     record = kit.journal.task(PLACE, CLOCK) if kit.journal else None
     if record is not None:
         return read(record.snapshot)
-    newest = kit.items.page(ListQuery(scope, history=True, limit=1))
-    return Seen(newest[0].recorded_at if newest else None)
+    newest = (item for scope in scopes for item in kit.items.page(ListQuery(scope, history=True, limit=1)))
+    return Seen(max((item.recorded_at for item in newest), default=None))
 
 
 def note(kit: Kit, before: Seen, now: datetime) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.maintained import Doing
@@ -14,27 +15,42 @@ from engrain.ports.models import VectorModels
 BATCH = 64
 
 
-def passes(care: Round, going: Collection[str], coming: int) -> list[Pass]:
-    """`going` are the items that earlier passes remove, and `coming` is how many they add."""
-    wanted = care.reembed or not _others_first(care, going, coming)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many items have vectors of the present model and how many of others alone, and which models go."""
+
+    own: int
+    others: int
+    models: tuple[str, ...] = ()
+
+    def then(self, gone: int, lacking: int, coming: int) -> Standing:
+        """After so many items went, of which some had no vector of the present model, and so many came."""
+        return replace(self, own=self.own - (gone - lacking) + coming, others=self.others - lacking)
+
+
+def standing(care: Round) -> Standing:
+    present = care.kit.items.status(care.kit.embedder.model.key)
+    without_any = care.kit.items.status().unembedded
+    return Standing(present.items - present.unembedded, present.unembedded - without_any, tuple(_others(care)))
+
+
+def lacking(care: Round, ids: Sequence[str]) -> int:
+    """How many of these items have no vector of the present model."""
+    return len(ids) - len(care.kit.items.vectors(care.scope, ids, care.kit.embedder.model.key)) if ids else 0
+
+
+def passes(care: Round, stands: Standing, going: Collection[str]) -> list[Pass]:
+    """`stands` is how it is after the passes before, `going` are items that they remove.
+
+    If another model has made most of the vectors, this one may be there by mistake, as in a command that does not know
+    the program's embedder, and everything is not embedded anew unless somebody asks for it."""
+    wanted = care.reembed or stands.others <= stands.own
     missing = care.kit.items.unembedded(care.kit.embedder.model.key, ALL) if wanted else []
-    return [_embed(care, [one for one in missing if one.id not in going]), _drop(care)]
-
-
-def _others_first(care: Round, going: Collection[str], coming: int) -> bool:
-    """Whether another model has made most of the vectors. Then this one may be there by mistake, as in a command that
-    does not know the program's embedder, and everything is not embedded anew unless somebody asks for it."""
-    model = care.kit.embedder.model.key
-    missing, without_any = care.kit.items.status(model), care.kit.items.status().unembedded
-    others, own = missing.unembedded - without_any, missing.items - missing.unembedded
-    if going and others > own + coming:
-        lost = sum(one.id in going for one in care.kit.items.unembedded(model, ALL))
-        others, own = others - lost, own - (len(going) - lost)
-    return others > own + coming
+    return [_embed(care, [one for one in missing if one.id not in going]), _drop(care, stands.models)]
 
 
 def _embed(care: Round, missing: list[Unembedded]) -> Pass:
-    """Of all memories of the store, of which this one's are told. It goes on where it was stopped."""
+    """Of all memories of the store. It goes on where it was stopped."""
     model = care.kit.embedder.model
 
     def act(tell: Tell) -> Done:
@@ -48,15 +64,14 @@ def _embed(care: Round, missing: list[Unembedded]) -> Pass:
             trouble = str(exc)
         return Done(tuple(one for one in each if one.id in made), trouble or embedding.trouble)
 
-    mine = [one for one in missing if one.scope == care.scope]
-    each = tuple(Doing("embed", one.id, f"it had no vector of {model.name}", one.text) for one in mine)
+    why = f"it had no vector of {model.name}"
+    each = tuple(Doing("embed", one.id, why, one.text, one.scope) for one in missing)
     which = f"that had no vector of {model.name}"
-    return Pass("embedded", each, ("embedded", "embed"), "item", which, act, always=bool(missing))
+    return Pass("embedded", each, ("embedded", "embed"), "item", which, act)
 
 
-def _drop(care: Round) -> Pass:
+def _drop(care: Round, others: Sequence[str]) -> Pass:
     store, present = care.kit.items, care.kit.embedder.model
-    others = _others(care)
 
     def act(tell: Tell) -> Done | None:
         # Not taken by the embedder, or written meanwhile by a process with another model: nothing takes its place yet.

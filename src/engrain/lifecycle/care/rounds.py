@@ -35,10 +35,15 @@ class Round:
     now: datetime
     reembed: bool = False  # a change of the model is wanted
     leapt: bool = False  # the clock may be wrong: nothing goes for its age
+    whole: bool = False  # for what is the store's own, and no memory's
 
     @property
     def policies(self) -> Policies:
         return self.kit.policies
+
+    @property
+    def owner(self) -> Scope | None:
+        return None if self.whole else self.scope
 
     @property
     def held(self) -> bool:

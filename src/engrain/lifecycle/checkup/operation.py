@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.journal import CHECKPOINT, TaskQuery, TaskRecord
 from engrain.core.queries import ListQuery
-from engrain.lifecycle.care.keeper import PLACE, task_of
+from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup.looking import Look, Point, ago
 
 MISSED = 3  # rounds
@@ -75,7 +75,7 @@ def upkeep(look: Look) -> Verdict:
     if trouble := _troubles(look.background):
         return warned(f"work beside is failing: {named(trouble)}", "engrain status --json shows it; mend what it names")
     every = timedelta(minutes=look.kit.policies.every_minutes)
-    record = look.kit.journal.task(PLACE, task_of(look.scope)) if look.kit.journal else None
+    record = look.kit.journal.task(PLACE, CARE) if look.kit.journal else None
     if not every:
         return _by_hand(look)
     if record is None:

@@ -70,7 +70,8 @@ def rights(look: Look) -> Verdict:
 
 def _folders(look: Look) -> list[Verdict]:
     """Of the mirror and of the backups, which hold the same words."""
-    paths = (look.kit.policies.mirror, look.kit.policies.backup_folder)
+    files = look.kit.folder(look.scope).path if look.kit.folder else ""
+    paths = (files, look.kit.policies.backup_folder)
     open_ones = [path for one in paths if one and _enterable(path := Path(one).expanduser())]
     if not open_ones:
         return []
@@ -87,9 +88,9 @@ def _enterable(folder: Path) -> bool:
 
 
 def file_conflicts(look: Look) -> Verdict:
-    folder = look.kit.folder
-    if folder is None:
+    if look.kit.folder is None:
         return passed("no folder of files is kept in step (mirror in [lifecycle])")
+    folder = look.kit.folder(look.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:

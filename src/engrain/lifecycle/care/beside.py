@@ -1,0 +1,91 @@
+"""The passes over what lies beside the items: tasks that ended, the folder of files, the folder of backups."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from engrain.core.folders import for_each
+from engrain.core.journal import ENDED, TaskQuery
+from engrain.core.maintained import Doing
+from engrain.core.mirrored import BASE, base_of
+from engrain.lifecycle.care import backups
+from engrain.lifecycle.care.backups import Rotation
+from engrain.lifecycle.care.rounds import ALL, REMOVED, Done, Pass, Round, Tell
+from engrain.lifecycle.folder.mirror import Mirror
+from engrain.ports.files import Folder
+
+
+def prune(care: Round) -> Pass:
+    """In all memories of the store, of which this one's are told."""
+    journal, kept = care.kit.journal, timedelta(days=care.policies.task_days)
+    before = care.now - kept
+    ended = [] if journal is None or care.held or care.leapt else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
+    old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
+
+    def act(tell: Tell) -> None:
+        if journal is not None:
+            journal.prune(before)
+        tell(len(old))
+
+    why = f"{{}} {{:%Y-%m-%d}}, more than {care.policies.task_days:g} days ago"
+    each = tuple(Doing("remove", one.task, why.format(one.status, one.ended_at), one.goal) for one in old)
+    which = f"that ended more than {care.policies.task_days:g} days ago"
+    return Pass("pruned", each, REMOVED, "task", which, act, always=not care.leapt)
+
+
+def belongs_to(_: Round, folder: Folder) -> str | None:
+    """The id of the scope that a folder was last in step with; None if it is new."""
+    base = base_of((folder.read(BASE) or b"").decode("utf-8", "replace"))
+    return base.scope if base else None
+
+
+def mirror(care: Round, folder: Folder, changes: bool) -> Pass:
+    mirror = Mirror(care.kit, care.scope, folder)
+    found = mirror.sync(dry_run=True)
+    # What the round itself takes from the memory is still to come to the files.
+    due = changes or bool(found.written or found.taken)
+
+    def act(tell: Tell) -> None:
+        if for_each(care.policies.mirror):
+            Path(mirror.path).parent.mkdir(parents=True, exist_ok=True)
+        mirror.sync()
+        tell(1)
+
+    each = (Doing("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
+    which = "whose MEMORY.md is kept within its budget"
+    return Pass("mirrored", each, ("synced", "sync"), "folder", which, act)
+
+
+def backed_up(care: Round) -> list[Pass]:
+    policies = care.policies
+    if not policies.backup_folder:
+        return []
+    folder, every = Path(policies.backup_folder).expanduser(), timedelta(hours=policies.backup_hours)
+    return _backups(care, Rotation(folder, every, policies.backup_keep))
+
+
+def _backups(care: Round, rotation: Rotation) -> list[Pass]:
+    new, old = backups.planned(care.kit, rotation, care.now)
+
+    def take(tell: Tell) -> None:
+        if new:
+            backups.take(care.kit, rotation, new, care.now)
+        tell(1)
+
+    def drop(tell: Tell) -> Done:
+        dropped: list[Doing] = []
+        for one in gone:
+            if backups.drop(care.kit, rotation, one.id, care.now):
+                dropped.append(one)
+                tell(1)
+        return Done(tuple(dropped))
+
+    hours = f"{rotation.every / timedelta(hours=1):g}"
+    due = (Doing("write", new, f"the last one is more than {hours} hours old, or there is none"),) if new else ()
+    gone = tuple(Doing("remove", name, f"beyond the newest {rotation.keep}") for name in old)
+    in_folder = f"in {rotation.folder}"
+    return [
+        Pass("backed_up", due, ("wrote", "write"), "backup", in_folder, take),
+        Pass("backups_dropped", gone, REMOVED, "backup", f"beyond the newest {rotation.keep} {in_folder}", drop),
+    ]

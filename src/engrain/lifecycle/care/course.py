@@ -1,0 +1,208 @@
+"""Take a round of care through one memory or through all of a store, pass by pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
+from engrain.core.folders import for_each
+from engrain.core.maintained import Doing, Maintained
+from engrain.core.scope import Scope
+from engrain.lifecycle.care import beside, consolidate, lapsing
+from engrain.lifecycle.care import reembed as vectors
+from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell, Watch
+from engrain.ports.files import Folder
+
+T = TypeVar("T")
+
+
+@dataclass
+class Gone:
+    """The items that go, how many of them lack a vector, and in which memories something changes."""
+
+    ids: set[str] = field(default_factory=set)
+    lacking: int = 0
+    changed: set[Scope] = field(default_factory=set)
+
+
+class Course:
+    """Each pass is planned as if those before it were done, and then carried out, unless it is a dry run: one memory
+    after the other, of which only one is at hand. What fails keeps nothing else from being done."""
+
+    def __init__(self, cares: Sequence[Round], dry_run: bool, watch: Watch) -> None:
+        self._cares, self._dry_run, self._watch = cares, dry_run, watch
+        self._store = replace(cares[0], whole=True)
+        self._came_to: dict[str, tuple[Pass, list[Doing]]] = {}
+        self._trouble: dict[str, list[Scope | None]] = {}
+        self._away: set[str] = set()
+
+    def run(self) -> None:
+        # By what is there before anything is done.
+        stood = self._planned("embedded", self._store, vectors.standing)
+        self._end_episodes()
+        gone = self._let_go()
+        if stood is not None:
+            self._embed(stood, gone)
+        told = [(care, self._planned("pruned", care, beside.prune)) for care in self._cares]
+        self._do_once([_of(care.scope, one) for care, one in told if one])
+        for care, folder in self._folders():
+            self._mirror(care, folder, care.scope in gone.changed)
+        for one in self._planned("backed_up", self._store, beside.backed_up) or ():
+            self._do(self._store, one)
+
+    def _end_episodes(self) -> None:
+        """What matters lasts in every memory before anything goes: the store lets go of all that is over at once."""
+        over: list[Pass] = []
+        kept = True
+        for care in self._cares:
+            found = self._planned("episodes", care, lapsing.passes)
+            kept &= found is not None and self._do(care, found[0])
+            over += [_of(care.scope, found[1])] if found else []
+        if not kept:
+            over = [replace(one, each=(), always=False) for one in over]
+            self._failed("expired", None, StoreError("left for the next round: not all that matters could be kept."))
+        self._do_once(over)
+
+    def _let_go(self) -> Gone:
+        gone = Gone(changed={doing.scope for doing in self._each("promoted") if doing.scope})
+        for care in self._cares:
+            for one in (self._planned("episodes", care, lapsing.passes) or ())[2:]:
+                self._do(care, one)
+            faint = self._planned("consolidated", care, consolidate.planned)
+            if faint and faint.each:
+                ids = [doing.id for doing in faint.each]
+                gone.ids.update(ids)
+                gone.lacking += self._planned("embedded", care, partial(vectors.lacking, ids=ids)) or 0
+                gone.changed.add(care.scope)
+            if faint:
+                self._do(care, faint)
+        return gone
+
+    def _embed(self, stood: vectors.Standing, gone: Gone) -> None:
+        stands = stood.then(len(gone.ids), gone.lacking, len(self._each("promoted")))
+        passes = self._planned("embedded", self._store, partial(vectors.passes, stands=stands, going=gone.ids))
+        for one in passes or ():
+            self._do(self._store, one)
+
+    def _mirror(self, care: Round, folder: Folder, changes: bool) -> None:
+        one = self._planned("mirrored", care, partial(beside.mirror, folder=folder, changes=changes))
+        if one:
+            self._do(care, one)
+
+    def _folders(self) -> Iterator[tuple[Round, Folder]]:
+        """Which memory is kept in step with which folder."""
+        open_folder, sharing = self._store.kit.folder, dict[str, list[Round]]()
+        if open_folder is None:
+            return
+        for care in self._cares:
+            sharing.setdefault(open_folder(care.scope).path, []).append(care)
+        for cares in sharing.values():
+            folder = open_folder(cares[0].scope)
+            if len(cares) == 1:
+                yield cares[0], folder
+                continue
+            whose = self._planned("mirrored", self._store, partial(beside.belongs_to, folder=folder))
+            yield from ((care, folder) for care in cares if care.scope.id == whose)
+            others = [care.scope for care in cares if care.scope.id != whose]
+            # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
+            if len(others) == len(cares) or for_each(self._store.policies.mirror):
+                self._failed("mirrored", None, StoreError(_shared(folder.path, others)))
+
+    # One pass
+
+    def _planned(self, name: str, care: Round, plan: Callable[[Round], T]) -> T | None:
+        """None if it cannot be."""
+        if name in self._away:
+            return None
+        try:
+            return plan(care)
+        except StoreClosed:
+            raise
+        except EngrainError as exc:
+            self._failed(name, care.owner, exc)
+            return None
+
+    def _do(self, care: Round, one: Pass) -> bool:
+        """False if it failed."""
+        each, well = one.each, True
+        if not self._dry_run and (each or one.always):
+            try:
+                self._watch.still()
+                done = one.act(self._watch.tell)
+                each = done.each if done else each
+                if done and done.trouble:
+                    self._failed(one.name, care.owner, done.trouble)
+            except StoreClosed:
+                raise
+            except EngrainError as exc:
+                self._failed(one.name, care.owner, exc)
+                each, well = (), False
+        _, so_far = self._came_to.setdefault(one.name, (one, []))
+        so_far.extend(_of(care.owner, replace(one, each=each)).each)
+        return well
+
+    def _do_once(self, passes: Sequence[Pass]) -> None:
+        """What the store does for all memories in one go, of which each has told its own."""
+        if not passes:
+            return
+        each = tuple(doing for one in passes for doing in one.each)
+
+        def act(tell: Tell) -> None:
+            passes[0].act(lambda _: None)
+            tell(len(each))
+
+        self._do(self._store, replace(passes[0], each=each, act=act))
+
+    def _failed(self, name: str, scope: Scope | None, why: EngrainError | str) -> None:
+        # A server that does not answer for one memory answers for none, and each would wait for it.
+        self._away |= {name} if isinstance(why, StoreUnavailable) else set()
+        self._trouble.setdefault(f"{name}: {why}", []).append(scope)
+
+    # What it came to
+
+    def _each(self, name: str) -> Sequence[Doing]:
+        return self._came_to[name][1] if name in self._came_to else ()
+
+    def gone(self) -> dict[Scope | None, Counter[str]]:
+        """How much was removed, by whose it was and the name of the pass."""
+        found: dict[Scope | None, Counter[str]] = {}
+        for name, (one, each) in self._came_to.items():
+            for doing in each if one.verb is REMOVED else ():
+                found.setdefault(doing.scope, Counter())[name] += 1
+        return found
+
+    def answer(self, trouble: Sequence[str]) -> Maintained:
+        came_to = [replace(one, each=tuple(each)) for one, each in self._came_to.values()]
+        return Maintained(
+            self._dry_run,
+            {one.name: len(one.each) for one in came_to},
+            tuple(map(self._line, came_to)),
+            tuple(doing for one in came_to for doing in one.each),
+            (*trouble, *(self._told(*one) for one in self._trouble.items())),
+            len(self._cares),
+        )
+
+    def _line(self, one: Pass) -> str:
+        here = {None, *(care.scope for care in self._cares)}
+        others = sum(doing.scope not in here for doing in one.each)
+        return one.line(self._dry_run) + (f", {others:,} of them in other memories" if others else "")
+
+    def _told(self, what: str, scopes: Sequence[Scope | None]) -> str:
+        if scopes[0] is None or len(self._cares) == 1:
+            return what
+        return f"{scopes[0]}: {what}" if len(scopes) == 1 else f"{what} (of {scopes[0]} and {len(scopes) - 1:,} more)"
+
+
+def _of(scope: Scope | None, one: Pass) -> Pass:
+    return replace(one, each=tuple(replace(doing, scope=doing.scope or scope) for doing in one.each))
+
+
+def _shared(path: str, scopes: Sequence[Scope]) -> str:
+    return (
+        f"{path} is kept in step with one memory, and {len(scopes):,} more would have it, such as that of {scopes[0]}. "
+        'Give each its own: mirror = "files/{user}" in [lifecycle], or with {agent} and {tenant} as well.'
+    )
