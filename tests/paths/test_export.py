@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import stat
 import subprocess
@@ -461,6 +462,49 @@ def test_the_file_is_private_whole_and_never_overwritten_unasked(full: Memory, t
         full.load(tmp_path / "nothing.jsonl")
     with pytest.raises(InvalidInput):
         full.load(tmp_path)
+
+
+def test_what_is_no_file_is_never_replaced_by_one(full: Memory, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "nowhere")
+    for place in (pipe, tmp_path):
+        for overwrite in (False, True):
+            with pytest.raises(InvalidInput, match="not a file"):
+                full.export(place, overwrite=overwrite)
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    with pytest.raises(Conflict):
+        full.export(link)
+    assert link.is_symlink()
+    full.export(link, overwrite=True)
+    assert not (tmp_path / "nowhere").exists()
+    assert link.read_bytes() == exported(full)
+
+
+def test_a_name_may_be_as_long_as_a_name_can_be(full: Memory, tmp_path: Path) -> None:
+    full.export(tmp_path / ("x" * 255))
+    with pytest.raises(EngrainError):
+        full.export(tmp_path / ("x" * 256))
+    assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".part")] == []
+
+
+@pytest.mark.parametrize("given", [5, None, b"out.jsonl", io.StringIO("{}")])
+def test_what_is_neither_a_path_nor_a_file_of_bytes_is_refused(fresh: Callable[..., Memory], given: Any) -> None:
+    with pytest.raises(InvalidInput):
+        fresh().load(given)
+    with pytest.raises(InvalidInput):
+        fresh().export(given)
+
+
+def test_a_file_that_was_closed_or_cannot_be_read_is_refused(fresh: Callable[..., Memory], tmp_path: Path) -> None:
+    file, loop = tmp_path / "notes.jsonl", tmp_path / "loop"
+    file.write_text('{"text": "x"}')
+    loop.symlink_to(loop)
+    with file.open("rb") as closed:
+        pass
+    for given in (closed, loop, tmp_path):
+        with pytest.raises(InvalidInput):
+            fresh().load(given)
 
 
 def test_the_export_names_no_place_of_this_machine(full: Memory, tmp_path: Path) -> None:

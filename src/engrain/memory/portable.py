@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from engrain.core.errors import Conflict, DiskFull, InvalidInput, NotFound, ReadOnlyStore, TooLarge
@@ -35,7 +37,9 @@ class Portable(Opened):
     ) -> Exported:
         """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
         people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
-        with _written(Path(os.fspath(path)), overwrite) as out:
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput(f"an export goes to the path of a file, not to {type(path).__name__}.")
+        with _written(Path(path), overwrite) as out:
             return self._open.export(out, form, vectors, progress or (lambda _: None))
 
     @traced
@@ -65,6 +69,7 @@ class Portable(Opened):
 @contextmanager
 def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
     if not isinstance(path, (str, os.PathLike)):
+        _check_bytes(path)
         yield path if path.seekable() else _spooled(path)
         return
     if "\x00" in os.fspath(path):
@@ -76,6 +81,13 @@ def _opened(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
         raise NotFound(f"there is no file {os.fspath(path)}.") from exc
     except OSError as exc:
         raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {exc.strerror}.") from exc
+
+
+def _check_bytes(file: object) -> None:
+    if not hasattr(file, "read") or isinstance(file, io.TextIOBase) or getattr(file, "closed", False):
+        raise InvalidInput(
+            f"a path or a file that is open for reading bytes is loaded, such as open(path, 'rb'), not {file!r:.80}."
+        )
 
 
 def _spooled(file: BinaryIO) -> BinaryIO:
@@ -91,11 +103,11 @@ def _written(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
     """A file beside it, which takes its name when it is whole and on disk."""
     if "\x00" in str(path) or path.name in ("", ".", ".."):
         raise InvalidInput(f"{str(path)!r} is not the name of a file.")
-    if path.is_dir() or (path.exists() and not overwrite):
-        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True.")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # With a name of its own: what it is to be called may be as long as a name can be.
+    beside = path.with_name(f".engrain-{os.getpid()}-{token_hex(8)}.part")
     try:
-        with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as out:
+        _check_free(path, overwrite)
+        with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
@@ -105,3 +117,13 @@ def _written(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
         raise kind(f"{path} cannot be written: {exc.strerror}.") from exc
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    """A link is taken for what it is, and not for what it leads to; a device or a pipe keeps its place."""
+    if not os.path.lexists(path):
+        return
+    if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISLNK(mode):
+        raise InvalidInput(f"{path} is not a file. Choose another name.")
+    if not overwrite:
+        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True.")
