@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from engrain import (
     ConfigError,
     Conflict,
+    DiskFull,
     EngrainError,
     InvalidInput,
     Memory,
@@ -513,6 +514,45 @@ def test_backups_are_taken_when_due_and_the_newest_kept(tmp_path: Path, clock: S
         assert names(folder) == kept
     restore_backup(folder / kept[0], tmp_path / "new.db", against=tmp_path / "agent.db")
     assert texts(tmp_path / "new.db") == ["Ana likes tea."]
+
+
+def test_an_old_backup_stays_until_the_new_one_is_there(
+    tmp_path: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "backups"
+    rules = {"backup_folder": str(folder), "backup_hours": 24, "backup_keep": 1}
+    with opened(tmp_path / "agent.db", clock=clock, lifecycle=rules) as memory:
+        memory.remember("Ana likes tea.")
+        memory.maintain()
+        kept = names(folder)
+        clock.advance(24 * HOUR)
+
+        def full(*_: object) -> None:
+            raise DiskFull("the disk is full.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr("engrain.stores.sqlite.backup.write_copy", full)
+            done = memory.maintain()
+        assert done.trouble == ("backed_up: the disk is full.",)
+        assert (done.counts["backed_up"], done.counts["backups_dropped"], names(folder)) == (0, 0, kept)
+        done = memory.maintain()
+        assert (done.counts["backed_up"], done.counts["backups_dropped"]) == (1, 1)
+        assert len(names(folder)) == 1
+        assert names(folder) != kept
+
+
+@pytest.mark.parametrize("folder", ["file", "file/backups", "n" * 300])
+def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock: SetClock, folder: str) -> None:
+    tmp_path.joinpath("file").write_text("not a folder")
+    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": str(tmp_path / folder)}) as memory:
+        memory.episodic.record("Hello.", session="s")
+        clock.advance(24 * HOUR)
+        done = memory.maintain()
+        assert done.expired == 1
+        (trouble,) = done.trouble
+        assert "the folder of backups" in trouble
+        with pytest.raises(InvalidInput):
+            memory.backup(tmp_path / folder / "b.db")
 
 
 # The commands

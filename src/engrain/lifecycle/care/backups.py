@@ -50,6 +50,16 @@ def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, li
     return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep, now + rotation.every)
 
 
+def take(kit: Kit, rotation: Rotation, name: str, now: datetime) -> BackedUp:
+    """The backup that is due. Its folder is made if it is not there."""
+    try:
+        rotation.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(f"the folder of backups {rotation.folder} cannot be made: {exc.strerror}.") from exc
+    clear(kit, rotation, now)
+    return back_up(kit, rotation.folder / name)
+
+
 def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
     """Remove what a process that was killed left half written: nobody else would."""
     stem = _stem(kit)
@@ -60,13 +70,17 @@ def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
                 one.unlink(missing_ok=True)
 
 
-def drop(rotation: Rotation, name: str) -> None:
+def drop(kit: Kit, rotation: Rotation, name: str, now: datetime) -> bool:
+    """False if it is still needed: the one that was to take its place may have failed."""
+    if name not in surplus(_stem(kit), names_in(rotation.folder), rotation.keep, now + rotation.every):
+        return False
     path = rotation.folder / name
     try:
         path.unlink(missing_ok=True)
         path.with_name(name + MANIFEST).unlink(missing_ok=True)
     except OSError as exc:
         raise StoreError(f"the old backup {path} cannot be removed: {exc.strerror}.") from exc
+    return True
 
 
 def _stem(kit: Kit) -> str:
@@ -75,7 +89,8 @@ def _stem(kit: Kit) -> str:
 
 def names_in(folder: Path) -> list[str]:
     """Of whole backups: a file whose manifest is not there may still be in the making."""
-    if not folder.is_dir():
-        return []
-    there = {one.name for one in folder.iterdir()}
+    try:
+        there = {one.name for one in folder.iterdir()}
+    except OSError:
+        return []  # to write there says why not
     return sorted(name for name in there if name + MANIFEST in there)
