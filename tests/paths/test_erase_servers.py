@@ -293,7 +293,7 @@ def test_others_who_write_all_the_time_do_not_keep_an_erasure_from_its_end(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(_with_vectors(tmp_path, kind), background=False) as memory, opened(tmp_path / "agent.db", "ben") as ben:
-        memory.remember("Ana lives in Lima.")
+        other = memory.remember("Ana lives in Lima.")
         item = memory.remember("Ana plays chess.")
         assert _points(memory) == 2
         feed: Any = memory._open.kit.feed
@@ -310,7 +310,36 @@ def test_others_who_write_all_the_time_do_not_keep_an_erasure_from_its_end(
             done = memory.erase(**ask)
             monkeypatch.undo()
             assert done.receipt, done.why
-            assert feed.left(memory.scope) == (1 if "id" in ask else 0)
+            assert feed._server.count(feed._embedder.model.key, [item, other]) == (1 if "id" in ask else 0)
+
+
+@pytest.mark.parametrize("by", ["user", "id"])
+def test_vectors_go_although_another_transaction_is_open_before(tmp_path: Path, url: str, schema: str, by: str) -> None:
+    with opened(_with_vectors(tmp_path, "qdrant", url), background=False) as memory:
+        item = memory.remember("Ana lives in Lima.")
+        assert _points(memory) == 1
+        with psycopg.connect(postgres().url("postgres")) as other:
+            other.execute(f"set search_path to {schema}, public".encode())
+            other.execute("select open_change()")
+            memory.erase(**({"user": "ana"} if by == "user" else {"id": item}))
+            feed: Any = memory._open.kit.feed
+            assert feed._server.count(feed._embedder.model.key) == 0
+
+
+def test_another_store_with_the_same_user_in_the_same_collection_keeps_its_vectors(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    theirs = tmp_path / "b" / "agent.toml"
+    theirs.write_text(f'[stores]\ndefault = "{tmp_path / "b" / "agent.db"}"\nvectors = "qdrant://{tmp_path}/v"\n')
+    with (
+        opened(_with_vectors(tmp_path, "qdrant"), background=False) as memory,
+        opened(theirs, background=False) as other,
+    ):
+        memory.remember("Ana lives in Lima.")
+        other.remember("Ana plays chess.")
+        assert (_points(memory), _points(other)) == (1, 2)
+        assert memory.erase(user="ana").receipt
+        assert _points(other) == 1
+        assert other.recall("What does Ana play?").hits
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

@@ -91,14 +91,17 @@ def test_fewer_windows_leave_no_point_behind(index: FedIndex, server: QdrantServ
 
 def test_a_collection_of_another_model_loses_what_is_forgotten_too(server: QdrantServer, store: SqliteStore) -> None:
     new = HashEmbedder("new")
-    (id,) = add(store, fact("Ana likes tea."))
+    id, other = add(store, fact("Ana likes tea."), fact("Ana plays chess."))
     feed_all(FedIndex(store, server, EMBEDDER))
     index = FedIndex(store, server, new)
     feed_all(index)
-    assert server.count(MODEL, [id]) == 1
+    assert server.count(MODEL, [id, other]) == 2
     forget(store, id)
     feed_all(index)
-    assert server.count(MODEL, [id]) == 0
+    assert server.count(MODEL, [id, other]) == 1
+    forget(store, other)
+    feed_all(index)
+    assert server.models() == [new.model.key], "nor is an empty collection left"
 
 
 def test_a_slow_feeder_does_not_bring_back_what_a_faster_one_removed(

@@ -61,14 +61,11 @@ class VectorServer(Protocol):
     def count(self, model: str, items: Sequence[str] | None = None) -> int:
         """The points of these items, or all of the model's."""
 
-    def wipe(self, model: str, scope: str) -> int:
-        """Removes all points of a scope; how many there were."""
-
-    def left(self, model: str, scope: str) -> int:
-        """The points of a scope that are there."""
-
     def nearest(self, query: PointQuery) -> Found:
         """Never crosses the scope. A point that does not hold may be among them, one that holds is not left out."""
+
+    def remove(self, model: str) -> None:
+        """Removes the model's collection."""
 
     def clear(self) -> None:
         """Removes every collection of this memory."""
@@ -87,6 +84,10 @@ class Feed(Protocol):
     def feed(self, limit: int) -> int:
         """Brings the oldest changes to the server, at most so many, and settles them; how many. StoreUnavailable if
         the server does not answer: nothing is lost, and the next call goes on there."""
+
+    def drop(self, items: Collection[str]) -> None:
+        """Takes items that are gone off the server at once, whatever else is still to come, and looks that none is
+        left."""
 
     def lacks(self, scope: Scope, items: Collection[str]) -> bool:
         """Whether a change of any of these is still to come to the server."""

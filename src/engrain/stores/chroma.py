@@ -82,6 +82,10 @@ class ChromaServer:
                 )
             return f"chroma/{self._collections[model].id}"
 
+    def remove(self, model: str) -> None:
+        self._ask("delete_collection", self._name(model))
+        self._collections.pop(model, None)
+
     def clear(self) -> None:
         for one in self._mine():
             self._ask("delete_collection", one.name)
@@ -121,14 +125,6 @@ class ChromaServer:
             return int(self._at(model, "count"))
         return len(self._ids(model, items))
 
-    def wipe(self, model: str, scope: str) -> int:
-        there = self._of(model, scope)
-        self._delete(model, there)
-        return len(there)
-
-    def left(self, model: str, scope: str) -> int:
-        return len(self._of(model, scope))
-
     def nearest(self, query: PointQuery) -> Found:
         vector = np.asarray(query.vector, dtype=np.float32).reshape(1, -1)
         found = self._at(
@@ -146,10 +142,6 @@ class ChromaServer:
         found: list[str] = []
         for batch in _batches(items):
             found += self._at(model, "get", where={"item": {"$in": list(batch)}}, include=[])["ids"]
-        return found
-
-    def _of(self, model: str, scope: str) -> list[str]:
-        found: list[str] = self._at(model, "get", where={"scope": scope}, include=[])["ids"]
         return found
 
     def _delete(self, model: str, ids: Sequence[str]) -> None:

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -216,22 +217,34 @@ class FedIndex:
         """No point ends by itself."""
 
     def erase(self, scope: Scope) -> int:
-        """Not by way of the outbox, which others may fill as fast as it is emptied. A feeder that brings something of
-        the scope at this very moment looks once more, and takes it back."""
-        return self._in_each(lambda model: self._server.wipe(model, scope.id))
+        """What went from the scope, and whatever else went: not by feeding, since others may write as fast, and a
+        transaction of theirs that is open holds back what is later. A feeder that brings some of it at this very moment
+        looks once more, and takes it back. Another store may have points in the same collection: those stay."""
+
+        there = 0
+        for model, target in self._collections():
+            if gone := self._gone(scope, target):
+                there += self._server.count(model, gone)
+                self._server.drop(model, gone)
+        return there
 
     def left(self, scope: Scope) -> int:
-        return self._in_each(lambda model: self._server.left(model, scope.id))
+        each = ((model, self._gone(scope, target)) for model, target in self._collections())
+        return sum(self._server.count(model, gone) for model, gone in each if gone)
 
-    def _in_each(self, do: Callable[[str], int]) -> int:
-        total = 0
+    def drop(self, items: Collection[str]) -> None:
+        for model, _ in self._collections() if items else ():
+            self._server.drop(model, list(items))
+
+    def _gone(self, scope: Scope, target: str) -> list[str]:
+        removed = [one.id for one in self._items.changes(scope, 0, ALL).changes if one.gone]
+        return [*removed, *(one.item for one in self._items.outbox(target, ALL) if one.gone)]
+
+    def _collections(self) -> Iterator[tuple[str, str]]:
+        """Every model that has one, with its target."""
         for model in self._server.models():
-            try:
-                self._server.target(model, 0)
-                total += do(model)
-            except NotFound:
-                continue  # the collection was dropped meanwhile, with all that was in it
-        return total
+            with suppress(NotFound):  # dropped meanwhile, with all that was in it
+                yield model, self._server.target(model, 0)
 
     def _fed(self, limit: int) -> int:
         return sum(self._brought(model, target, limit) for model, target in self._targets().items())
@@ -260,6 +273,10 @@ class FedIndex:
             # Once more, since another process may have brought and settled something newer in between.
             before = points
         self._items.settle(target, entries[-1].seq)
+        if gone and model != self._embedder.model.key and not self._server.count(model):
+            # Nothing is left of an older model. A program that still has it finds no collection, and makes it anew.
+            self._server.remove(model)
+            self._others = None
         return len(entries)
 
     def _points(self, entries: Sequence[OutboxEntry], model: str) -> list[Point]:

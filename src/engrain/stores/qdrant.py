@@ -68,6 +68,12 @@ class QdrantServer:
                 self._names[model] = known or self._made(model, dimension)
             return f"qdrant/{self._names[model]}"
 
+    def remove(self, model: str) -> None:
+        for one, name in self._collections():
+            if one == model:
+                self._ask("delete_collection", name)
+        self._names.pop(model, None)
+
     def clear(self) -> None:
         for _, name in self._collections():
             self._ask("delete_collection", name)
@@ -136,14 +142,6 @@ class QdrantServer:
             return int(self._ask("count", name, exact=True).count)
         wanted = [q.Filter(must=[_of(batch)]) for batch in _batches(items)]
         return sum(self._ask("count", name, one, exact=True).count for one in wanted)
-
-    def wipe(self, model: str, scope: str) -> int:
-        there = self.left(model, scope)
-        self._ask("delete", self._name(model), q.FilterSelector(filter=q.Filter(must=[_within(scope)])), wait=True)
-        return there
-
-    def left(self, model: str, scope: str) -> int:
-        return int(self._ask("count", self._name(model), q.Filter(must=[_within(scope)]), exact=True).count)
 
     def nearest(self, query: PointQuery) -> Found:
         name = self._name(query.model)

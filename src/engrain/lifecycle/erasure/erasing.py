@@ -151,11 +151,13 @@ def _servers(kit: Kit, one: Erasure) -> int:
 
 
 def _feed(kit: Kit, one: Erasure) -> None:
-    """Until the vector server has let go of these items: others may write all the while."""
+    """What is gone at once, and what was cut as soon as it has come: others may write all the while."""
     if kit.feed is None or one.subject is None:
         return
+    cut = {item.id for item in kit.items.get_many(one.subject.scope, one.ids)}
     try:
-        while kit.feed.lacks(one.subject.scope, set(one.ids)):
+        kit.feed.drop([id for id in one.ids if id not in cut])
+        while kit.feed.lacks(one.subject.scope, cut):
             if not kit.feed.feed(_BATCH):
                 raise _Pending("the vector server still has it, and this role may not feed it.")
     except EngrainError as exc:
