@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import Open
+from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source
 from engrain.cli.root import root
@@ -225,6 +226,28 @@ def test_without_a_number_the_newest_are_shown(memory: Memory) -> None:
     assert [one.n for one in memory.audit(limit=2)] == [5, 6]
     assert [one.n for one in memory.audit(after=0, limit=2)] == [1, 2]
     assert [one.n for one in memory.audit()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_on_a_server_a_log_that_was_cut_is_not_whole_again_either() -> None:
+    url = f"{postgres().url()}?schema=audit"
+    try:
+        with Memory(url, user="ana", background=False, embedder=HashEmbedder()) as memory:
+            for n in range(3):
+                memory.forget(memory.remember(f"Note {n}."))
+            kept = memory.verify_audit().kept
+            assert memory.verify_audit(head=kept)
+            postgres().run("delete from audit.audit where n = 3")
+            postgres().run("update audit.audit set details = 'nope' where n = 1")
+            for value in ("nope", json.dumps([2, memory.audit()[-1].hash, "made up"])):
+                postgres().run(f"update audit.meta set value = '{value}' where name = 'audit'")
+                assert not memory.verify_audit()
+                memory.forget(memory.remember("More."))
+                faults = memory.verify_audit(head=kept).faults
+                assert any("does not follow" in one for one in faults), faults
+                assert any("entry 3 is not the one that was kept" in one for one in faults), faults
+            assert {one.name: one.state for one in memory.check()}["audit log"] == "fail"
+    finally:
+        postgres().run("drop schema if exists audit cascade")
 
 
 def test_a_clock_that_jumps_leaves_the_chain_whole(open_memory: Open, clock: SetClock) -> None:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from redis_server import start_redis
 from test_models import Failing
@@ -32,6 +33,7 @@ from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup import POINTS
 from engrain.stores.sqlite import deployment
+from engrain.stores.sqlite.index_rows import code_type
 
 DAY = 86_400.0
 Open = Callable[..., Memory]
@@ -285,7 +287,7 @@ def test_15_an_embedder_with_other_dimensions_fails(opened: Open) -> None:
         def embed(self, texts: Any, kind: Any) -> Any:
             return super().embed(texts, kind)[:, :-1]
 
-    assert_stands(opened(embedder=Narrow()), "embedder", "fail", "answers with shape")
+    assert_stands(opened(embedder=Narrow()), "embedder", "fail", "(1, 63)")
 
 
 def test_16_vectors_of_a_model_that_nobody_asks_warn(memory: Memory, opened: Open) -> None:
@@ -307,18 +309,18 @@ def test_17_an_item_that_its_own_words_do_not_find_fails(memory: Memory) -> None
     assert_stands(memory, "self-recall", "pass")
 
 
-def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.remember_many([f"Note {n} speaks of parcels." for n in range(40)])
-    nearest = memory._open.kit.items.nearest  # type: ignore[attr-defined]
-    kit = memory._open.kit
-
-    class Blind:
-        def nearest(self, query: Any) -> Any:
-            found = nearest(query)
-            return replace(found, ids=found.ids[1:], cosines=found.cosines[1:])
-
-    monkeypatch.setattr(memory._open, "kit", replace(kit, vectors=Blind()))
-    assert_stands(memory, "self-recall", "fail", "20 of 20 items")
+def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> None:
+    memory.remember_many([f"Note {n} speaks of parcels." for n in range(2_000)])
+    assert_stands(memory, "self-recall", "pass")
+    # The codes that are searched, not the vectors that they stand for: each is that of the opposite direction.
+    with memory._open.kit.items._writing() as db:  # type: ignore[attr-defined]
+        for key, windows in db.rows("select key, windows from code"):
+            db.run("update code set windows = ? where key = ?", (turned(windows), key))
+        db.run("update item set changed = changed + 1000000")
+        db.run("update counter set seq = seq + 2000000")
+    assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
+    memory.rebuild()
+    assert_stands(memory, "self-recall", "pass")
 
 
 def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -466,6 +468,9 @@ def test_28_a_secret_in_a_stored_text_warns(memory: Memory, opened: Open, folder
     assert "4111" not in repr(point(memory, "secrets")), "the doctor repeats no secret"
     memory.forget(id)
     assert_stands(memory, "secrets", "pass")
+    id = memory.remember("How to log in.", metadata={"password": "hunter2"})
+    assert_stands(memory, "secrets", "warn", "1 with keys or passwords")
+    memory.forget(id)
     redacting = opened(store=folder / "other.db", redact=["cards"])
     redacting.remember("Pay with 4111 1111 1111 1111, please.")
     assert_stands(redacting, "secrets", "pass", "redacted")
@@ -584,6 +589,12 @@ def test_35_work_beside_that_fails_warns(opened: Open) -> None:
             break
         time.sleep(0.02)
     assert_stands(memory, "upkeep", "warn", "embedding: the server did not answer", "engrain status")
+
+
+def turned(windows: bytes) -> bytes:
+    found = np.frombuffer(windows, dtype=code_type(HashEmbedder().model.dimension)).copy()
+    found["codes"] = -found["codes"]
+    return found.tobytes()
 
 
 def _message(n: int) -> Draft:

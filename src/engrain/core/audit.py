@@ -18,6 +18,8 @@ BROKEN = "f" * 32  # what an entry follows when the end before it was not to be 
 # Codes and numbers, never a sentence: what was removed must not stand in the record of its removal.
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _NOBODY = "-"
+# `json.dumps` with options makes one anew each time.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _KEPT = re.compile(r"(\d{1,18}):([0-9a-f]{32})")
 
 
@@ -65,8 +67,8 @@ def entry_of(n: int, at: int, what: str, subject: str | None, details: str, prev
     """As a store holds it. One in a form that is not ours does not have the hash of what it then says."""
     try:
         moment, values = from_micros(at), json.loads(details)
-        ours = details_text(values) == details and subject not in ("", _NOBODY)
-    except (ValueError, OverflowError, TypeError, RecursionError, InvalidInput):
+        ours = _written(values) == details and subject not in ("", _NOBODY)
+    except (ValueError, OverflowError, TypeError, RecursionError):
         moment, values, ours = from_micros(0), {}, False
     return Entry(n, moment, what, subject, values if ours else {"unreadable": True}, previous, hash)
 
@@ -105,7 +107,7 @@ def sealed(key: bytes, n: int, hash: str) -> Head:
 def details_text(details: Mapping[str, Any]) -> str:
     """The same for equal details. InvalidInput if there is anything but numbers and codes in it."""
     _check(details)
-    return json.dumps(details, sort_keys=True, separators=(",", ":"))
+    return _written(details)
 
 
 def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False) -> Audited:
@@ -156,10 +158,14 @@ def _genuine(key: bytes, head: Head) -> bool:
 
 
 def _hash(key: bytes, one: Entry) -> str:
-    text = json.dumps(one.details, sort_keys=True, separators=(",", ":"))
+    text = _written(one.details)
     return _digest(
         key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous
     )
+
+
+def _written(details: Any) -> str:
+    return _ENCODER.encode(details)
 
 
 def _digest(key: bytes, *parts: str) -> str:

@@ -18,7 +18,7 @@ from engrain.lifecycle.erasure.asked import base, checked, under_way
 from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
 from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder, count_files
 from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
-from engrain.lifecycle.recording import record
+from engrain.lifecycle.recording import newest, record
 from engrain.ports import AuditLog, Erasable
 
 _log = logging.getLogger("engrain")
@@ -101,8 +101,7 @@ class Erasures(Parts):
         return Subject(Scope(self.scope.tenant, None, name), "user", name)
 
     def audit(self, after: int | None, limit: int) -> builtins.list[Entry]:
-        log = self._log()
-        return log.entries(max(0, log.verify().entries - limit) if after is None else after, limit)
+        return newest(self._log(), limit) if after is None else self._log().entries(after, limit)
 
     def verify_audit(self, head: str | None) -> Audited:
         n, hash = kept(head) if head is not None else (0, "")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.erasure import Erasure
+from engrain.core.items import Item
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.redact import Private, finds
 from engrain.lifecycle.care import lapsing
@@ -67,7 +70,7 @@ def secrets(look: Look) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
     for item in look.newest:
-        if found := {one.kind for one in finds(item.text[:READ], SECRET)}:
+        if found := {one.kind for text in _texts(item) for one in finds(text[:READ], SECRET)}:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
@@ -79,6 +82,12 @@ def secrets(look: Look) -> Verdict:
         "engrain forget ID" if look.kit.redact else 'engrain forget ID; redact = ["keys", "cards", "iban"] in [privacy]'
     )
     return warned(why, mend)
+
+
+def _texts(item: Item) -> Iterator[str]:
+    yield item.text
+    if item.metadata:
+        yield json.dumps(dict(item.metadata), ensure_ascii=False, default=str)
 
 
 def encryption(look: Look) -> Verdict:

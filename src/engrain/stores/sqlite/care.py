@@ -73,7 +73,7 @@ class Care(Handle):
             yield Finding("disk", "pass", state)
 
     def rebuild(self) -> int:
-        from engrain.stores.sqlite.index_rows import write_index_many
+        from engrain.stores.sqlite.index_rows import recode, write_index_many
 
         if self._site.read_only:
             raise ReadOnlyStore(self._site.unwritable())
@@ -89,6 +89,7 @@ class Care(Handle):
                 now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
                 same = [n for n, text in now if n in words and words[n][0] == text]
                 write_index_many(db, [(n, words[n][1], None) for n in same])
+                recode(db, same)
                 _renumber(db, {n: words[n][1] for n in same})
             seen, last = seen + len(rows), rows[-1][0]
         with self._writing() as db:

@@ -74,6 +74,16 @@ def drop_vectors(db: Db, n: int, model: str | None = None) -> None:
         db.run("delete from vector where key = ?", key)
 
 
+def recode(db: Db, items: Sequence[int]) -> None:
+    """Codes of these items anew, from the vectors that they stand for. A vector of a wrong size is left alone."""
+    for model, dimension in list(db.rows("select n, dimension from model")):
+        for key in (key_of(model, n) for n in items):
+            for (windows,) in list(db.rows("select windows from vector where key = ?", (key,))):
+                if windows and len(windows) % (4 * dimension) == 0:
+                    coded = quantise(np.frombuffer(windows, dtype="<f4").reshape(-1, dimension))
+                    db.run("insert or replace into code (key, windows) values (?, ?)", (key, coded.tobytes()))
+
+
 def quantise(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.void]:
     """int8 codes, a scale per row, and the length of the difference, never less than it is."""
     coded = np.empty(len(rows), dtype=code_type(rows.shape[1]))
