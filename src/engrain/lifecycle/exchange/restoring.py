@@ -218,7 +218,9 @@ class _Deciding:
                 self._result.new.append(chosen)
             else:
                 self._result.kept_out.append(self._numbers[row.kind, row.key])
-        given = _repeats(row for row in self._result.new if row.kind == "episode")
+        # Also by those that are here already: a load may have been cut off before it came to this.
+        kept = {row.key for row in self._result.new if row.kind == "episode"} | here["episode"].keys()
+        given = _repeats(row for row in self._rows if row.kind == "episode" and row.key in kept)
         self._result.joined = [key[1] for key, row in here["episode"].items() if _again(row, given)]
 
     def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
