@@ -38,15 +38,17 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
     ("given", "message"),
     [
         ("consolidate = 1", "unknown key 'consolidate'"),
-        ("task_days = '7'", "task_days must be float"),
-        ("task_days = true", "task_days must be float"),
+        ("task_days = '7'", "task_days must be a number of days, such as 7, not '7'"),
+        ("backup_hours = 'daily'", "backup_hours must be a number of hours, such as 24, not 'daily'"),
+        ("task_days = true", "task_days must be a number of days"),
         ("task_days = -1", "must be from 0"),
         ("task_days = nan", "must be from 0"),
-        ("backup_keep = 1.5", "backup_keep must be int"),
+        ("backup_keep = 1.5", "backup_keep must be a whole number"),
         ("backup_keep = 0", "at least 1"),
         ("consolidate_below = 2", "from 0 to 1"),
-        ("drop_old_vectors = 1", "drop_old_vectors must be bool"),
-        ("mirror = 1", "mirror must be str"),
+        ("drop_old_vectors = 1", "drop_old_vectors must be true or false"),
+        ("mirror = 1", "mirror must be a text in quotes"),
+        ("mirror = 'files/{name}'", "mirror may have {user}, {agent}, {tenant} in it, not {name}"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, message: str) -> None:

@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.errors import ConfigError, UnknownKey
+from engrain.core.folders import checked_pattern
 from engrain.core.items import Item
 
 DAY = 86_400.0
+_SUCH_AS = {"days": 7, "hours": 24, "minutes": 60}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +22,10 @@ class Policies:
     Knowledge below `consolidate_below`, used fewer than `consolidate_used` times and older than `consolidate_days` is
     let go; `consolidate_below = 0` lets go of nothing. With `half_life_days` its importance fades that fast when it is
     not used; 0 is never. Tasks are kept for `task_days` after their end. With a `backup_folder` there is a backup every
-    `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step. With
-    `drop_old_vectors` the vectors of another model go once every item has some of the present one, even if nobody asks
-    for it. `every_minutes` is how often a memory that stays open looks after itself; 0 is never.
+    `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step, of each
+    memory its own if {user}, {agent} or {tenant} stands in it. With `drop_old_vectors` the vectors of another model go
+    once every item has some of the present one, even if nobody asks for it. `every_minutes` is how often a
+    program that keeps a memory open looks after all of the store; 0 is never.
     """
 
     consolidate_below: float = 0.3
@@ -66,10 +69,19 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
     number = wanted in (int, float)
     fits = isinstance(value, (int, float) if wanted is float else wanted)
     if not fits or (number and isinstance(value, bool)):
-        raise ConfigError(f"{where}: {name} must be {wanted.__name__}, not {value!r}.")
+        raise ConfigError(f"{where}: {name} must be {_wanted(name, wanted)}, not {value!r}.")
     if number and not 0 <= value <= 1e9:  # type: ignore[operator]
         raise ConfigError(f"{where}: {name} must be from 0 to 1,000,000,000, not {value!r}.")
     if name == "consolidate_below" and value > 1:  # type: ignore[operator]
         raise ConfigError(f"{where}: {name} is an importance, from 0 to 1, not {value!r}.")
     if name == "backup_keep" and value == 0:
         raise ConfigError(f"{where}: backup_keep must be at least 1.")
+    if name == "mirror":
+        checked_pattern(str(value), where)
+
+
+def _wanted(name: str, kind: type) -> str:
+    unit = name.rpartition("_")[2]
+    if unit in _SUCH_AS:
+        return f"a number of {unit}, such as {_SUCH_AS[unit]}"
+    return {float: "a number", int: "a whole number", bool: "true or false"}.get(kind, "a text in quotes")

@@ -104,8 +104,8 @@ class Round:
         base = base_of(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
             raise ConfigError(
-                f"{self._folder.path} is kept in step with another memory than that of {self._scope}. "
-                "Give this one a folder of its own, or remove .engrain in it to join the two."
+                f"{self._folder.path} is kept in step with another memory than that of {self._scope}. Give this one a "
+                'folder of its own; in the settings, mirror = "files/{user}" gives one to each.'
             )
         if base is not None and self._kit.log.progress(self._scope, _session(base), WORK) >= base.round:
             return Hand(self._terms.by, base), raw

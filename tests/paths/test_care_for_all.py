@@ -1,0 +1,428 @@
+"""Care for a whole store: every memory has its turn, one that fails keeps no other from it, and the plan is exact."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from engrain import AsyncMemory, Memory
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.episodes import Episode
+from engrain.core.errors import StoreError, StoreUnavailable
+from engrain.core.folders import folder_of
+from engrain.core.journal import Claim, TaskEnd
+from engrain.core.maintained import Maintained
+from engrain.core.moving import ROW_KINDS
+from engrain.core.scope import Scope
+from engrain.lifecycle.care import consolidate as consolidating
+from engrain.lifecycle.care import keeper as keeping
+from engrain.lifecycle.care import lapsing
+from engrain.lifecycle.care.rounds import Round
+
+DAY = 86_400.0
+USERS = ("ana", "bruno", "carla")
+Open = Callable[..., Memory]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, clock: SetClock) -> Iterator[Open]:
+    made: list[Memory] = []
+
+    def open_one(user: str | None = None, **options: Any) -> Memory:
+        chosen = {"clock": clock, "embedder": HashEmbedder(), "background": False, **options}
+        made.append(Memory(tmp_path / "agent.db", user=user, **chosen))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def trifles(opened: Open, clock: SetClock, users: tuple[str, ...] = USERS) -> None:
+    """Of each user one that goes, a week later."""
+    for user in users:
+        with opened(user) as memory:
+            memory.remember(f"{user} wore a hat.", importance=0.1)
+            memory.remember(f"{user} likes tea.", importance=0.8)
+    clock.advance(8 * DAY)
+
+
+def owners(done: Maintained, act: str = "remove") -> list[str | None]:
+    return [one.scope.user if one.scope else None for one in done.each if one.act == act]
+
+
+def test_every_memory_of_the_store_is_cared_for(opened: Open, clock: SetClock) -> None:
+    trifles(opened, clock)
+    nobody = opened()
+    assert nobody.maintain(dry_run=True).counts["consolidated"] == 0, "one memory alone, which has nothing"
+    planned = nobody.maintain(everyone=True, dry_run=True)
+    assert (planned.counts["consolidated"], owners(planned), planned.memories) == (3, [*USERS], 3)
+    done = nobody.maintain(everyone=True)
+    assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, ())
+    assert nobody.maintain(everyone=True).each == ()
+    for user in USERS:
+        assert [item.text for item in opened(user).list()] == [f"{user} likes tea."]
+
+
+def test_one_that_is_named_is_cared_for_alone(opened: Open, clock: SetClock) -> None:
+    trifles(opened, clock)
+    assert owners(opened("bruno").maintain()) == ["bruno"]
+    assert len(opened("ana").list()) == 2
+
+
+def test_the_async_face_does_the_same(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    trifles(opened, clock)
+
+    async def care() -> Maintained:
+        chosen = {"clock": clock, "embedder": HashEmbedder(), "background": False}
+        async with AsyncMemory(tmp_path / "agent.db", **chosen) as memory:
+            return await memory.maintain(everyone=True)
+
+    assert owners(asyncio.run(care())) == [*USERS]
+
+
+def test_the_marks_of_care_are_no_memory(opened: Open, clock: SetClock) -> None:
+    trifles(opened, clock)
+    nobody = opened(lifecycle={"every_minutes": 60})
+    nobody.maintain(everyone=True)
+    nobody._open.keeper._enabled = True
+    assert nobody._open.keeper.once() is not None
+    assert [one.user for one in nobody.memories()] == [*USERS]
+    assert nobody.maintain(everyone=True).memories == 3
+
+
+def test_the_keeper_cares_for_users_whose_memory_is_closed(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.02)
+    trifles(opened, clock)
+    rules = {"every_minutes": 60}
+    open_ones = [opened(user, background=True, lifecycle=rules) for user in ("ana", "bruno")]
+    ends = time.monotonic() + 20
+    while not sum(one.status().background["care"]["rounds"] for one in open_ones) and time.monotonic() < ends:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    assert sum(one.status().background["care"]["rounds"] for one in open_ones) == 1, "one of them does it for all"
+    assert [item.text for item in opened("carla").list()] == ["carla likes tea."]
+
+
+def test_what_goes_wrong_in_a_round_of_the_keeper_is_seen(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "SOON", 0.02)
+    trifles(opened, clock)
+    monkeypatch.setattr(consolidating, "_let_go", failing_for("bruno"))
+    memory = opened("ana", background=True, lifecycle={"every_minutes": 60})
+    ends = time.monotonic() + 20
+    while not memory.status().background["care"]["error"] and time.monotonic() < ends:
+        time.sleep(0.02)
+    assert memory.status().background["care"]["error"] == "user=bruno: consolidated: the disk is away"
+
+
+let_go = consolidating._let_go
+
+
+def failing_for(user: str) -> Callable[..., set[str]]:
+    def act(care: Round, ids: Any, tell: Any) -> set[str]:
+        if care.scope.user == user:
+            raise StoreError("the disk is away")
+        return let_go(care, ids, tell)
+
+    return act
+
+
+def test_what_fails_for_one_keeps_no_other_from_being_cared_for(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trifles(opened, clock)
+    monkeypatch.setattr(consolidating, "_let_go", failing_for("ana"))
+    done = opened().maintain(everyone=True)
+    assert (owners(done), done.trouble) == (["bruno", "carla"], ("user=ana: consolidated: the disk is away",))
+
+
+def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trifles(opened, clock)
+    fading = consolidating._fading
+
+    def broken(care: Round) -> Any:
+        if care.scope.user == "carla":
+            raise StoreError("a page is damaged")
+        return fading(care)
+
+    monkeypatch.setattr(consolidating, "_fading", broken)
+    nobody = opened()
+    planned = nobody.maintain(everyone=True, dry_run=True)
+    done = nobody.maintain(everyone=True)
+    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert (owners(done), done.trouble) == (["ana", "bruno"], ("user=carla: consolidated: a page is damaged",))
+
+
+def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_once(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trifles(opened, clock)
+    asked: list[Scope] = []
+
+    def broken(care: Round) -> Any:
+        asked.append(care.scope)
+        raise wrong
+
+    monkeypatch.setattr(consolidating, "_fading", broken)
+    nobody = opened()
+    wrong: StoreError = StoreError("a page is damaged")
+    assert nobody.maintain(everyone=True).trouble == ("consolidated: a page is damaged (of user=ana and 2 more)",)
+    asked.clear()
+    wrong = StoreUnavailable("the server does not answer")
+    assert nobody.maintain(everyone=True).trouble == ("user=ana: consolidated: the server does not answer",)
+    assert len(asked) == 1, "nobody waits for it a thousand times"
+
+
+def test_a_hold_on_one_user_stops_no_other(opened: Open, clock: SetClock) -> None:
+    trifles(opened, clock)
+    nobody = opened()
+    nobody.hold(user="bruno", reason="case-7")
+    planned = nobody.maintain(everyone=True, dry_run=True)
+    done = nobody.maintain(everyone=True)
+    assert (done.each, done.trouble) == (planned.each, ())
+    assert owners(done) == ["ana", "carla"]
+
+
+def test_what_matters_lasts_in_every_memory_before_anything_goes(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store lets go of what is over in all memories at once: carla's turn comes after that of ana."""
+    for user in USERS:
+        with opened(user) as memory:
+            memory.remember(f"{user} is here.")
+            for number, importance in enumerate((0.2, 0.9)):
+                ends = clock() + timedelta(hours=1)
+                entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
+                memory._open.kit.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
+    clock.advance(2 * 3600)
+    keep = lapsing._keep
+
+    def broken(care: Round, entry: Any, book: Any) -> None:
+        if care.scope.user == "bruno":
+            raise StoreError("the disk is full")
+        keep(care, entry, book)
+
+    with monkeypatch.context() as away:
+        away.setattr(lapsing, "_keep", broken)
+        done = opened().maintain(everyone=True)
+        assert (done.counts["promoted"], done.counts["expired"]) == (2, 0)
+        assert [one.split(":")[0] for one in done.trouble] == ["user=bruno", "expired"]
+    done = opened().maintain(everyone=True)
+    assert (done.counts["promoted"], owners(done)) == (1, [*USERS])
+    for user in USERS:
+        assert [one.text for one in opened(user).episodic.recent()] == ["Note 1."]
+
+
+def test_what_is_of_the_whole_store_is_done_once(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    for user in USERS:
+        with opened(user) as memory:
+            memory.remember(f"{user} likes tea.")
+            journal = memory._open.kit.journal
+            assert journal is not None
+            journal.end(journal.claim(Claim(memory.scope, "task", "me")), TaskEnd("done"))
+    clock.advance(8 * DAY)
+    nobody = opened(lifecycle={"backup_folder": str(tmp_path / "backups")}, embedder=HashEmbedder("new"))
+    journal, pruned = nobody._open.kit.journal, []
+    prune = journal.prune  # type: ignore[union-attr]
+    journal.prune = lambda before: pruned.append(prune(before))  # type: ignore[union-attr, method-assign, assignment]
+    planned = nobody.maintain(everyone=True, reembed=True, dry_run=True)
+    done = nobody.maintain(everyone=True, reembed=True)
+    assert (done.counts, done.each) == (planned.counts, planned.each)
+    counts = {name: done.counts[name] for name in ("pruned", "embedded", "dropped", "backed_up")}
+    assert counts == {"pruned": 3, "embedded": 3, "dropped": 1, "backed_up": 1}
+    assert (pruned, owners(done, "embed"), owners(done, "write")) == ([3], [*USERS], [None])
+
+
+def test_a_change_of_the_model_counts_what_is_embedded_for_others_too(opened: Open) -> None:
+    for user in USERS:
+        with opened(user) as memory:
+            memory.remember_many([f"{user} says {n}." for n in range(4)])
+    memory = opened("ana", embedder=HashEmbedder("new"))
+    planned = memory.maintain(reembed=True, dry_run=True)
+    assert planned.counts["embedded"] == 12, "all that is paid for"
+    assert "would embed 12 items that had no vector of new, 8 of them in other memories" in planned.lines
+    assert memory.maintain(reembed=True).counts["embedded"] == 12
+
+
+# Random histories
+
+ACTS = st.lists(
+    st.tuples(
+        st.sampled_from(USERS),
+        st.sampled_from(["remember", "happen", "lasting", "task", "wait", "hold"]),
+        st.sampled_from([0.1, 0.5, 0.8]),
+        st.integers(0, 5),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(acts=ACTS, reembed=st.booleans())
+def test_a_dry_run_says_what_a_round_over_all_then_does(
+    acts: list[tuple[str, str, float, int]], reembed: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, clock = tmp_path_factory.mktemp("care"), SetClock()
+    rules = {"mirror": str(folder / "files" / "{user}")}
+    chosen: dict[str, Any] = {"clock": clock, "background": False, "lifecycle": rules}
+    opened = {user: Memory(folder / "a.db", user=user, embedder=HashEmbedder(), **chosen) for user in USERS}
+    for number, (user, act, importance, days) in enumerate(acts):
+        happen(opened[user], act, importance, (number, days), clock)
+    for one in opened.values():
+        one.close()
+    with Memory(folder / "a.db", embedder=HashEmbedder("new" if reembed else "hash"), **chosen) as nobody:
+        before = rows(nobody)
+        planned = nobody.maintain(everyone=True, reembed=reembed, dry_run=True)
+        assert rows(nobody) == before
+        done = nobody.maintain(everyone=True, reembed=reembed)
+        assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, planned.trouble)
+        again = nobody.maintain(everyone=True, reembed=reembed)
+        assert (again.each, again.trouble) == ((), ())
+
+
+def happen(memory: Memory, act: str, importance: float, at: tuple[int, int], clock: SetClock) -> None:
+    number, days = at
+    kit, now = memory._open.kit, clock()
+    assert kit.journal is not None
+    assert kit.episodes is not None
+    if act == "remember":
+        memory.remember(f"Number {days}.", importance=importance)
+    elif act == "happen":
+        memory.episodic.record(f"Happened {number}.", session="s")
+    elif act == "lasting":
+        end = now + timedelta(days=days)
+        kit.episodes.add(memory.scope, Episode(f"e{number}", "s", "note", f"Note {days}.", importance, now, end))
+    elif act == "task":
+        kit.journal.end(kit.journal.claim(Claim(memory.scope, f"t{number}", "me")), TaskEnd("done"))
+    elif act == "wait":
+        clock.advance(days * DAY)
+    elif act == "hold" and days == 0:
+        memory.hold(user=str(memory.scope.user), reason="case-7")
+
+
+def rows(memory: Memory) -> list[Any]:
+    store: Any = memory._open.kit.items
+    return [row for kind in ROW_KINDS for row in store.dump(kind, None, 9_999)]
+
+
+# A folder of files for each
+
+
+def test_each_memory_has_its_own_folder(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    rules = {"mirror": str(tmp_path / "files" / "{user}")}
+    trifles(opened, clock, ("ana", "Ana", "../../x"))
+    done = opened(lifecycle=rules).maintain(everyone=True)
+    assert (done.counts["mirrored"], done.trouble) == (3, ())
+    pages = {one.parent.name: one.read_text() for one in tmp_path.rglob("MEMORY.md")}
+    assert {name.partition("=")[0] for name in pages} == {"ana", "x"}
+    assert len({name.lower() for name in pages}) == 3, "also where capitals are not told from small letters"
+    assert all(one.parent.parent == tmp_path / "files" for one in tmp_path.rglob("MEMORY.md"))
+    assert "ana likes tea." in pages["ana"]
+    assert opened(lifecycle=rules).maintain(everyone=True).each == ()
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
+
+
+@given(first=NAMES, second=NAMES)
+def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second: str) -> None:
+    try:
+        scopes = [Scope(user=one) for one in (first, second)]
+    except ValueError:
+        return  # not the name of anybody
+    names = [folder_of("{user}", scope) for scope in scopes]
+    for name in names:
+        assert os.path.basename(name) == name
+        assert name not in (".", "..")
+        assert not name.startswith(("~", "."))
+        assert "\x00" not in name
+        assert len(name.encode()) <= 255
+    assert (names[0].lower() == names[1].lower()) == (first == second)
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "/", "..", ".", "~", "~root", "a/b", "a" * 256, "CON", "Ana", "é", "\u202e", "none="]
+)
+def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> None:
+    folder = folder_of("files/{user}", Scope(user=name))
+    assert folder.startswith("files/")
+    assert "=" in folder
+    assert folder.count("/") == 1
+    assert folder != folder_of("files/{user}", Scope())
+    # Another's name cannot be chosen so that it meets this folder.
+    assert folder_of("files/{user}", Scope(user=folder.removeprefix("files/"))) != folder
+
+
+def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    rules = {"mirror": str(tmp_path / "notes")}
+    trifles(opened, clock)
+    assert opened("ana", lifecycle=rules).maintain().counts["mirrored"] == 1
+    bruno = opened("bruno", lifecycle=rules)
+    planned, done = bruno.maintain(dry_run=True), bruno.maintain()
+    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert owners(done) == ["bruno"], "all else is done"
+    (told,) = done.trouble
+    assert told.startswith(
+        f"mirrored: {tmp_path / 'notes'} is kept in step with another memory than that of user=bruno"
+    )
+    assert "join" not in told
+    done = opened(lifecycle=rules).maintain(everyone=True)
+    assert (owners(done), done.trouble) == (["carla"], ()), "it is ana's, and nobody asked for more"
+
+
+def test_a_new_folder_is_not_given_to_whoever_comes_first(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    rules = {"mirror": str(tmp_path / "notes")}
+    trifles(opened, clock)
+    nobody = opened(lifecycle=rules)
+    planned, done = nobody.maintain(everyone=True, dry_run=True), nobody.maintain(everyone=True)
+    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert owners(done) == [*USERS]
+    (told,) = done.trouble
+    assert 'mirror = "files/{user}"' in told
+    assert not (tmp_path / "notes").exists()
+
+
+def test_an_erasure_cleans_the_folder_of_its_user_and_of_nobody_else(
+    opened: Open, clock: SetClock, tmp_path: Path
+) -> None:
+    rules = {"mirror": str(tmp_path / "files" / "{user}")}
+    trifles(opened, clock, ("ana", "Ana"))
+    nobody = opened(lifecycle=rules)
+    nobody.maintain(everyone=True)
+    pages = {one.parent: one for one in tmp_path.rglob("MEMORY.md")}
+    assert len(pages) == 2
+    assert nobody.erase(user="ana", dry_run=True).counts["files"] == 2
+    assert nobody.erase(user="ana").receipt is not None
+    (left,) = tmp_path.rglob("MEMORY.md")
+    assert "Ana likes tea." in left.read_text()
+    assert not [one for one in (tmp_path / "files" / "ana").rglob("*") if one.is_file() and b"tea" in one.read_bytes()]
+
+
+# Many
+
+
+def test_a_round_over_many_memories_with_nothing_to_do_is_quick(opened: Open) -> None:
+    for number in range(200):
+        opened(f"user{number}").remember("Hello.")
+    nobody = opened()
+    nobody.maintain(everyone=True)
+    began = time.process_time()
+    done = nobody.maintain(everyone=True)
+    assert (done.memories, done.each) == (200, ())
+    assert time.process_time() - began < 2.0, "a hundredth of a second each would be slow"
