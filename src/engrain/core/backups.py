@@ -51,13 +51,15 @@ class BackedUp:
 class Restored:
     """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
     forgotten or erased since, by kind; None if there was no present store to ask. If that was `damaged`, what was told
-    anew or cut in it since is not put back."""
+    anew or cut in it since is not put back. Where `receipts` were asked in its place: how many rows of the backup each
+    says were erased, by its id."""
 
     path: str
     manifest: Manifest
     items: int
     kept_out: Mapping[str, int] | None = None
     damaged: bool = False
+    receipts: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         found = f"{self.items:,} items of the {self.manifest.items:,} in the backup"
@@ -65,6 +67,8 @@ class Restored:
         if self.kept_out is None:
             return f"{told}; no present store was there to say what has been forgotten since"
         out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)
+        if self.receipts:
+            return f"{told}; erased since by {len(self.receipts):,} receipts, and kept out: {out or 'nothing'}"
         read = ", as far as the damaged store can say" if self.damaged else ""
         return f"{told}; forgotten or erased since{read}, and kept out: {out or 'nothing'}"
 

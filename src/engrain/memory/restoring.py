@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -13,8 +14,10 @@ from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, WrongKey
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, unlocked
+from engrain.memory.receipts import Receipts
 
 if TYPE_CHECKING:
+    from engrain.lifecycle.erasure.receipts import Receipt
     from engrain.lifecycle.erasure.replay import Forgetting
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.engine import Engine, Sealed
@@ -26,7 +29,7 @@ def restore_backup(
     backup: str | os.PathLike[str],
     to: PathOrUrl,
     *,
-    against: PathOrUrl | None = None,
+    against: PathOrUrl | Sequence[Receipt] | None = None,
     key: str | None = None,
     over: bool = False,
     alone: bool = False,
@@ -35,8 +38,9 @@ def restore_backup(
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
     with neither, or `alone`, nobody does. If it is damaged, it is asked as far as it can be read: what was told
-    anew or cut since the backup is then not put back. `key` is the backup's, if it is not that of the store
-    that is made; the present store may have either, or none.
+    anew or cut since the backup is then not put back. If it is lost, receipts that were kept outside of it
+    (`read_receipts`) say who was erased, and what was only forgotten comes back. `key` is the backup's, if it is not
+    that of the store that is made; the present store may have either, or none.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
@@ -45,7 +49,7 @@ def restore_backup(
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
         raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
-    source = None if alone else against if against is not None else to if goal.exists() else None
+    source, receipts = _who_knows(against, to if goal.exists() else None, alone)
     own = source is not None and _same(source, goal)
     site, manifest = checked(Path(backup).expanduser().absolute(), chosen.engine, key or chosen.key)
     # Made ready beside its place, so that nobody opens it before the last word is out.
@@ -58,7 +62,7 @@ def restore_backup(
             check_holds(to, key, needed=own)
         before = _last_word(goal, key, own)
         with ExitStack() as opened:
-            present = opened.enter_context(asked(source, key)) if source is not None else None
+            present = opened.enter_context(asked(source, key)) if source is not None else receipts
             items, kept_out = _purged(ready, chosen, manifest.items, present)
             if own:
                 opened.close()
@@ -72,7 +76,8 @@ def restore_backup(
             put_in_place(ready, goal, unchanged)
     finally:
         clear(ready)
-    return Restored(str(goal), manifest, items, kept_out, damaged=present is not None and present.damaged)
+    told = Restored(str(goal), manifest, items, kept_out, damaged=present is not None and present.damaged)
+    return replace(told, receipts=receipts.found) if receipts else told
 
 
 def goal_of(to: PathOrUrl) -> Path:
@@ -85,6 +90,15 @@ def goal_of(to: PathOrUrl) -> Path:
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
     return path
+
+
+def _who_knows(
+    against: PathOrUrl | Sequence[Receipt] | None, replaced: PathOrUrl | None, alone: bool
+) -> tuple[PathOrUrl | None, Receipts | None]:
+    """The store that is asked what was forgotten, or the receipts."""
+    if against is not None and not isinstance(against, (str, os.PathLike)):
+        return None, Receipts(against)
+    return None if alone else against if against is not None else replaced, None
 
 
 def _opened(path: Path, chosen: Settings) -> SqliteStore:
@@ -118,7 +132,9 @@ def _same(source: PathOrUrl, goal: Path) -> bool:
         return False
 
 
-def _purged(ready: Path, chosen: Settings, items: int, present: Present | None) -> tuple[int, Mapping[str, int] | None]:
+def _purged(
+    ready: Path, chosen: Settings, items: int, present: Present | Receipts | None
+) -> tuple[int, Mapping[str, int] | None]:
     """How many items are left in it, and what was taken out."""
     with closing(_opened(ready, chosen)) as restored:
         kept_out = None if present is None else present.replay(cast("Forgetting", restored))

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import DEFAULT_STORE, Session
+from engrain.cli.shown import many
 from engrain.cli.verbs import verb
 from engrain.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from engrain.core.backups import Restored
+    from engrain.lifecycle.erasure.receipts import Receipt
 
 KEY_VARIABLE = "ENGRAIN_BACKUP_KEY"
 
@@ -40,6 +47,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     examples=(
         "engrain restore agent-monday.db agent.db --replace",
         "engrain restore agent-monday.db new.db --against agent.db",
+        "engrain restore agent-monday.db agent.db --receipts ana.json --receipts ben.json",
     ),
     prints="The store that was made, how many items are in it, and what was kept out because it was forgotten since.",
 )
@@ -50,23 +58,49 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @click.option(
     "--alone", is_flag=True, help="No store is left that could be asked: what was forgotten since comes back."
 )
-def restore(cli: Session, source: str, target: str, replace: bool, against: str | None, alone: bool) -> None:
+@click.option(
+    "--receipts", metavar="FILE|DIR", multiple=True, help="As --alone, but who was erased by these stays out."
+)
+def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     """Bring a backup back, without what was forgotten or erased since it was taken.
 
     The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
     The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
-    it still says what was forgotten in it, as far as that can be read.
+    it still says what was forgotten in it, as far as that can be read. If it is lost, receipts that were kept elsewhere
+    say who was erased: give only those that you trust, for nobody can check them without the store. The backup itself
+    is never changed.
     """
-    from engrain.memory.restoring import goal_of, restore_backup
+    from engrain.memory.restoring import restore_backup
 
-    if alone and against:
-        raise click.UsageError("--alone says that there is no present store: leave out --against.")
-    if not alone and against is None and not goal_of(target).exists():
-        against = _present(cli)
+    against, alone = _against(cli, target, chosen), chosen["alone"]
     key = os.environ.get(KEY_VARIABLE) or None
     with progress("Restoring", None, cli.json):
-        done = restore_backup(source, target, against=against, key=key, over=replace, alone=alone)
-    cli.answer(done, lambda: [f"Restored {done}."])
+        done = restore_backup(source, target, against=against, key=key, over=chosen["replace"], alone=alone)
+    cli.answer(done, lambda: _restored(done))
+
+
+def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> str | list[Receipt] | None:
+    """Who says what was forgotten since."""
+    from engrain.memory.receipts import read_receipts
+    from engrain.memory.restoring import goal_of
+
+    if chosen["against"] and (chosen["alone"] or chosen["receipts"]):
+        raise click.UsageError("--alone and --receipts say that there is no present store: leave out --against.")
+    if chosen["receipts"]:
+        return read_receipts(chosen["receipts"])
+    if chosen["alone"] or chosen["against"] or goal_of(target).exists():
+        given: str | None = chosen["against"]
+        return given
+    return _present(cli)
+
+
+def _restored(done: Restored) -> Iterator[str]:
+    yield f"Restored {done}."
+    for id, rows in done.receipts.items():
+        told = f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
+        yield f"Receipt {id}: {told}."
+    if done.kept_out is None:
+        yield "Was anybody erased since? Name their receipts with --receipts FILE, and they stay out."
 
 
 def _present(cli: Session) -> str:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 from engrain.core.audit import Entry
-from engrain.core.erasure import Erasure
+from engrain.core.erasure import By, Erasure
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.ports import Kit
 from engrain.version import __version__
@@ -43,10 +43,10 @@ class Receipt:
         try:
             values = _as_filed(json.loads(text))
             audit = values.pop("audit")
-            if values.get("format") != FORMAT or not isinstance(values["subject"], str):
+            if values.get("format") != FORMAT or not _sound(values) or not 0 < int(audit["n"]) < 1 << 60:
                 raise ValueError("format")
             return Receipt(values, int(audit["n"]), str(audit["hash"]))
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
             raise InvalidInput(
                 "this is not a receipt of an erasure, as `engrain erase --receipt FILE` writes."
             ) from exc
@@ -54,6 +54,13 @@ class Receipt:
     def __str__(self) -> str:
         """As JSON, for a file."""
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
+
+
+def _sound(values: Mapping[str, Any]) -> bool:
+    """What is acted on is of the right kind."""
+    named = all(isinstance(values[name], str) for name in ("receipt", "subject"))
+    times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
+    return named and values["by"] in get_args(By) and all(one.tzinfo is not None for one in times)
 
 
 def _as_filed(given: Any) -> dict[str, Any]:

@@ -1,0 +1,80 @@
+"""Say by receipts that were kept outside a lost store who was erased from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engrain.core.erasure import Erased, Erasure
+from engrain.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from engrain.lifecycle.erasure.receipts import Receipt
+    from engrain.lifecycle.erasure.replay import Forgetting
+
+
+def read_receipts(paths: Sequence[str | os.PathLike[str]]) -> list[Receipt]:
+    """Of files, and of all that end in .json in folders. InvalidInput names one that is no receipt."""
+    from engrain.lifecycle.erasure.receipts import Receipt
+
+    found = []
+    for file in (one for path in paths for one in _files(Path(path).expanduser())):
+        try:
+            found.append(Receipt.read(file.read_bytes()))
+        except OSError as exc:
+            raise InvalidInput(f"{file} cannot be read: {exc.strerror}. Nothing is restored.") from exc
+        except InvalidInput as exc:
+            raise InvalidInput(f"{file}: {exc} Nothing is restored.") from exc
+    return found
+
+
+class Receipts:
+    """In the place of a present store. What was only forgotten, nobody knows.
+
+    Nobody can say that a receipt is genuine without the log that it stands in; the backup stays as it is, and what each
+    one took out is counted."""
+
+    damaged = False
+
+    def __init__(self, receipts: Sequence[Receipt]) -> None:
+        self._receipts = sorted(receipts, key=lambda one: str(one.values["asked_at"]))
+        self.found: dict[str, int] = {}  # rows from before it, by the id of each receipt
+
+    def replay(self, restored: Forgetting) -> Mapping[str, int]:
+        erasing = restored.erasing
+        known = {one.mark: one.at for one in erasing.all_erased()}
+        for one in self._receipts:
+            self.found[str(one.values["receipt"])] = sum(erasing.left(_erasure(one)).values())
+        erased = [_erased(one) for one in self._receipts]
+        return erasing.replay([one for one in erased if one.mark not in known or known[one.mark] < one.at], [])
+
+    def check(self) -> None:
+        """They do not change."""
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob("*.json"))
+    if not found:
+        raise InvalidInput(f"there is no receipt in {path}: none of its files ends in .json.")
+    return found
+
+
+def _erasure(receipt: Receipt) -> Erasure:
+    values = receipt.values
+    return Erasure(values["receipt"], values["subject"], values["by"], "named", _moment(receipt))
+
+
+def _erased(receipt: Receipt) -> Erased:
+    values = receipt.values
+    return Erased(values["subject"], values["by"], _moment(receipt), values["receipt"])
+
+
+def _moment(receipt: Receipt) -> datetime:
+    """Of a user as the store marks it; of a part, a little before: what was written in between was never there."""
+    name = "asked_at" if receipt.values["by"] == "user" else "erased_at"
+    return datetime.fromisoformat(receipt.values[name])
