@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ from engrain.core.episodes import Episode
 from engrain.core.erasure import Subject
 from engrain.core.items import Draft, Place
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
-from engrain.core.queries import Summary
+from engrain.core.queries import Finding, Summary
 from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
-from engrain.lifecycle.checkup import POINTS
+from engrain.lifecycle.checkup import POINTS, Look, checkup
 from engrain.stores.sqlite import deployment
 from engrain.stores.sqlite.index_rows import code_type
 
@@ -341,6 +342,26 @@ def test_19_a_memory_that_does_not_fit_the_cache_warns(memory: Memory, opened: O
     assert_stands(memory, "search", "pass", "of at most")
     (folder / "small.toml").write_text(f'[stores]\ndefault = "{folder / "agent.db"}"\ncache_bytes = 100\n')
     assert_stands(opened(store=folder / "small.toml"), "search", "warn", "reads it anew", "cache_bytes")
+
+
+def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memory: Memory) -> None:
+    class Away:
+        where = "qdrant://away"
+        asked = 0
+
+        def check(self) -> list[Finding]:
+            self.asked += 1
+            return [Finding("vectors", "fail", "qdrant://away did not answer")]
+
+        def nearest(self, query: Any) -> Any:
+            raise AssertionError("it was seen to be away")
+
+    away = Away()
+    kit = replace(memory._open.kit, vectors=away, feed=SimpleNamespace(trouble="away"), servers=(away,))  # type: ignore[arg-type]
+    found = {one.name: one for one in checkup(Look(kit, memory.scope))}
+    assert (found["vector server"].state, "start the server" in found["vector server"].mend) == ("fail", True)
+    assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
+    assert away.asked == 1
 
 
 # Safety
