@@ -55,6 +55,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         """How the work in the background stands."""
         return {
             **self.upkeep.state(),
+            "changing": self._changing(),
             "enrichment": self.enricher.state(),
             "summary": self._talk and self._talk.trouble,
             "vectors": self.feeder.state(),
@@ -62,6 +63,14 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
             "erasures": under_way(self.kit),
             "away": {one.where: one.trouble for one in self.kit.servers if one.trouble},
         }
+
+    def _changing(self) -> dict[str, object] | None:
+        """How far the vectors of a new model are, while the one before still answers."""
+        new = self.upkeep.target.model
+        if new.key == self.kit.embedder.model.key:
+            return None
+        store = self.kit.items.status(new.key)
+        return {"to": new.name, "embedded": store.items - store.unembedded, "of": store.items}
 
     def _model_use(self) -> dict[str, object]:
         meter = self.model

@@ -62,6 +62,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("schema", str(store.pop("schema"))),
         ("embedder", f"{embedder.get('name')}, {embedder.get('dimension')} dimensions"),
         ("to embed", "unknown" if answer.store["hidden"] else f"{store.pop('unembedded'):,}"),
+        *_changing(answer.background.get("changing")),
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
     rows += [("not yet erased", _unfinished(one)) for one in answer.background.get("erasures") or ()]
@@ -74,6 +75,10 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
 
 def _unfinished(erasure: Mapping[str, Any]) -> str:
     return f"{erasure['by']}, asked for {erasure['since']:%Y-%m-%d %H:%M} UTC. Complete it: engrain erase --resume"
+
+
+def _changing(state: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    return [("changing to", f"{state['to']}: {state['embedded']:,} of {state['of']:,}")] if state else []
 
 
 def _held(counts: Mapping[str, int | None]) -> Iterator[str]:
@@ -97,7 +102,8 @@ def _care(state: dict[str, Any]) -> list[tuple[str, str]]:
     if not state.get("every_minutes"):
         return []
     last = f"last {state['last']:%Y-%m-%d %H:%M} UTC" if state["last"] else "not yet"
-    return [("care", f"every {state['every_minutes']:g} minutes, {last}")]
+    every = "every minute" if state["every_minutes"] == 1 else f"every {state['every_minutes']:g} minutes"
+    return [("care", f"{every}, {last}")]
 
 
 def _whole(store: dict[str, Any]) -> str:

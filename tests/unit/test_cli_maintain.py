@@ -1,0 +1,107 @@
+"""`engrain maintain` at a shell: for whom it cares, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import Memory
+from engrain.cli.commands.care import _rows
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "engrain.toml"
+    path.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\n[lifecycle]\nconsolidate_days = 0\n')
+    for user in ("ana", "bruno"):
+        with Memory(path, user=user, background=False) as memory:
+            memory.remember(f"{user} wore a hat.", importance=0.1)
+    return path
+
+
+@pytest.fixture
+def run(settings: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    for name in ("ENGRAIN_USER", "ENGRAIN_AGENT", "ENGRAIN_TENANT"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*args: str, code: int = 0, **variables: str) -> Result:
+        result = CliRunner().invoke(root, ["--store", str(settings), *args], env=variables)
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    return call
+
+
+def counted(result: Result) -> int:
+    return int(json.loads(result.stdout)["counts"]["consolidated"])
+
+
+def test_without_an_owner_every_memory_is_cared_for(run: Run) -> None:
+    assert counted(run("maintain", "--dry-run", "--json")) == 2
+    assert counted(run("--user", "ana", "maintain", "--dry-run", "--json")) == 1
+    assert counted(run("maintain", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 1
+    assert counted(run("--agent", "x", "maintain", "--dry-run", "--json")) == 0
+    assert counted(run("maintain", "--everyone", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 2
+    assert run("maintain").stdout.splitlines() == [
+        "Care in 2 memories:",
+        "removed 2 items of little importance and rarely used",
+    ]
+
+
+def test_each_thing_says_whose_it_is(run: Run) -> None:
+    lines = run("maintain", "--dry-run", "--each").stdout.splitlines()
+    told = [line.split()[0] for line in lines if "wore a hat" in line]
+    assert told == ["user=ana:", "user=bruno:"]
+    each = json.loads(run("maintain", "--json").stdout)["each"]
+    assert [one["scope"] for one in each] == [
+        {"tenant": None, "agent": None, "user": user} for user in ("ana", "bruno")
+    ]
+
+
+def test_where_there_is_nothing_to_do_it_says_so_in_a_line(run: Run) -> None:
+    run("maintain")
+    assert run("maintain").stdout == "Nothing to do in 2 memories.\n"
+    assert run("--user", "ana", "maintain", "--dry-run").stdout == "Nothing to do.\n"
+    assert "removed 0 tasks" in run("maintain", "--each").stdout
+    assert json.loads(run("maintain", "--json").stdout)["counts"]["pruned"] == 0
+
+
+def test_what_cannot_be_done_for_one_is_said_and_the_rest_is_done(run: Run, settings: Path, tmp_path: Path) -> None:
+    settings.write_text(settings.read_text() + f'mirror = "{tmp_path / "notes"}"\n')
+    run("--user", "ana", "maintain")
+    told = run("--user", "bruno", "maintain", code=1).stdout
+    assert "removed 1 item of little importance" in told
+    assert "not done: mirrored:" in told
+
+
+def rows(memory: Memory) -> dict[str, str]:
+    return dict(_rows(memory.status()))
+
+
+def test_status_shows_how_far_a_change_of_the_model_is(tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    with Memory(store, user="ana", embedder=HashEmbedder("old"), background=False) as memory:
+        memory.remember_many([f"Note {n}." for n in range(5)])
+        assert "changing to" not in rows(memory)
+    chosen: dict[str, Any] = {"embedder": HashEmbedder("new"), "embedder_before": HashEmbedder("old")}
+    with Memory(store, user="ana", background=False, **chosen) as memory:
+        assert rows(memory)["changing to"] == "new: 0 of 5"
+        assert memory.status().background["changing"] == {"to": "new", "embedded": 0, "of": 5}
+        memory.maintain(reembed=True)
+        assert "changing to" not in rows(memory)
+
+
+def test_status_says_every_minute(tmp_path: Path) -> None:
+    for every, told in ((1, "every minute, not yet"), (5, "every 5 minutes, not yet")):
+        rules = {"every_minutes": every}
+        with Memory(tmp_path / "a.db", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
+            assert rows(memory)["care"] == told
