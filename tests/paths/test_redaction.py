@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_kit import Scripted, says
 from conftest import Open
 
-from engrain import ConfigError, EmptyText, Memory, Message
+from engrain import AgentWithMemory, ConfigError, EmptyText, Memory, Message
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.redact import PRIVATE
 
@@ -118,6 +119,24 @@ def test_nothing_private_is_embedded_or_on_disk(open_memory: Open, tmp_path: Pat
     for file in tmp_path.rglob("*"):
         raw = file.read_bytes() if file.is_file() else b""
         assert [secret for secret in SECRETS if secret.encode() in raw] == [], file.name
+
+
+def test_of_what_an_agent_hears_says_and_is_told_nothing_private_is_kept(open_memory: Open, tmp_path: Path) -> None:
+    def look_up(mail: str) -> dict[str, Any]:
+        """Say who has a mail address."""
+        return {mail: {"card": 4111111111111111, "password": PASSWORD}}
+
+    ear = Listening()
+    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    model = Scripted(says("", ("look_up", {"mail": MAIL})), says(f"The key is {KEY}."))
+    answer = AgentWithMemory(memory, model, [look_up]).run(f"Who has {MAIL}? I pay with {CARD}.")
+    assert [one.failed for one in answer.calls] == [False]
+    assert [text for text in ear.heard for secret in SECRETS if secret in text] == []
+    memory.end_session()
+    memory.close()
+    raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert "«mail»".encode() in raw
+    assert [secret for secret in SECRETS if secret.encode() in raw] == []
 
 
 def test_without_it_everything_is_kept_word_for_word(open_memory: Open) -> None:
