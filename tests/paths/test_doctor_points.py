@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ from engrain.core.queries import Finding, Summary
 from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup import POINTS, Look, checkup
-from engrain.stores.sqlite import deployment
+from engrain.stores.sqlite import deployment, opening
 from engrain.stores.sqlite.index_rows import code_type
 
 DAY = 86_400.0
@@ -175,10 +176,12 @@ def test_06_a_procedure_that_keeps_failing_warns(memory: Memory) -> None:
 
 def test_07_an_engine_that_can_lose_writes_warns(opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_stands(opened(), "engine", "pass", "SQLite")
-    monkeypatch.setattr("engrain.stores.sqlite.opening.WAL_SAFE", (99, 0))
-    monkeypatch.setattr("engrain.stores.sqlite.care.WAL_SAFE", (99, 0))
+    (folder / "old.toml").write_text(f'[stores]\ndefault = "{folder / "old.db"}"\nengine = "stdlib"\n')
+    if sqlite3.sqlite_version_info >= opening.WAL_SAFE:  # a Python with a newer one
+        monkeypatch.setattr("engrain.stores.sqlite.opening.WAL_SAFE", (99, 0))
+        monkeypatch.setattr("engrain.stores.sqlite.care.WAL_SAFE", (99, 0))
     with pytest.warns(UserWarning, match="can lose writes"):
-        old = opened(store=folder / "old.db")
+        old = opened(store=folder / "old.toml")
     assert_stands(old, "engine", "warn", "can lose writes", "pip install -U apsw")
 
 
@@ -212,14 +215,21 @@ def test_10_a_schema_of_another_version_fails(memory: Memory) -> None:
     assert_stands(memory, "schema", "fail", "version 3, not", "restart every program")
 
 
-def test_11_a_network_file_system_warns(memory: Memory, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_11_a_network_file_system_warns(
+    memory: Memory, opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert_stands(memory, "file system", "pass", "local disk")
     memory.close()
-    monkeypatch.setattr("engrain.stores.sqlite.opening.file_system", lambda path: "nfs4")
+    # As Linux lists what is mounted.
+    (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/share {folder} nfs4 rw,relatime 0 0\n")
+    real = opening.file_system
+    monkeypatch.setattr(opening, "file_system", lambda path: real(path, str(folder / "mounts")))
     found = points(opened())
     assert (found["file system"].state, found["engine"].state) == ("warn", "pass")
     assert "network file system" in found["file system"].why
     assert "engrain copy" in found["file system"].mend
+    (folder / "mounts").write_text(f"/dev/sda1 / ext4 rw 0 0\n/dev/sdb1 {folder} ext4 rw 0 0\n")
+    assert_stands(opened(store=folder / "local.db"), "file system", "pass")
 
 
 def test_12_without_a_recent_and_whole_backup_it_warns_or_fails(opened: Open, folder: Path, clock: SetClock) -> None:
