@@ -10,18 +10,28 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from servers import postgres
 
 from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, add_one, correct, fact, forget
 from engrain.core.erasure import Subject
 from engrain.core.items import Item, Source
+from engrain.stores.postgres import PostgresStore
 from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
+
+
+def on_postgres(clock: SetClock) -> PostgresStore:
+    return PostgresStore(f"{postgres().url()}?schema=slots_{uuid4().hex}&pool=2", clock=clock)
+
 
 STORES: dict[str, Callable[[SetClock], Any]] = {
     "reference": lambda clock: ReferenceStore(clock=clock),
     "sqlite": lambda clock: SqliteStore(":memory:", clock=clock),
+    "postgres": on_postgres,
 }
+# To make a schema takes a second.
+HISTORIES = {"reference": 60, "sqlite": 60, "postgres": 4}
 LATEST = START + timedelta(days=999)
 
 
@@ -60,7 +70,7 @@ def live(store: Any, clock: SetClock, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("backend", STORES)
 def test_a_slot_has_one_value_at_a_time(backend: str) -> None:
-    for seed in range(60):
+    for seed in range(HISTORIES[backend]):
         clock, chance = SetClock(), random.Random(seed)
         store = STORES[backend](clock)
         for _ in range(20):
