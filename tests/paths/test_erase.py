@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.conformance.drafts import derived
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.chat import Ask, Reply
 from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, Conflict, OnHold
@@ -198,6 +200,33 @@ def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:
     again = memory.erase(user="ana")
     assert again.receipt
     assert again.receipt.values["subject"] == done.receipt.values["subject"]
+
+
+class SlowModel:
+    """Reads what was said, and answers when it may."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.reads, self.may = threading.Event(), threading.Event()
+
+    def reply(self, ask: Ask) -> Reply:
+        self.reads.set()
+        self.may.wait(20)
+        return Reply("[]", (), "end", "slow")
+
+
+@pytest.mark.parametrize("by", ["user", "session"])
+def test_a_model_that_is_still_reading_brings_no_name_back(store: Path, by: str) -> None:
+    model, names = SlowModel(), {"user": f"{WORD}-user", "session": f"{WORD}-session"}
+    with opened(store, user=names["user"], model=model) as reader, opened(store, user=names["user"]) as memory:
+        for number in range(10):
+            reader.add_message("user", f"It was said, {number} times.", session=names["session"])
+        assert model.reads.wait(10)
+        assert memory.erase(**{by: names[by]}).receipt  # type: ignore[arg-type]
+        model.may.set()
+        assert reader._open.enricher.wait(20)
+    assert found(store.parent, names[by]) == {}
 
 
 def test_what_a_process_still_has_at_hand_goes_with_its_user(memory: Memory, store: Path) -> None:
@@ -425,7 +454,7 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert memory.erase(user="ana").receipt
     log = memory.audit()
     assert [entry.what for entry in log] == ["hold", "erase_refused", "erase_refused", "release", "erase"]
-    assert [entry.details for entry in log[1:3]] == [{"by": by, "reason": "case-7"} for by in ("id", "user")]
+    assert [entry.details for entry in log[1:3]] == [{"by": by, "reasons": ["case-7"]} for by in ("id", "user")]
     assert log[2].subject == log[0].subject, "the same user, by the keyed hash"
     assert memory.verify_audit()
     with pytest.raises(InvalidInput):

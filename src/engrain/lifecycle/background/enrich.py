@@ -148,7 +148,10 @@ class Enricher:
                 return
             if any(item.role == "user" for item in messages):
                 self._extracted(messages, (session, start))
-            log.advance(self._scope, session, WORK, (messages[-1].place or 0) + 1)
+            upto = (messages[-1].place or 0) + 1
+            if log.length(self._scope, session) < upto:
+                return  # erased meanwhile, and its name is not to come back
+            log.advance(self._scope, session, WORK, upto)
 
     def _extracted(self, messages: Sequence[Item], batch: tuple[str, int]) -> None:
         """Messages that no answer fits are passed over in the end: those after them are to be read too."""
