@@ -121,7 +121,8 @@ def _troubles(background: Mapping[str, Any]) -> list[str]:
 
 
 def _minutes(span: timedelta) -> str:
-    return f"{span / timedelta(minutes=1):g} minutes"
+    count = span / timedelta(minutes=1)
+    return "minute" if count == 1 else f"{count:g} minutes"
 
 
 def _time(text: str) -> datetime | None:
