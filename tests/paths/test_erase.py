@@ -156,7 +156,12 @@ def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
 
 @pytest.mark.parametrize(
     ("where", "passed_over", "rows"),
-    [(part, "remove", "'item'"), (pieces, "drop_session", "'episode'"), (pieces, "drop_session", "'summary'")],
+    [
+        (part, "remove", "'item'"),
+        (pieces, "drop_session", "'episode'"),
+        (pieces, "drop_session", "'summary'"),
+        (pieces, "drop_session", "'session'"),
+    ],
 )
 def test_rows_of_a_session_that_were_passed_over_are_noticed(
     memory: Memory, where: Any, passed_over: str, rows: str, monkeypatch: pytest.MonkeyPatch

@@ -27,14 +27,19 @@ select id from item where recorded_at <= :at and id in (select value from json_e
 -- sessions --
 -- By every row that names one: the look afterwards goes by it.
 select session from session where scope = ?1 union select session from summary where scope = ?1
-union select session from episode where scope = ?1
+union select session from progress where scope = ?1 union select session from episode where scope = ?1
 union select session from item where scope = ?1 and session is not null;
 
 -- session_left --
--- Besides its items. A summary has no time of its own: one that nothing was said for since is an old one.
+-- Besides its items. The others have no time of their own: where nothing was said since, they are old.
 select 'episode', count(*) from episode where scope = :scope and session = :session and happened_at <= :at
-union all select 'summary', count(*) from summary where scope = :scope and session = :session
-and not exists (select 1 from item where scope = :scope and session = :session and recorded_at > :at);
+union all select kind, count(*) from (
+  select 'summary' as kind from summary where scope = :scope and session = :session
+  union all select 'progress' from progress where scope = :scope and session = :session
+  union all select 'session' from session where scope = :scope and session = :session)
+where not exists (select 1 from item where scope = :scope and session = :session and recorded_at > :at)
+  and not exists (select 1 from episode where scope = :scope and session = :session and happened_at > :at)
+group by kind;
 
 -- names --
 select distinct name from source join item on item.n = source.item where item.scope = ? and name is not null;
