@@ -417,7 +417,7 @@ with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) 
 @pytest.mark.parametrize("pages", [1, 3])
 def test_a_load_that_is_killed_has_written_nothing(tmp_path: Path, pages: int) -> None:
     file, store = tmp_path / "ana.jsonl", tmp_path / "there.db"
-    with Memory("reference://", user="ana", background=False, embedder=HashEmbedder()) as whole:
+    with Memory(tmp_path / "whole.db", user="ana", background=False, embedder=HashEmbedder()) as whole:
         whole.remember_many([f"Fact number {number}." for number in range(1_400)])
         whole.export(file)
     loading = subprocess.Popen(
