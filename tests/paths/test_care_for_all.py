@@ -411,7 +411,17 @@ def test_an_erasure_cleans_the_folder_of_its_user_and_of_nobody_else(
     assert nobody.erase(user="ana").receipt is not None
     (left,) = tmp_path.rglob("MEMORY.md")
     assert "Ana likes tea." in left.read_text()
-    assert not [one for one in (tmp_path / "files" / "ana").rglob("*") if one.is_file() and b"tea" in one.read_bytes()]
+    assert not (tmp_path / "files" / "ana").exists(), "not even the name is left"
+
+
+def test_an_erasure_leaves_what_a_person_put_into_the_folder(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    rules = {"mirror": str(tmp_path / "files" / "{user}")}
+    trifles(opened, clock, ("ana",))
+    nobody = opened(lifecycle=rules)
+    nobody.maintain(everyone=True)
+    (tmp_path / "files" / "ana" / "own.txt").write_text("Mine.")
+    assert nobody.erase(user="ana").receipt is not None
+    assert [one.name for one in (tmp_path / "files" / "ana").iterdir()] == ["own.txt"]
 
 
 # Many

@@ -33,6 +33,9 @@ class Folder(Protocol):
     def remove(self, name: str, was: bytes | None) -> None:
         """Conflict if it is no longer as it `was`."""
 
+    def leave(self) -> None:
+        """Removes the folder itself, if nothing of anybody is left in it."""
+
     def signature(self) -> object:
         """Differs from what it was when one of the files may have changed."""
 

@@ -103,6 +103,15 @@ class FolderFiles:
                     os.unlink(_file(name), dir_fd=folder)
                     os.fsync(folder)
 
+    def leave(self) -> None:
+        with self._inside(HIDDEN) as hidden:
+            for name in ("lock", IGNORE) if hidden is not None else ():
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=hidden)
+        for one in (self._path / HIDDEN, self._path / DAYS, self._path):
+            with suppress(OSError):
+                one.rmdir()
+
     def signature(self) -> object:
         found = []
         for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *self.days()):

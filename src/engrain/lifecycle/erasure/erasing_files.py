@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import Conflict, StoreError
+from engrain.core.folders import for_each
 from engrain.core.mirrored import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL
 from engrain.lifecycle.erasure.prints import Prints, joined, looked_for, prints_from, prints_of
 from engrain.lifecycle.folder.mirror import WAIT, Mirror
@@ -20,7 +21,10 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
 
     StoreError if a person's own lines still say it: nobody else may edit those."""
     if one.by == "user":
-        return _remove_all(folder)
+        gone = _remove_all(folder)
+        if kit.folder and for_each(kit.policies.mirror) and folder.path in {kit.folder(own).path for own in one.scopes}:
+            folder.leave()  # its name is that of the user
+        return gone
     if one.subject is None or kit.erasing is None:
         return 0
     prints = prints_from(one.prints)
