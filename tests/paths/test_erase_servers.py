@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import psycopg
 import pytest
 from chroma_server import new_server, shared_server
+from click.testing import CliRunner
 from erasing_kit import WORD, fill, found, opened
 from redis_server import redis_server
-from servers import postgres
+from servers import _binaries, postgres
 
 from engrain import Memory, Source
+from engrain.cli.root import root
 from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure
 from engrain.core.errors import BeingErased, LeaseLost, OnHold, StoreUnavailable
@@ -573,3 +576,64 @@ def test_a_role_that_may_not_vacuum_gives_no_receipt_until_the_owner_has_swept(u
                 assert {one.name: one for one in guest.check()}["forgotten"].state == "pass"
         finally:
             server.run("drop owned by guest", "drop role guest")
+
+
+@pytest.fixture
+def restored(schema: str, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Brings a schema back into another database, by Postgres' own tools, as it was when this is called."""
+    name = f"{schema}_back"
+
+    def bring_back() -> str:
+        tools = {tool: str(_binaries() / tool) for tool in ("pg_dump", "createdb", "pg_restore")}
+        where = ["-h", "127.0.0.1", "-p", str(postgres().port), "-U", "postgres"]
+        dump = str(tmp_path / "dump")
+        for command in (
+            [tools["pg_dump"], *where, "-Fc", "-n", schema, "-f", dump, "postgres"],
+            [tools["createdb"], *where, name],
+        ):
+            subprocess.run(command, check=True)
+        with psycopg.connect(f"{postgres().url('postgres').removesuffix('postgres')}{name}", autocommit=True) as new:
+            new.execute("create extension vector")
+        subprocess.run([tools["pg_restore"], *where, "-d", name, dump], check=True)
+        return f"{postgres().url().removesuffix('postgres')}{name}?schema={schema}"
+
+    yield bring_back
+    postgres().run(f"drop database if exists {name} with (force)")
+
+
+def test_a_database_that_pg_restore_brought_back_loses_again_what_went_since(
+    url: str, restored: Callable[[], str], tmp_path: Path
+) -> None:
+    with opened(url, background=False) as memory, opened(url, user="ben", background=False) as ben:
+        fill(memory)
+        for text in ("Ben lives in Oslo.", "Ben likes tea.", "Ben plays chess."):
+            ben.remember(text, source=Source("https://bad.example", "web") if "tea" in text else None)
+        ben.add_message("user", "It rained in Oslo.", session="monday")
+        back = restored()
+        receipt = tmp_path / "receipts" / "ana.json"
+        receipt.parent.mkdir()
+        receipt.write_text(str(memory.erase(user="ana").receipt))
+        assert ben.undo("https://bad.example", dry_run=False).done
+        assert ben.erase(session="monday").receipt
+        ben.forget(next(item.id for item in ben.list() if "chess" in item.text))
+        memory.remember("Ana is back.")
+    with opened(back, background=False) as again:
+        assert again.recall(WORD).hits
+    assert "task" in cli("replay", back, "--receipts", str(receipt.parent)).output
+    with opened(back, background=False) as again, opened(back, user="ben", background=False) as other:
+        assert again.list() == []
+        assert len(other.list()) == 4, "of these there is no receipt"
+    assert "item" in cli("replay", back, "--against", url).output
+    with opened(back, user="ben", background=False) as again:
+        assert {item.text for item in again.list()} == {"Ben lives in Oslo."}
+        assert again.recall("Where does Ben live?").hits
+        assert again.verify_audit()
+        points = {point.name: point.state for point in again.check()}
+        assert {points[name] for name in ("forgotten", "erasures", "indexes", "walls")} == {"pass"}
+    assert cli("replay", back, "--against", url).output.startswith("Nothing")
+
+
+def cli(*args: str) -> Any:
+    result = CliRunner().invoke(root, list(args))
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result

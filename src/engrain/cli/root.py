@@ -63,6 +63,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "audit": ("engrain.cli.commands.audit:audit", "Show the record of what was removed, and check it."),
         "backup": ("engrain.cli.commands.backup:backup", "Copy the store to a checked file while it is in use."),
         "restore": ("engrain.cli.commands.backup:restore", "Bring a backup back, without what was forgotten since."),
+        "replay": ("engrain.cli.commands.replay:replay", "Erase again what was erased, in a store that was set back."),
         "copy": ("engrain.cli.commands.copy:copy_memory", "Copy the whole store to another, and prove it."),
         "bench": ("engrain.bench.cli:bench", "Measure quality of recall, and speed."),
         "demo": ("engrain.cli.demo.command:demo", "See it work: half a minute, nothing to set up."),

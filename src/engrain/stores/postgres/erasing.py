@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import ConfigError, NotFound, OnHold
+from engrain.core.errors import NotFound, OnHold
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.part import answered, counted, drop_requests, find, subjects, take_part
+from engrain.stores.postgres.passed_over import add, passed_over, put_aside
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
@@ -112,10 +113,10 @@ class PostgresErasing:
         db.run(_SQL["add_erasing"], {**values, "scopes": json.dumps(listed if subject.by != "user" or scopes else [])})
         ids: Sequence[str] = ()
         if subject.by == "user":
-            counts = {"scope": len(scopes), **self._take_scopes(db, scopes)}
+            counts = {"scope": len(scopes), **self.take_scopes(db, scopes)}
             db.run(_SQL["shut"], (ERASING, [row[0] for row in scopes]))
         else:
-            counts, ids = self._take_part(db, subject)
+            counts, ids = self.take_part(db, subject)
         db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(list(ids))})
         db.run(_FORGET["sweep_later"])
         return self._known(db, id)
@@ -134,12 +135,7 @@ class PostgresErasing:
                 return erasure
             hidden = list(erasure.ids)
             if erasure.subject is not None and erasure.by == "user":
-                ids = [scope.id for scope in erasure.scopes]
-                hidden = [aside(self._store._key, scope) for scope in erasure.scopes]
-                for new, old in zip(hidden, ids, strict=True):
-                    db.rows(_SQL["put_aside"], (new, old))
-                _put_aside(db, hidden, ids)
-                db.run(_SQL["drop_scopes"], (ids,))
+                hidden = self.unname_scopes(db, erasure.scopes)
             db.run(_SQL["unname"], (json.dumps(hidden), id))
             db.run(_FORGET["sweep_later"])
             return self._known(db, id)
@@ -150,19 +146,19 @@ class PostgresErasing:
         def do(db: Db) -> Mapping[str, int]:
             total: dict[str, int] = {}
             if erasure.by == "user":
-                _add(total, _passed_over(db, [*erasure.ids, *(scope.id for scope in erasure.scopes)]))
+                add(total, passed_over(db, [*erasure.ids, *(scope.id for scope in erasure.scopes)]))
             elif erasure.ids:
-                _add(total, dict(db.rows(_SQL["orphans"], {"ids": list(erasure.ids)})))
+                add(total, dict(db.rows(_SQL["orphans"], {"ids": list(erasure.ids)})))
             for row in db.rows(_SQL["named"]):
                 scope = Scope(*row[1:4])
                 one = owner(scope)
                 if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
                     if db.rows(_SQL["older"], {"scope": scope.id, "at": to_micros(erasure.at)}):
-                        _add(total, _passed_over(db, [scope.id]))
+                        add(total, passed_over(db, [scope.id]))
                 elif erasure.by != "user":
                     for subject in subjects(db, scope, erasure.by):
                         if self.mark(subject) == erasure.mark:
-                            _add(total, self._left_of(db, subject, to_micros(erasure.at)))
+                            add(total, self._left_of(db, subject, to_micros(erasure.at)))
             return total
 
         return self._store._reading(None, do)
@@ -217,7 +213,9 @@ class PostgresErasing:
         return ((scope.replace("-", ""), hash_) for scope, hash_ in rows)
 
     def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
-        raise ConfigError("a Postgres store is restored by the server's own tools; erase again what was erased since.")
+        from engrain.stores.postgres.replaying import replay
+
+        return self._store._writing(None, lambda db: replay(self, db, erased, tombstones))
 
     # Holds
 
@@ -276,6 +274,15 @@ class PostgresErasing:
             if self.mark(user) == mark:
                 self._hide(db, user)
 
+    def unname_scopes(self, db: Db, scopes: Sequence[Scope]) -> list[str]:
+        """The ids under which what keeps them out is put aside."""
+        ids, hidden = [one.id for one in scopes], [aside(self._store._key, one) for one in scopes]
+        for new, old in zip(hidden, ids, strict=True):
+            db.rows(_SQL["put_aside"], (new, old))
+        put_aside(db, hidden, ids)
+        db.run(_SQL["drop_scopes"], (ids,))
+        return hidden
+
     def check_held(self, db: Db, scope: Scope) -> None:
         user = owner(scope)
         held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
@@ -294,7 +301,7 @@ class PostgresErasing:
             db.run(f"update {table} set scope = %s where scope = %s", (new, old))
         db.run(_SQL["rename_scope"], {"new": new, "old": old, "shut": shut})
 
-    def _take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
+    def take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
         total = _counts(db, scopes)
         for id_, tenant, agent, user, _ in scopes:
             work = self._work(db, Scope(tenant, agent, user))
@@ -306,9 +313,8 @@ class PostgresErasing:
                 db.run(f"delete from {table} where scope = %s", (id_,))
         return total
 
-    def _take_part(self, db: Db, subject: Subject) -> tuple[dict[str, int], list[str]]:
-        self._store._begin_write(db, subject.scope)
-        work = self._work(db, subject.scope)
+    def take_part(self, db: Db, subject: Subject) -> tuple[dict[str, int], list[str]]:
+        work = self.begun_work(db, subject.scope)
         if subject.by == "id":
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
@@ -326,6 +332,11 @@ class PostgresErasing:
         at = self._store._micros(db)
         db.rows(_SQL["pass"], (at + 1,))
         return at
+
+    def begun_work(self, db: Db, scope: Scope) -> Work:
+        """For what changes the scope."""
+        self._store._begin_write(db, scope)
+        return self._work(db, scope)
 
     def _work(self, db: Db, scope: Scope) -> Work:
         micros = self._store._micros(db)
@@ -347,26 +358,6 @@ def _counts(db: Db, scopes: Sequence[Row]) -> dict[str, int]:
     counted = (table for table in _TABLES if table not in _UNCOUNTED)
     sql = "select count(*) from {} where scope = any(%s::uuid[])"
     return {"vector" if one == "embedding" else one: db.rows(sql.format(one), (ids,))[0][0] for one in counted}
-
-
-def _put_aside(db: Db, new: Sequence[str], old: Sequence[str]) -> None:
-    """Rows that were passed over: a user who comes back does not meet them, and the look afterwards does."""
-    moved = (
-        "update {0} set scope = pair.new from unnest(%s::uuid[], %s::uuid[]) as pair (new, old) where scope = pair.old"
-    )
-    for (table,) in db.rows(_SQL["scoped"]):
-        db.run(moved.format(table), (list(new), list(old)))
-
-
-def _passed_over(db: Db, ids: Sequence[str]) -> dict[str, int]:
-    """By the tables that there are: the list above is what is to be checked."""
-    sql = "select count(*) from {} where scope = any(%s::uuid[])"
-    return {table: db.rows(sql.format(table), (list(ids),))[0][0] for (table,) in db.rows(_SQL["scoped"])}
-
-
-def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
-    for kind, count in more.items():
-        total[kind] = total.get(kind, 0) + count
 
 
 def _erasure(row: Row) -> Erasure:

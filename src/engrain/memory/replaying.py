@@ -1,0 +1,64 @@
+"""Take out of a store that was set back by other means what was forgotten or erased since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from engrain.config import settings
+from engrain.core.errors import InvalidInput
+from engrain.memory.present import Present, asked
+from engrain.memory.receipts import Receipts
+
+if TYPE_CHECKING:
+    from engrain.lifecycle.erasure.receipts import Receipt
+    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.ports import AuditLog
+
+PathOrUrl = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How many rows of which kind went, and whether their bytes are swept out too: else `engrain maintain` does it."""
+
+    rows: Mapping[str, int]
+    swept: bool
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{count:,} {kind}" for kind, count in self.rows.items() if count)
+        if not told:
+            return "Nothing of it was there."
+        return f"Taken out: {told}.{'' if self.swept else ' Their bytes are still to be swept out: engrain maintain.'}"
+
+
+class _Cared(Protocol):
+    @property
+    def audit(self) -> AuditLog: ...
+
+    def purge(self) -> bool: ...
+
+
+def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt]) -> Replayed:
+    """`against` is the present store of the same memory, or receipts that were kept outside of it. The marks, holds and
+    the audit log of the present store come along."""
+    from engrain.wiring import open_movable
+
+    target = settings(restored).store
+    with ExitStack() as opened:
+        known: Present | Receipts
+        if isinstance(against, (str, os.PathLike)):
+            if settings(against).store == target:
+                raise InvalidInput("RESTORED and the present store are the same.")
+            known = opened.enter_context(asked(against, None))
+        else:
+            known = Receipts(against)
+        store = opened.enter_context(closing(open_movable(target)))
+        rows = known.replay(cast("Forgetting", store))
+        cared = cast("_Cared", store)
+        if any(rows.values()):
+            cared.audit.append("restore", {"kept_out": sum(rows.values())})
+        return Replayed(rows, cared.purge())

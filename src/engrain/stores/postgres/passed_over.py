@@ -1,0 +1,30 @@
+"""Look for rows of a scope that an erasure has passed over, by the tables that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.sql import load
+
+_SQL = load("erasing.sql")
+
+
+def put_aside(db: Db, new: Sequence[str], old: Sequence[str]) -> None:
+    """A user who comes back does not meet them, and the look afterwards does."""
+    moved = (
+        "update {0} set scope = pair.new from unnest(%s::uuid[], %s::uuid[]) as pair (new, old) where scope = pair.old"
+    )
+    for (table,) in db.rows(_SQL["scoped"]):
+        db.run(moved.format(table), (list(new), list(old)))
+
+
+def passed_over(db: Db, ids: Sequence[str]) -> dict[str, int]:
+    """Not by the list that the erasure goes by: that is what is to be checked."""
+    sql = "select count(*) from {} where scope = any(%s::uuid[])"
+    return {table: db.rows(sql.format(table), (list(ids),))[0][0] for (table,) in db.rows(_SQL["scoped"])}
+
+
+def add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, count in more.items():
+        total[kind] = total.get(kind, 0) + count

@@ -1,0 +1,65 @@
+"""Take out of a database that was set back to an earlier moment what was erased or forgotten since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from engrain.core.clock import to_micros
+from engrain.core.erasure import By, Erased, owner
+from engrain.core.plans import Forget
+from engrain.core.scope import Scope
+from engrain.stores.postgres.forget import forget
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.part import subjects
+from engrain.stores.postgres.passed_over import add
+from engrain.stores.postgres.sql import load
+
+if TYPE_CHECKING:
+    from engrain.stores.postgres.erasing import PostgresErasing
+
+_SQL, _FORGET, _QUERIES = load("erasing.sql"), load("forget.sql"), load("queries.sql")
+PARTS: tuple[By, ...] = ("session", "source", "id")
+
+
+def replay(
+    erasing: PostgresErasing, db: Db, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]
+) -> dict[str, int]:
+    """Names are known only as keyed hashes: each name that is there is hashed and compared."""
+    # A database from after an erasure knows of it, and may hold what was said since.
+    known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
+    marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
+    total: dict[str, int] = {}
+    for row in db.rows(_SQL["named"]):
+        scope = Scope(*row[1:4])
+        user = owner(scope)
+        if user is not None and erasing.mark(user) in marks:
+            add(total, erasing.take_scopes(db, [row]))
+            erasing.unname_scopes(db, [scope])
+            continue
+        for subject in [one for by in PARTS for one in subjects(db, scope, by)]:
+            if erasing.mark(subject) in marks:
+                add(total, erasing.take_part(db, subject)[0])
+        add(total, _forgotten(erasing, db, scope, {hash_ for id_, hash_ in tombstones if id_ == scope.id}))
+    for one in erased:
+        values = {"mark": one.mark, "by": one.by, "at": to_micros(one.at), "receipt": one.receipt}
+        db.run(_SQL["add_erased"], values)
+        # A copy that was made halfway through it would go on with it, and with it has the name.
+        db.run(_SQL["drop_erasing"], (one.receipt,))
+    db.run(_FORGET["sweep_later"])
+    return total
+
+
+def _forgotten(erasing: PostgresErasing, db: Db, scope: Scope, hashes: set[str]) -> dict[str, int]:
+    """Items in the words of a tombstone, and the tombstones themselves."""
+    if not hashes:
+        return {}
+    work, gone = erasing.begun_work(db, scope), 0
+    for id_, text in db.rows(_SQL["texts"], (scope.id,)):
+        if work.digest("text", text).hex() in hashes:
+            outcome = forget(work, Forget(id_, keep_source=True))
+            gone += (1 + len(outcome.others)) * (outcome.status == "forgotten")
+    db.run(_SQL["entomb"], (scope.id, [bytes.fromhex(one) for one in hashes], work.micros))
+    if work.changed:
+        db.rows(_QUERIES["end_write"], (work.owner,))
+    return {"item": gone}
