@@ -432,10 +432,23 @@ def test_a_memory_that_was_never_cared_for_goes_by_what_was_written_last(
 ) -> None:
     semantic.remember(Note("A trifle.", 0.1))
     clock.advance(YEARS)
+    semantic.remember(Note("By the same wrong clock.", 0.9))
     assert both_with_trouble(kit).counts == NOTHING
     assert not consolidate(kit, ANA, dry_run=False)
     clock.advance(100 * DAY - YEARS)
     assert both(kit).counts == NOTHING | {"consolidated": 1}
+
+
+def test_a_memory_in_use_is_believed_though_nobody_has_cared_for_it_for_long(
+    kit: Kit, episodic: EpisodicMemory, semantic: SemanticMemory, clock: SetClock
+) -> None:
+    maintain(kit, ANA)
+    episodic.record("Hello.", session="s")
+    for month in range(12):
+        clock.advance(30 * DAY)
+        semantic.remember(Note(f"Of month {month}.", 0.9))
+    clock.advance(2 * DAY)
+    assert both(kit).expired == 1
 
 
 # While others write

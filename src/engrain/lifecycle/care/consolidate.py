@@ -58,7 +58,7 @@ def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated
     counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
     """
     now = kit.clock()
-    care = Round(kit, scope, now, leapt=leapt(seen(kit, scope), now))
+    care = Round(kit, scope, now, leapt=leapt(seen(kit, now, scope), now))
     going = _fading(care)
     if not dry_run:
         gone = _let_go(care, [one.item.id for one in going], lambda _: None)

@@ -27,7 +27,8 @@ def maintain(
 ) -> Maintained:
     """Every pass is planned first, and then carried out: a dry run is the plan. With `trust_clock` the clock is right,
     however far it has gone on since it was last looked at."""
-    now, known = kit.clock(), moments.seen(kit, *scopes)
+    now = kit.clock()
+    known = moments.seen(kit, now, *scopes)
     sudden = leapt(known, now) and not trust_clock
     trouble = [_sudden(known, now)] if sudden else []
     course = Course([Round(kit, scope, now, reembed, sudden) for scope in scopes], dry_run, watch)

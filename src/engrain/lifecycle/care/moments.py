@@ -8,9 +8,10 @@ import socket
 from datetime import datetime
 
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed
+from engrain.core.filters import parse_filter
 from engrain.core.ids import SortableIds
 from engrain.core.journal import Claim, TaskEnd
-from engrain.core.leaps import Seen, following, read, written
+from engrain.core.leaps import ENOUGH, Seen, following, leapt, read, written
 from engrain.core.scope import Scope
 from engrain.ports import Kit, ListQuery
 
@@ -22,13 +23,17 @@ _SECONDS = 10.0
 _log = logging.getLogger("engrain")
 
 
-def seen(kit: Kit, *scopes: Scope) -> Seen:
-    """Of a store that was never cared for, when something was last written to one of these memories."""
+def seen(kit: Kit, now: datetime, *scopes: Scope) -> Seen:
+    """Where the last round is long ago, or there was none, what was written to these memories tells it as well."""
     record = kit.journal.task(PLACE, CLOCK) if kit.journal else None
-    if record is not None:
-        return read(record.snapshot)
-    newest = (item for scope in scopes for item in kit.items.page(ListQuery(scope, history=True, limit=1)))
-    return Seen(max((item.recorded_at for item in newest), default=None))
+    known = read(record.snapshot) if record else Seen()
+    if known.last is not None and not leapt(known, now):
+        return known
+    # Not what was written within a day: it may be that the same clock was wrong then.
+    before = parse_filter({"recorded_at": {"<=": now - ENOUGH}})
+    newest = (item for one in scopes for item in kit.items.page(ListQuery(one, before, history=True, limit=1)))
+    moments = [item.recorded_at for item in newest] + ([known.last] if known.last else [])
+    return Seen(max(moments, default=None), known.since)
 
 
 def note(kit: Kit, before: Seen, now: datetime) -> None:
