@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,6 +87,24 @@ def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(care, "_SQL", {**care._SQL, "checksums": "select 'off'"})
         found = points(memory)["integrity"]
     assert (found.state, "pg_checksums" in found.mend) == ("warn", True)
+
+
+@pytest.mark.slow
+def test_a_server_whose_checksums_were_switched_off_warns() -> None:
+    server = start_postgres()
+    try:
+        with opened(server.url()) as memory:
+            assert points(memory)["integrity"].state == "pass"
+        assert server._process
+        server._process.send_signal(signal.SIGINT)
+        server._process.wait(30)
+        switch = [servers._binaries() / "pg_checksums", "--disable", "-D", server.folder / "data"]
+        subprocess.run(switch, check=True, capture_output=True, **servers._someone())
+        server.start()
+        with opened(server.url()) as memory:
+            assert points(memory)["integrity"].state == "warn"
+    finally:
+        server.stop()
 
 
 def test_a_connection_over_a_network_in_the_clear_warns() -> None:
