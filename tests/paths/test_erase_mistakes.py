@@ -147,6 +147,18 @@ def test_asking_again_goes_on_with_the_erasure_under_way(
     assert [one.what for one in memory.audit()] == ["erase"]
 
 
+@pytest.mark.parametrize("stage", ["_beside", "_proved"])
+def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    with opened(url, background=False) as memory:
+        memory.remember("Ana lives in Lima.")
+        with monkeypatch.context() as patched:
+            patched.setattr(run, stage, cut_off)
+            first = memory.erase(user="ana")
+        done = memory.erase(user="ana")
+        assert done.receipt, done.why
+        assert done.id == first.id
+
+
 def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add_message("user", "Hello.", session="monday")
     with monkeypatch.context() as patched:

@@ -68,7 +68,8 @@ class Restored:
             return f"{told}; no present store was there to say what has been forgotten since"
         out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)
         if self.receipts:
-            return f"{told}; erased since by {len(self.receipts):,} receipts, and kept out: {out or 'nothing'}"
+            by = "1 receipt" if len(self.receipts) == 1 else f"{len(self.receipts):,} receipts"
+            return f"{told}; erased since by {by}, and kept out: {out or 'nothing'}"
         read = ", as far as the damaged store can say" if self.damaged else ""
         return f"{told}; forgotten or erased since{read}, and kept out: {out or 'nothing'}"
 

@@ -38,9 +38,10 @@ class Erasures(Opened):
     ) -> Erased:
         """Erase everything of a user of this tenant, whatever agent knows it; or, in this memory, of a session, of a
         source, or an item. Every tier, index, journal and server, and the files in `folders`, down to the bytes; then
-        it is looked for, and what comes back has a receipt. Names are matched exactly. OnHold under a legal hold.
+        it is looked for, and what comes back has a receipt. Names are matched exactly: NotFound if nothing was ever
+        kept of it. OnHold under a legal hold. A dry run changes nothing, and is refused like the erasure itself.
 
-        Killed anywhere, it goes on when the store is next opened."""
+        Killed anywhere, it goes on when the store is next opened, or when it is asked for again."""
         from engrain.wiring import open_folder
 
         subject = self._subject(user=user, session=session, source=source, id=id)
