@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -18,7 +20,7 @@ from engrain import AsyncMemory, Memory
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.episodes import Episode
-from engrain.core.errors import StoreError, StoreUnavailable
+from engrain.core.errors import InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.folders import folder_of
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.maintained import Maintained
@@ -28,6 +30,7 @@ from engrain.lifecycle.care import consolidate as consolidating
 from engrain.lifecycle.care import keeper as keeping
 from engrain.lifecycle.care import lapsing
 from engrain.lifecycle.care.rounds import Round
+from engrain.stores.sqlite import backup as backing
 
 DAY = 86_400.0
 USERS = ("ana", "bruno", "carla")
@@ -436,3 +439,52 @@ def test_a_round_over_many_memories_with_nothing_to_do_is_quick(opened: Open) ->
     done = nobody.maintain(everyone=True)
     assert (done.memories, done.each) == (200, ())
     assert time.process_time() - began < 2.0, "a hundredth of a second each would be slow"
+
+
+def test_of_two_backups_to_one_name_one_is_made_and_the_other_says_why(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, other = opened("ana"), opened("ana")
+    memory.remember("Ana likes tea.")
+    refused: list[str] = []
+    write_copy = backing.write_copy
+
+    def slow(*given: Any) -> None:
+        write_copy(*given)
+        with pytest.raises(StoreBusy, match=r"another backup is being written to monday\.db") as told:
+            other.backup(tmp_path / "monday.db")
+        refused.append(str(told.value))
+
+    monkeypatch.setattr(backing, "write_copy", slow)
+    assert memory.backup(tmp_path / "monday.db").manifest.items == 1
+    assert len(refused) == 1
+    assert sorted(one.name for one in tmp_path.glob("monday*")) == ["monday.db", "monday.db.json"]
+    with pytest.raises(InvalidInput, match="there already"):
+        other.backup(tmp_path / "monday.db")
+
+
+def test_what_a_killed_backup_left_is_no_hindrance(opened: Open, tmp_path: Path) -> None:
+    memory = opened("ana")
+    memory.remember("Ana likes tea.")
+    part = tmp_path / "monday.db.part"
+    part.write_bytes(b"half of it")
+    part.chmod(0o644)
+    assert memory.backup(tmp_path / "monday.db").manifest.items == 1
+    assert (tmp_path / "monday.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_programs_that_back_up_to_one_name_at_once_leave_one_whole_backup(opened: Open, tmp_path: Path) -> None:
+    opened("ana").remember_many([f"Note {n}." for n in range(500)])
+    code = (
+        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "Memory(sys.argv[1], embedder=HashEmbedder(), background=False).backup(sys.argv[2])\n"
+    )
+    called = [sys.executable, "-c", code, str(tmp_path / "agent.db"), str(tmp_path / "b.db")]
+    running = [subprocess.Popen(called, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    told = [one.communicate(timeout=60)[1] for one in running]
+    assert [one.returncode for one in running].count(0) == 1, told
+    for line in (one.strip().splitlines()[-1] for one in told if one.strip()):
+        assert "StoreBusy" in line or "there already" in line
+    assert not list(tmp_path.glob("b.db*.part"))
+    with Memory(tmp_path / "b.db", user="ana", read_only=True, embedder=HashEmbedder()) as copy:
+        assert copy.status().items == 500

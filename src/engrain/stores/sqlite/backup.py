@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ from engrain.core.errors import (
     NewerStore,
     NotADatabase,
     NotFound,
+    StoreBusy,
     StoreCorrupt,
     StoreError,
     WrongKey,
@@ -31,6 +33,7 @@ from engrain.version import __version__
 
 _SQL = load("care.sql")
 _CHUNK = 1 << 20
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Backing(Handle):
@@ -42,9 +45,14 @@ class Backing(Handle):
         with self._reading() as db:
             ((least,),) = db.rows(_SQL["seq"])
         part = path.with_name(path.name + ".part")
+        with _alone(part):
+            return self._backed(path, part, key, least)
+
+    def _backed(self, path: Path, part: Path, key: str | None, least: int) -> Manifest:
         beside = path.with_name(path.name + MANIFEST)
         written = False
         try:
+            _free(path)  # one that was being written may be there by now
             with self._pool.bare() if self._site.path else self._writer.alone() as db:
                 write_copy(db, part, key)
             copy = Site(part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key)
@@ -87,9 +95,9 @@ class Backing(Handle):
 def write_copy(db: Connection, target: Path, key: str | None) -> None:
     """Only what stands, page by page anew: free pages, and what was forgotten in them, do not come along. The copy is
     on disk when this returns; "" as the key makes it plain."""
-    target.unlink(missing_ok=True)
-    # Nobody else may read it, from its first byte on.
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    # Nobody else may read it, from its first byte on. What is there is not unlinked: a backup holds it as its own.
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | _NO_LINK, 0o600))
+    target.chmod(0o600)
     where = target.absolute().as_uri()
     db.run("vacuum into ?", (where if key is None else f"{where}?key={quote(key, safe='')}",))
     with target.open("rb+") as file:
@@ -195,6 +203,36 @@ def _free(target: Path) -> Path:
     except OSError as exc:
         raise InvalidInput(f"a backup cannot be written to {path}: {exc.strerror}.") from exc
     return path
+
+
+@contextlib.contextmanager
+def _alone(part: Path) -> Iterator[None]:
+    """The file is that of the one who writes it; what a process that was killed left of one is taken over."""
+    try:
+        file = os.open(part, os.O_CREAT | os.O_WRONLY | _NO_LINK, 0o600)
+    except OSError as exc:
+        raise StoreError(f"the backup {part} could not be written: {exc.strerror}.") from exc
+    try:
+        if not _taken(file, part):
+            raise StoreBusy(
+                f"another backup is being written to {part.stem}. Wait for it, or give this one a new name."
+            )
+        yield
+    finally:
+        os.close(file)
+
+
+def _taken(file: int, part: Path) -> bool:
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The one that wrote it may have ended in between, and have given it its name.
+        return part.stat().st_ino == os.fstat(file).st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def _drop(*paths: Path) -> None:
