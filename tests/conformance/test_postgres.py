@@ -11,6 +11,7 @@ from servers import postgres
 from engrain.conformance import (
     EpisodesSuite,
     ErasingSuite,
+    HoldSuite,
     ItemStoreSuite,
     MovingSuite,
     OutcomesSuite,
@@ -104,6 +105,10 @@ class TestTogether(Postgres, TogetherSuite):
 def test_random_plans_do_what_they_do_to_the_reference() -> None:
     schemas = (f"{postgres().url()}?schema=machine_{n}" for n in count())
     compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples=2)
+
+
+class TestHolds(Postgres, HoldSuite):
+    pass
 
 
 class TestErasing(Postgres, ErasingSuite):

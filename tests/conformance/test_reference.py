@@ -8,6 +8,7 @@ from engrain.conformance import (
     EmbedderSuite,
     EpisodesSuite,
     ErasingSuite,
+    HoldSuite,
     ItemStoreSuite,
     MemoryStepSuite,
     MovingSuite,
@@ -85,6 +86,10 @@ class TestEmbedder(EmbedderSuite):
 
 def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
     compare_with_reference(lambda clock: ReferenceStore(clock=clock))
+
+
+class TestHolds(Reference, HoldSuite):
+    pass
 
 
 class TestErasing(Reference, ErasingSuite):

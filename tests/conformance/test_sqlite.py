@@ -12,6 +12,7 @@ import pytest
 from engrain.conformance import (
     EpisodesSuite,
     ErasingSuite,
+    HoldSuite,
     ItemStoreSuite,
     MovingSuite,
     OutcomesSuite,
@@ -117,6 +118,10 @@ class TestTogetherOfTheStandardLibrary(Sqlite, TogetherSuite):
 
 def test_random_plans_do_what_they_do_to_the_reference() -> None:
     compare_with_reference(lambda clock: SqliteStore(":memory:", clock=clock), examples=5)
+
+
+class TestHolds(Sqlite, HoldSuite):
+    pass
 
 
 class TestErasing(Sqlite, ErasingSuite):

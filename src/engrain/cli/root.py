@@ -59,7 +59,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("engrain.cli.commands.doctor:doctor", "Go through 35 points of care; say what mends each."),
         "erase": ("engrain.cli.commands.erase:erase", "Erase a user, a session or a source, with a receipt."),
         "undo": ("engrain.cli.commands.erase:undo", "Take back what came from one source."),
-        "hold": ("engrain.cli.commands.erase:hold", "Keep a user's data from being removed."),
+        "hold": ("engrain.cli.commands.hold:hold", "Keep a user's data from being removed."),
         "audit": ("engrain.cli.commands.audit:audit", "Show the record of what was removed, and check it."),
         "backup": ("engrain.cli.commands.backup:backup", "Copy the store to a checked file while it is in use."),
         "restore": ("engrain.cli.commands.backup:restore", "Bring a backup back, without what was forgotten since."),

@@ -83,6 +83,16 @@ class Session:
             raise NotFound(f'there is no store {whole}. `engrain remember "…"` makes one; --store names another.')
 
 
+HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"
+
+
+def tell_hidden(cli: Session, memory: Memory) -> None:
+    """What a legal hold hides reads as empty: say so to whoever finds nothing."""
+    held = memory.holds(user=cli.user) if cli.user else []
+    if any(one.hidden for one in held):
+        click.echo(f"warning: this memory is under a legal hold ({held[0].reason}) and {HIDDEN}.", err=True)
+
+
 def _warm(store: str | None, text: str) -> None:
     def load() -> None:
         # An error here is met again, and reported, by the verb itself.

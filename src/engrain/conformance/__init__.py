@@ -12,6 +12,7 @@ from engrain.conformance.erasing import ErasingSuite
 from engrain.conformance.filtering import FilteringSuite
 from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
+from engrain.conformance.holds import HoldSuite
 from engrain.conformance.isolation import IsolationSuite
 from engrain.conformance.moving import MovingSuite
 from engrain.conformance.outcomes import OutcomesSuite
@@ -27,6 +28,7 @@ __all__ = [
     "EmbedderSuite",
     "EpisodesSuite",
     "ErasingSuite",
+    "HoldSuite",
     "ItemStoreSuite",
     "MemoryStepSuite",
     "MovingSuite",

@@ -1,4 +1,4 @@
-"""What erasure and the audit log promise: all of a subject and nothing else, kept out, held, and recorded."""
+"""What erasure and the audit log promise: all of a subject and nothing else, kept out, and recorded."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engrain.conformance.clock import START, SetClock
 from engrain.conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
 from engrain.conformance.suite import Suite
 from engrain.core.erasure import Subject
-from engrain.core.errors import BeingErased, Conflict, InvalidInput, NotFound, OnHold
+from engrain.core.errors import BeingErased, Conflict, InvalidInput, NotFound
 from engrain.core.items import Cite, Source
-from engrain.core.journal import Claim, TaskEnd
+from engrain.core.journal import Claim
 from engrain.core.plans import Add, Plan
 from engrain.core.queries import ListQuery, Summary
 from engrain.core.scope import Scope
@@ -262,84 +262,6 @@ class ErasingSuite(Suite):
         counted = erasing.reach(Subject(ANA, "id", id)).counts
         assert erase(erasing, Subject(ANA, "id", id)) == counted == {"item": 1, "cut": 1, "request": 0}
         assert texts(store) == {"[forgotten] It rained."}
-
-    # Holds
-
-    def test_a_hold_refuses_and_hides(self, store: Any, erasing: Erasing) -> None:
-        (id,) = add(store, fact("Ana lives in Lima."))
-        held = erasing.hold(USER, "case-7")
-        assert erasing.hold(USER, "another") == held
-        with pytest.raises(OnHold):
-            forget(store, id)
-        with pytest.raises(OnHold):
-            erasing.begin("e0", Subject(ANA, "id", id))
-        assert texts(store) == {"Ana lives in Lima."}
-        with pytest.raises(OnHold):
-            erasing.begin("e1", USER)
-        assert [one.hidden for one in erasing.holds()] == [True]
-        assert texts(store) == set()
-        assert store.get_many(ANA, [id]) == []
-        with pytest.raises(OnHold):
-            add(store, fact("Nothing comes in."))
-        add(store, fact("Ben goes on."), scope=BEN)
-        assert erasing.release(USER)
-        assert not erasing.release(USER)
-        assert texts(store) == {"Ana lives in Lima."}
-        assert erase(erasing, USER)["item"] == 1
-
-    def test_a_refusal_says_what_is_hidden_and_is_recorded(self, store: Any, erasing: Erasing, audit: AuditLog) -> None:
-        (id,) = add(store, fact("Ana lives in Lima."))
-        erasing.hold(USER, "case-7")
-        one = Subject(ANA, "id", id)
-        with pytest.raises(OnHold) as part:
-            erasing.begin("e0", one)
-        with pytest.raises(OnHold) as whole:
-            erasing.begin("e1", USER)
-        assert "shown to nobody" not in str(part.value)
-        assert "shown to nobody" in str(whole.value)
-        _, *refused = audit.entries(0, 9)
-        assert [entry.what for entry in refused] == ["erase_refused", "erase_refused"]
-        assert [entry.subject for entry in refused] == [erasing.mark(one), erasing.mark(USER)]
-        assert audit.verify()
-
-    def test_nothing_of_a_held_user_goes_by_itself(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
-        for scope in (ANA, BEN):
-            happen(store, scope, "old", raw=True)
-            done = store.journal.claim(Claim(scope, "task", "worker", 30))
-            store.journal.end(done, TaskEnd("done", "fine"))
-        erasing.hold(USER, "case-7")
-        for scope in (ANA, BEN):
-            happen(store, scope, "new")  # would be joined with the other
-        later = clock.advance(30 * 86_400)
-        assert (store.episodes.expire(later), store.journal.prune(later)) == (1, 1)
-        assert store.episodes.trim(ANA, "monday", 1) == 0
-        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old", "new"]
-        assert store.episodes.raw(ANA, "old", START) == "At length."
-        assert store.journal.task(ANA, "task")
-        assert store.episodes.recent(BEN, None, 9, START) == []
-        assert store.journal.task(BEN, "task") is None
-        for refused in (
-            lambda: store.episodes.remove(ANA, ["old"]),
-            lambda: store.journal.remove(ANA, "task"),
-            lambda: erasing.begin("e1", Subject(ANA, "session", "monday")),
-        ):
-            with pytest.raises(OnHold):
-                refused()
-        erasing.release(USER)
-        assert (store.episodes.expire(later), store.journal.prune(later)) == (2, 1)
-
-    def test_what_is_hidden_is_kept_whole(self, store: Any, erasing: Erasing, clock: SetClock) -> None:
-        happen(store, ANA, "old", raw=True)
-        store.journal.claim(Claim(ANA, "task", "worker", 30, deadline=START + timedelta(hours=1)))
-        erasing.hold(USER, "case-7")
-        with pytest.raises(OnHold):
-            erasing.begin("e1", USER)
-        later = clock.advance(30 * 86_400)
-        assert (store.episodes.expire(later), store.journal.expire(later), store.journal.prune(later)) == (0, [], 0)
-        erasing.release(USER)
-        assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["old"]
-        assert store.episodes.raw(ANA, "old", START) == "At length."
-        assert store.journal.task(ANA, "task").status == "running"
 
     # The audit log
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engrain.core.erasure import Hold
 from engrain.core.items import Item, Source
 
 
@@ -60,6 +61,7 @@ class Status:
     background: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     holds: Mapping[str, int | None] = field(default_factory=dict)
+    hold: Hold | None = None  # a legal one on its user; if that is `hidden`, nothing of this memory is shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,12 +102,19 @@ class Erased:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A user's data that must not be removed. `hidden`: an erasure was asked for, and nothing of it is shown since.
+    """A user's data that must not be removed until the last of the reasons is released. `hidden`: an erasure was asked
+    for, and nothing of it is shown since.
 
-    A store keeps the keyed hash; `user` is named where a memory of this tenant still says who it is."""
+    A store keeps the keyed hash; `user` and their tenant are named where a memory still says who it is."""
 
     mark: str
     at: datetime
-    reason: str
+    reasons: tuple[str, ...]
     hidden: bool = False
+    tenant: str | None = None
     user: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """All of them, for people."""
+        return ", ".join(self.reasons)

@@ -15,6 +15,7 @@ from engrain.core.audit import Entry, Head
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Episode, Raw
 from engrain.core.erasure import Erased, Hold
+from engrain.core.holds import read, stored
 from engrain.core.items import Cite, Item, Relation, Source
 from engrain.core.journal import StepRecord, TaskRecord
 from engrain.core.outcomes import Trial
@@ -202,11 +203,13 @@ def erased_of(row: Row) -> Erased:
 
 
 def hold_row(hold: Hold) -> Row:
-    return Row("hold", (hold.mark,), _plain(hold))
+    values = {"mark": hold.mark, "at": to_micros(hold.at), "reason": stored(hold.reasons), "hidden": hold.hidden}
+    return Row("hold", (hold.mark,), values)
 
 
 def hold_of(row: Row) -> Hold:
-    return _made(Hold, row.values)
+    values = row.values
+    return Hold(values["mark"], from_micros(values["at"]), read(values["reason"]), values["hidden"])
 
 
 def audit_row(entry: Entry) -> Row:

@@ -45,7 +45,8 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         items = self.kit.items.count(ListQuery(self.scope))
         holds = held(self.kit, self.scope)
         beside = self._beside()
-        return Status(str(self.scope), items, asdict(store), asdict(model), beside, self._model_use(), holds)
+        hold = next(iter(self.holds(self.scope.user)), None) if self.kit.erasing and self.scope.user else None
+        return Status(str(self.scope), items, asdict(store), asdict(model), beside, self._model_use(), holds, hold)
 
     def memories(self) -> list[Owned]:
         count = self.kit.items.count

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.core.audit import Audited, Entry, compared, kept
-from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
+from engrain.core.erasure import Erasure, Hold, Reach, Subject
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
@@ -72,27 +72,33 @@ class Erasures(Parts):
         return verify(self.kit, receipt, texts)
 
     def hold(self, user: str, reason: str) -> Hold:
-        held = port(self.kit).hold(self.user(user), reason)
+        subject = self.user(user)
+        held = port(self.kit).hold(subject, reason)
+        beside = False
         for server in self.kit.servers:
             if isinstance(server, Erasable):
                 try:
-                    server.hold(self.user(user))
+                    server.hold(subject)
+                    beside = beside or bool(server.scopes(subject))
                 except EngrainError as exc:
                     _log.warning("%s holds on to it only from the next maintain on: %s", server.where, exc)
-        return held
+        known = beside or any(one.parts() == subject.parts() for one in port(self.kit).users())
+        return replace(held, tenant=self.scope.tenant, user=user) if known else held
 
-    def release(self, user: str) -> bool:
-        return port(self.kit).release(self.user(user))
+    def release(self, user: str, reason: str | None) -> bool:
+        return port(self.kit).release(self.user(user), reason)
 
     def holds(self, user: str | None) -> builtins.list[Hold]:
         """All, or that of one user."""
-        found, mark = port(self.kit).holds(), port(self.kit).mark
-        if user is not None:
-            wanted = mark(self.user(user))
-            return [replace(one, user=user) for one in found if one.mark == wanted]
-        own = [one for one in self.kit.items.scopes() if one.tenant == self.scope.tenant] if found else []
-        names = {mark(held): held.name for held in map(owner, own) if held}
-        return [replace(one, user=names.get(one.mark)) for one in found]
+        erasing = port(self.kit)
+        found = erasing.holds()
+        users = [self.user(user)] if user is not None else erasing.users() if found else []
+        known = {erasing.mark(one): one for one in users}
+        named = [
+            replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
+            for one in found
+        ]
+        return named if user is None else [one for one in named if one.mark in known]
 
     def user(self, name: str) -> Subject:
         """Of this tenant, whatever the agent."""

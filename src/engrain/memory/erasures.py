@@ -73,17 +73,19 @@ class Erasures(Opened):
 
     @traced
     def hold(self, user: str, *, reason: str = "legal") -> Hold:
-        """Keep a user's data from being removed. `reason` is a code, such as a file number: no content."""
+        """Keep a user's data from being removed until each reason is released. A reason is a code word, such as a file
+        number: no content. The answer names no `user` if nothing is kept of them yet."""
         return self._open.hold(user, reason)
 
     @traced
-    def release(self, user: str) -> bool:
-        """End a hold; False if there was none. What an erasure had hidden meanwhile is shown again."""
-        return self._open.release(user)
+    def release(self, user: str, *, reason: str | None = None) -> bool:
+        """End a hold for one reason, or for its only one; Conflict if there are several and none is named. With the
+        last the hold is over, and what an erasure had hidden meanwhile is shown again. False if there was none."""
+        return self._open.release(user, reason)
 
     @traced
     def holds(self, *, user: str | None = None) -> builtins.list[Hold]:
-        """Every hold of this store, or that of one user if there is one."""
+        """Every hold of this store, by name where a memory says it, or that of one user if there is one."""
         return self._open.holds(user)
 
     @traced

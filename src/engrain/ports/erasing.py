@@ -83,13 +83,18 @@ class Erasing(Protocol):
     def tombstones(self) -> Iterator[tuple[str, str]]: ...
 
     def hold(self, subject: Subject, reason: str) -> Hold:
-        """Removing anything of this user is OnHold until the release, and what would go by itself stays. A second hold
-        changes nothing."""
+        """Removing anything of this user is OnHold until every reason is released, and what would go by itself stays.
+        A reason that is there already changes nothing; InvalidInput if it is no code word."""
 
-    def release(self, subject: Subject) -> bool:
-        """False if there was none. What was hidden is shown again."""
+    def release(self, subject: Subject, reason: str | None = None) -> bool:
+        """End one reason, and with the last the hold: what was hidden is shown again. False if there was none. Without
+        a reason it is the only one; Conflict if there are several."""
 
-    def holds(self) -> list[Hold]: ...
+    def holds(self) -> list[Hold]:
+        """By their marks; the names of the users are in `users`."""
+
+    def users(self) -> list[Subject]:
+        """Everybody of whom there is something here, hidden by a hold or not; nobody who is being erased."""
 
     def held(self, scope: Scope) -> bool:
         """Whether there is a hold on the user whose scope it is; then nothing of it expires or is trimmed or pruned."""

@@ -6,6 +6,7 @@ import time
 
 from engrain.core.erasure import owner
 from engrain.core.errors import BeingErased, EngrainError, OnHold
+from engrain.core.holds import refusal
 from engrain.core.scope import Scope
 from engrain.ports import Erasing
 
@@ -22,6 +23,11 @@ class Door:
 
     def held(self, scope: Scope) -> bool:
         return self._erasing is not None and self._erasing.held(scope)
+
+    def check_held(self, scope: Scope) -> None:
+        user = owner(scope)
+        if user and self.held(scope):
+            raise refusal(user)
 
     def holds(self) -> bool:
         """Whether there is a hold on anybody."""

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.session import Session
+from engrain.cli.session import HIDDEN, Session
 from engrain.cli.shown import flat, many, size, table
 from engrain.cli.verbs import verb
 from engrain.core.scope import Scope
 
 if TYPE_CHECKING:
     from engrain.core.answers import Owned, Status
+    from engrain.core.erasure import Hold
 
 MOST = 1_000  # beyond, nobody counts
 
@@ -65,6 +66,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         *_changing(answer.background.get("changing")),
         ("bytes to remove", "pending: a reader holds them" if store.pop("purge_pending") else "none"),
     ]
+    rows += [("legal hold", _hold(answer.hold))] if answer.hold else []
     rows += [("not yet erased", _unfinished(one)) for one in answer.background.get("erasures") or ()]
     rows += _vector_server(answer.background.get("vectors") or {}, answer.store["hidden"])
     rows += _care(answer.background.get("care") or {})
@@ -75,6 +77,11 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
 
 def _unfinished(erasure: Mapping[str, Any]) -> str:
     return f"{erasure['by']}, asked for {erasure['since']:%Y-%m-%d %H:%M} UTC. Complete it: engrain erase --resume"
+
+
+def _hold(hold: Hold) -> str:
+    told = f"since {hold.at:%Y-%m-%d}, for {hold.reason}"
+    return f"{told}; {HIDDEN}" if hold.hidden else told
 
 
 def _changing(state: Mapping[str, Any] | None) -> list[tuple[str, str]]:

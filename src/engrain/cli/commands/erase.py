@@ -1,4 +1,4 @@
-"""The commands that erase with a receipt, look again, hold, and take a source back."""
+"""The commands that erase with a receipt, look again, and take a source back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from engrain.core.erasure import Hold
     from engrain.lifecycle.erasure.erasing import Undone
 
 SHOWN = 20
@@ -144,44 +143,6 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     with cli.memory() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
     cli.answer(found, lambda: _undone(found))
-
-
-@verb(
-    "hold",
-    examples=(
-        "engrain hold",
-        "engrain hold --user ana",
-        "engrain hold --user ana --reason case-7",
-        "engrain hold --user ana --release",
-    ),
-    prints="Each hold with its reason; or that it was set or released.",
-)
-@click.option("--reason", metavar="CODE", help="Set a hold on --user, with a code such as a file number.")
-@click.option("--release", is_flag=True, help="End the hold on --user.")
-def hold(cli: Session, reason: str | None, release: bool) -> None:
-    """Keep a user's data from being removed, or list who is held: with --user, whether that one is.
-
-    An erasure that is asked for meanwhile is refused, and takes the data out of every answer until the release.
-    """
-    with cli.memory() as memory:
-        if reason is None and not release:
-            if not cli.answer_each(memory.holds(user=cli.user), _held) and not cli.json:
-                click.echo("Nobody is held." if cli.user is None else f"There is no hold on {cli.user}.")
-            return
-        if cli.user is None:
-            raise click.UsageError("Say whose data with --user.")
-        if release:
-            there = memory.release(cli.user)
-            cli.answer({"released": there}, lambda: ["Released." if there else "There was no hold."])
-            return
-        held = memory.hold(cli.user, reason=str(reason))
-    cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
-
-
-def _held(one: Hold) -> Iterator[str]:
-    """By its keyed hash if no memory says who it is."""
-    hidden = ", shown to nobody since an erasure was asked for" * one.hidden
-    yield f"{one.user or one.mark}  {one.at:%Y-%m-%d}  {one.reason}{hidden}"
 
 
 class _Watched:

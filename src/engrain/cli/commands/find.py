@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engrain.cli.session import Session, whole_id
+from engrain.cli.session import Session, tell_hidden, whole_id
 from engrain.cli.shown import faint, item_lines, safe
 from engrain.cli.verbs import verb
 from engrain.cli.where import parsed_where, where_option
@@ -42,6 +42,8 @@ def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str |
     with cli.memory() as memory:
         items = _paged(memory, query, history, as_of, limit)
         count = cli.answer_each(items, lambda item: item_lines(item, full=full))
+        if not count:
+            tell_hidden(cli, memory)
     if not count and not cli.json:
         click.echo(faint("Nothing matches." if where else "Nothing is remembered here yet."), err=True)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
-from engrain.core.errors import EngrainError, InvalidInput, NotFound, OnHold
+from engrain.core.errors import EngrainError, InvalidInput, NotFound
+from engrain.core.holds import refusal
 from engrain.core.mirrored import BASE, Base, base_of
 from engrain.core.scope import Scope
 from engrain.lifecycle.erasure.erasing import port
@@ -73,11 +74,9 @@ def _check_known(kit: Kit, user: Subject) -> None:
 
 def _check_free(kit: Kit, subject: Subject) -> None:
     """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
-    if held := _holding(kit, subject):
-        raise OnHold(
-            f"a legal hold ({held.reason}) keeps this data from being removed. Nothing was changed. "
-            "Erase it after the release: engrain hold --release."
-        )
+    user = subject if subject.by == "user" else owner(subject.scope)
+    if user and (held := _holding(kit, subject)):
+        raise refusal(user, held.reasons)
 
 
 def _beside(kit: Kit, user: Subject) -> list[Scope] | None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import NotFound, OnHold
+from engrain.core.errors import NotFound
+from engrain.core.holds import added, refusal, stored, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
+from engrain.stores.postgres.holding import hold_of, reasons_of, users
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.part import answered, counted, drop_requests, find, subjects, take_part
 from engrain.stores.postgres.passed_over import add, passed_over, put_aside
@@ -80,28 +82,25 @@ class PostgresErasing:
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        def do(db: Db) -> Erasure | str:
+        user = subject if subject.by == "user" else owner(subject.scope)
+
+        def do(db: Db) -> tuple[Erasure | None, tuple[str, ...]]:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
-                return _erasure(running[0])
-            user = subject if subject.by == "user" else owner(subject.scope)
-            held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
-            if held:
-                reason = str(held[0][2])
+                return _erasure(running[0]), ()
+            reasons = reasons_of(db, self.mark(user)) if user else ()
+            if reasons:
                 if subject.by == "user":
                     self._hide(db, subject)
-                self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, self.mark(subject))
-                return reason
-            return self._begun(db, id, subject, notes)
+                details = {"by": subject.by, "reasons": reasons}
+                self._store.audit.write(db, "erase_refused", details, self.mark(subject))
+                return None, reasons
+            return self._begun(db, id, subject, notes), ()
 
-        done = self._store._writing(None, do)
-        if isinstance(done, Erasure):
-            return done
-        shown = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
-        raise OnHold(
-            f"a legal hold ({done}) keeps this data from being removed{shown}. "
-            "Erase again after the release: engrain hold --release."
-        )
+        begun, reasons = self._store._writing(None, do)
+        if begun is None:
+            raise refusal(user or subject, reasons, hides=subject.by == "user")
+        return begun
 
     def _begun(self, db: Db, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
         scope = subject.scope
@@ -223,32 +222,46 @@ class PostgresErasing:
         mark = self.mark(subject)
 
         def do(db: Db) -> Hold:
-            if not db.rows(_SQL["hold"], {"mark": mark}):
-                db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
+            known = reasons_of(db, mark)
+            reasons = added(known, reason)
+            if reasons != known:
+                db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
             return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
         return self._store._writing(None, do)
 
-    def release(self, subject: Subject) -> bool:
+    def release(self, subject: Subject, reason: str | None = None) -> bool:
         mark = self.mark(subject)
 
         def do(db: Db) -> bool:
-            if not db.rows(_SQL["release"], (mark,)):
+            known = reasons_of(db, mark)
+            left = without(subject, known, reason)
+            if left == known:
                 return False
-            for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
-                if shut == HIDDEN:
-                    scope = Scope(tenant, agent, user)
-                    self._move(db, id_, scope.id, 0)
-                    db.rows(_QUERIES["begin_write"], (self._store._clock_micros(),))
-                    db.run(_SQL["renumber"], (scope.id,))
-            self._store.audit.write(db, "release", {}, mark)
+            if left:
+                db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
+            else:
+                self._end_hold(db, subject)
+            self._store.audit.write(db, "release", {"reason": reason or known[0]}, mark)
             return True
 
         return self._store._writing(None, do)
 
+    def _end_hold(self, db: Db, subject: Subject) -> None:
+        db.rows(_SQL["release"], (self.mark(subject),))
+        for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
+            if shut == HIDDEN:
+                scope = Scope(tenant, agent, user)
+                self._move(db, id_, scope.id, 0)
+                db.rows(_QUERIES["begin_write"], (self._store._clock_micros(),))
+                db.run(_SQL["renumber"], (scope.id,))
+
     def holds(self) -> list[Hold]:
         return [hold_of(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+
+    def users(self) -> list[Subject]:
+        return self._store._reading(None, users)
 
     def held(self, scope: Scope) -> bool:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": self.user_mark(scope)}))
@@ -285,9 +298,8 @@ class PostgresErasing:
 
     def check_held(self, db: Db, scope: Scope) -> None:
         user = owner(scope)
-        held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
-        if held:
-            raise OnHold(f"a legal hold ({held[0][2]}) keeps this data from being removed. Release it: engrain hold.")
+        if user and (reasons := reasons_of(db, self.mark(user))):
+            raise refusal(user, reasons)
 
     def _hide(self, db: Db, subject: Subject) -> None:
         for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
@@ -372,8 +384,3 @@ def _erasure(row: Row) -> Erasure:
 def erased_of(row: Row) -> Erased:
     mark, by, at, receipt = row
     return Erased(mark, by, from_micros(at), receipt)
-
-
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), reason, hidden)

@@ -103,8 +103,8 @@ select scope::text, encode(hash, 'hex') from tombstone;
 -- hold --
 select mark, at, reason, hidden from hold where %(mark)s::text is null or mark = %(mark)s order by at, mark;
 
--- add_hold --
-insert into hold (mark, at, reason) values (%s, %s, %s) on conflict do nothing;
+-- keep_hold --
+insert into hold (mark, at, reason) values (%s, %s, %s) on conflict (mark) do update set reason = excluded.reason;
 
 -- hide --
 update hold set hidden = true where mark = %s;

@@ -19,8 +19,9 @@ from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.audit import entry_of, head_of
 from engrain.stores.postgres.episodes import episode_of
-from engrain.stores.postgres.erasing import aside, erased_of, hold_of
+from engrain.stores.postgres.erasing import aside, erased_of
 from engrain.stores.postgres.handle import Handle
+from engrain.stores.postgres.holding import hold_of
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.restoring import Restoring

@@ -10,7 +10,6 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Episode, Raw
-from engrain.core.errors import OnHold
 from engrain.core.scope import Scope
 from engrain.core.tiers import TIERS
 from engrain.stores.door import Door
@@ -61,8 +60,7 @@ class RedisEpisodes:
         return text
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        if self._door.held(scope):
-            raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
+        self._door.check_held(scope)
         pages = [ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE)]
         return sum(int(self._run("remove", scope, *page)) for page in pages)
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import Clock, system_clock, to_micros
-from engrain.core.errors import LeaseLost, OnHold
+from engrain.core.errors import LeaseLost
 from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.core.scope import Scope
 from engrain.stores.door import Door
@@ -87,8 +87,7 @@ class RedisJournal:
         return sum(int(gone) for scope in scopes for gone in self._until_none("prune", scope, old))
 
     def remove(self, scope: Scope, task: str) -> None:
-        if self._door.held(scope):
-            raise OnHold("a legal hold keeps this data from being removed. Release it first: engrain hold.")
+        self._door.check_held(scope)
         checked(self._run("remove", scope, task), f"the task {task!r}")
 
     # Steps

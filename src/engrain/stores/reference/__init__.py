@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.ids import IdSource
+from engrain.stores.reference.audit import Audit
 from engrain.stores.reference.episodes import EpisodeBook
-from engrain.stores.reference.erasing import Audit, Eraser
+from engrain.stores.reference.erasing import Eraser
 from engrain.stores.reference.items import Items
 from engrain.stores.reference.moving import Moving
 from engrain.stores.reference.outcomes import OutcomeBook

@@ -1,4 +1,4 @@
-"""Erasure and the audit log in memory: the oracle of both ports."""
+"""Erasure in memory: the oracle of the port."""
 
 from __future__ import annotations
 
@@ -7,43 +7,18 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engrain.core.audit import Audited, Entry, end_of, faults, linked, sealed
+from engrain.core.audit import Entry
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import ConfigError, NotFound, OnHold
+from engrain.core.errors import ConfigError, NotFound
+from engrain.core.holds import added, refusal, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.ports.erasing import NONE
+from engrain.stores.reference.audit import record
 from engrain.stores.reference.forget import forget, reached, remove
 from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State, held
 from engrain.stores.reference.work import Work
-
-
-class Audit:
-    """A view of the store."""
-
-    def __init__(self, holder: Holder) -> None:
-        self._holder = holder
-
-    def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
-        with self._holder.writing() as state:
-            return record(state, self._holder, what, details, subject)
-
-    def entries(self, after: int, limit: int) -> list[Entry]:
-        with self._holder.whole() as state:
-            return [entry for entry in state.audit if entry.n > after][:limit]
-
-    def verify(self) -> Audited:
-        with self._holder.whole() as state:
-            return faults(self._holder._key, state.audit, state.head, bool(state.erased or state.holds))
-
-
-def record(state: State, holder: Holder, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
-    last = max((one.n for one in state.audit), default=0)
-    entry = linked(holder._key, end_of(holder._key, state.head, last), holder.now(), what, subject, details)
-    state.audit.append(entry)
-    state.head = sealed(holder._key, entry.n, entry.hash)
-    return entry
 
 
 class Eraser:
@@ -99,10 +74,9 @@ class Eraser:
                 return state.erasing[id]
             if subject.by == "user":
                 state.holds[held.mark] = replace(held, hidden=True)
-            details = {"by": subject.by, "reason": held.reason}
+            details = {"by": subject.by, "reasons": held.reasons}
             record(state, self._holder, "erase_refused", details, self.mark(subject))
-        shown = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
-        raise OnHold(f"a legal hold ({held.reason}) keeps this data from being removed{shown}.")
+        raise refusal(user or subject, held.reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
@@ -240,24 +214,37 @@ class Eraser:
     def hold(self, subject: Subject, reason: str) -> Hold:
         mark = self.mark(subject)
         with self._holder.writing() as state:
-            if mark not in state.holds:
-                state.holds[mark] = Hold(mark, self._holder.now(), reason)
+            held = state.holds.get(mark, Hold(mark, self._holder.now(), ()))
+            reasons = added(held.reasons, reason)
+            if reasons != held.reasons:
+                state.holds[mark] = replace(held, reasons=reasons)
                 record(state, self._holder, "hold", {"reason": reason}, mark)
             return state.holds[mark]
 
-    def release(self, subject: Subject) -> bool:
+    def release(self, subject: Subject, reason: str | None = None) -> bool:
         mark = self.mark(subject)
         with self._holder.writing() as state:
-            if state.holds.pop(mark, None) is None:
+            known = state.holds[mark].reasons if mark in state.holds else ()
+            left = without(subject, known, reason)
+            if left == known:
                 return False
-            for scope in _scopes(state, subject):
-                state.shut.pop(scope, None)
-            record(state, self._holder, "release", {}, mark)
+            if left:
+                state.holds[mark] = replace(state.holds[mark], reasons=left)
+            else:
+                del state.holds[mark]
+                for scope in _scopes(state, subject):
+                    state.shut.pop(scope, None)
+            record(state, self._holder, "release", {"reason": reason or known[0]}, mark)
             return True
 
     def holds(self) -> list[Hold]:
         with self._holder.whole() as state:
             return list(state.holds.values())
+
+    def users(self) -> list[Subject]:
+        with self._holder.whole() as state:
+            shown = [one for one in _all_scopes(state) if state.shut.get(one) != ERASING]
+        return [user for user in map(owner, dict.fromkeys(Scope(one.tenant, None, one.user) for one in shown)) if user]
 
     def held(self, scope: Scope) -> bool:
         with self._holder.whole() as state:

@@ -26,8 +26,8 @@ from engrain.ports import (
     StoreStatus,
     Unembedded,
 )
+from engrain.stores.reference.audit import record
 from engrain.stores.reference.cutting import span
-from engrain.stores.reference.erasing import record
 from engrain.stores.reference.state import Changed, Holder, State, Stored
 from engrain.stores.reference.writing import Transaction
 

@@ -15,6 +15,7 @@ from engrain.core.audit import Entry, Head
 from engrain.core.clock import Clock, system_clock
 from engrain.core.erasure import Erased, Erasure, Hold, keyed, owner
 from engrain.core.errors import BeingErased, OnHold, StoreClosed
+from engrain.core.holds import refusal
 from engrain.core.ids import IdSource, SortableIds
 from engrain.core.items import Item, Words
 from engrain.core.journal import StepRecord, TaskRecord
@@ -121,8 +122,9 @@ def held(state: State, key: bytes, scope: Scope) -> bool:
 
 
 def check_held(state: State, key: bytes, scope: Scope) -> None:
-    if held(state, key, scope):
-        raise OnHold("a legal hold keeps this data from being removed. Release it first.")
+    user = owner(scope)
+    if user and held(state, key, scope):
+        raise refusal(user, state.holds[keyed(key, *user.parts())].reasons)
 
 
 class Holder:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import NotFound, OnHold
+from engrain.core.errors import NotFound
+from engrain.core.holds import added, read, refusal, stored, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
@@ -95,14 +96,14 @@ class SqliteErasing:
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        mark, held = self.mark(subject), None
+        mark = self.mark(subject)
         with self._store._writing() as db:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
                 return self._erasure(db, running[0])
             user = subject if subject.by == "user" else owner(subject.scope)
-            held = user and db.rows(_SQL["hold"], {"mark": self.mark(user)})
-            if not held:
+            held = db.rows(_SQL["hold"], {"mark": self.mark(user)}) if user else []
+            if user is None or not held:
                 if subject.by == "user":
                     self._shut(db, self._scopes(db, subject), ERASING)
                 scope = subject.scope
@@ -116,16 +117,12 @@ class SqliteErasing:
                 }
                 db.run(_SQL["add_erasing"], {**values, **names})
                 return self._erasure(db, db.rows(_SQL["erasing"], {"id": id})[0])
-            reason = held[0][2]
+            reasons = hold_of(held[0]).reasons
             if subject.by == "user":
                 self._shut(db, self._scopes(db, subject), HIDDEN)
                 db.run(_SQL["hide"], (mark,))
-            self._store.audit.write(db, "erase_refused", {"by": subject.by, "reason": reason}, mark)
-        hidden = "; it is shown to nobody meanwhile" if subject.by == "user" else ""
-        raise OnHold(
-            f"a legal hold ({reason}) keeps this data from being removed{hidden}. "
-            "Erase again after the release: engrain hold --release."
-        )
+            self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
+        raise refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._store._writing() as db:
@@ -234,28 +231,47 @@ class SqliteErasing:
     def hold(self, subject: Subject, reason: str) -> Hold:
         with self._store._writing() as db:
             mark = self.mark(subject)
-            if not db.rows(_SQL["hold"], {"mark": mark}):
-                db.run(_SQL["add_hold"], (mark, self._store._micros(db), reason))
+            known = self._reasons(db, mark)
+            reasons = added(known, reason)
+            if reasons != known:
+                db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
             return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
-    def release(self, subject: Subject) -> bool:
+    def release(self, subject: Subject, reason: str | None = None) -> bool:
         with self._store._writing() as db:
             mark = self.mark(subject)
-            if not db.run(_SQL["release"], (mark,)):
+            known = self._reasons(db, mark)
+            left = without(subject, known, reason)
+            if left == known:
                 return False
-            for number, tenant, agent, user, shut in self._scopes(db, subject):
-                if shut == HIDDEN:
-                    scope = Scope(tenant, agent, user)
-                    names = {"tenant": tenant, "agent": agent, "user": user}
-                    db.run(_SQL["reopen_scope"], {"id": scope.id, "n": number, **names})
-                    self._renumber(db, scope, number)
-            self._store.audit.write(db, "release", {}, mark)
+            if left:
+                db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
+            else:
+                self._end_hold(db, subject)
+            self._store.audit.write(db, "release", {"reason": reason or known[0]}, mark)
             return True
+
+    def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
+        return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+
+    def _end_hold(self, db: Connection, subject: Subject) -> None:
+        db.run(_SQL["release"], (self.mark(subject),))
+        for number, tenant, agent, user, shut in self._scopes(db, subject):
+            if shut == HIDDEN:
+                scope = Scope(tenant, agent, user)
+                names = {"tenant": tenant, "agent": agent, "user": user}
+                db.run(_SQL["reopen_scope"], {"id": scope.id, "n": number, **names})
+                self._renumber(db, scope, number)
 
     def holds(self) -> list[Hold]:
         with self._store._reading() as db:
             return [hold_of(row) for row in db.rows(_SQL["hold"], {"mark": None})]
+
+    def users(self) -> list[Subject]:
+        with self._store._reading() as db:
+            scopes = [Scope(row[1], None, row[3]) for row in db.rows(_SQL["named"]) if row[4] in (OPEN, HIDDEN)]
+        return [user for user in map(owner, dict.fromkeys(scopes)) if user]
 
     def held(self, scope: Scope) -> bool:
         user = owner(scope)
@@ -373,4 +389,4 @@ def erased_of(row: Row) -> Erased:
 
 def hold_of(row: Row) -> Hold:
     mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), reason, bool(hidden))
+    return Hold(mark, from_micros(at), read(reason), bool(hidden))

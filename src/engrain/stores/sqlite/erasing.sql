@@ -99,8 +99,8 @@ select scope.id, lower(hex(hash)) from tombstone join scope on scope.n = tombsto
 -- hold --
 select mark, at, reason, hidden from hold where :mark is null or mark = :mark order by at, mark;
 
--- add_hold --
-insert into hold (mark, at, reason) values (?, ?, ?) on conflict (mark) do nothing;
+-- keep_hold --
+insert into hold (mark, at, reason) values (?, ?, ?) on conflict (mark) do update set reason = excluded.reason;
 
 -- hide --
 update hold set hidden = 1 where mark = ?;

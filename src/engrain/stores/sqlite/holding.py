@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engrain.core.erasure import keyed, owner
-from engrain.core.errors import OnHold
+from engrain.core.erasure import Subject, keyed, owner
+from engrain.core.holds import read, refusal
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.sql import load
@@ -17,22 +17,26 @@ def held_scopes(db: Connection) -> list[int]:
     if not reasons:
         return []
     key = _key(db)
-    return [number for number, *names, _, _ in db.rows(_SQL["named"]) if _mark(key, Scope(*names)) in reasons]
+    owned = [(number, owner(Scope(*names))) for number, *names, _, _ in db.rows(_SQL["named"])]
+    return [number for number, user in owned if user and _mark(key, user) in reasons]
 
 
 def held(db: Connection, number: int | None) -> bool:
-    return _reason(db, number) is not None
+    return _holder(db, number) is not None
 
 
 def check_held(db: Connection, number: int | None) -> None:
-    if (reason := _reason(db, number)) is not None:
-        raise OnHold(f"a legal hold ({reason}) keeps this data from being removed. Release it first: engrain hold.")
+    if (found := _holder(db, number)) is not None:
+        raise refusal(*found)
 
 
-def _reason(db: Connection, number: int | None) -> str | None:
+def _holder(db: Connection, number: int | None) -> tuple[Subject, tuple[str, ...]] | None:
+    """The user whose scope it is, and why it is held."""
     reasons = _reasons(db)
     names = db.rows(_SQL["names_of"], (number,)) if reasons else []
-    return reasons.get(_mark(_key(db), Scope(*names[0]))) if names else None
+    user = owner(Scope(*names[0])) if names else None
+    why = reasons.get(_mark(_key(db), user)) if user else None
+    return (user, read(why)) if user and why else None
 
 
 def _reasons(db: Connection) -> dict[str, str]:
@@ -44,6 +48,5 @@ def _key(db: Connection) -> bytes:
     return bytes(key)
 
 
-def _mark(key: bytes, scope: Scope) -> str:
-    user = owner(scope)
-    return keyed(key, *user.parts()) if user else ""
+def _mark(key: bytes, user: Subject) -> str:
+    return keyed(key, *user.parts())

@@ -1,0 +1,79 @@
+"""The command that keeps a user's data from being removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from engrain.cli.session import Session
+from engrain.cli.shown import safe
+from engrain.cli.verbs import verb
+from engrain.core.errors import NotFound
+from engrain.core.near import hint
+
+if TYPE_CHECKING:
+    from engrain.core.erasure import Hold
+    from engrain.memory import Memory
+
+
+@verb(
+    "hold",
+    examples=(
+        "engrain hold",
+        "engrain hold --user ana",
+        "engrain hold --user ana --reason case-7",
+        "engrain hold --user ana --release --reason case-7",
+    ),
+    prints="Each hold with its reasons; or that it was set or released.",
+)
+@click.option(
+    "--reason",
+    "reasons",
+    metavar="CODE",
+    multiple=True,
+    help="Hold --user for this, such as a file number; repeatable.",
+)
+@click.option("--release", is_flag=True, help="End the hold on --user, for --reason if there are several.")
+def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
+    """Keep a user's data from being removed, or list who is held: with --user, whether that one is.
+
+    It lasts until each of its reasons is released. An erasure that is asked for meanwhile is refused, and takes the
+    data out of every answer until then.
+    """
+    with cli.memory() as memory:
+        if not reasons and not release:
+            if not cli.answer_each(memory.holds(user=cli.user), _listed) and not cli.json:
+                click.echo("Nobody is held." if cli.user is None else f"There is no hold on {safe(cli.user)}.")
+            return
+        if cli.user is None:
+            raise click.UsageError("Say whose data with --user.")
+        if release:
+            _release(cli, memory, cli.user, reasons)
+            return
+        held = [memory.hold(cli.user, reason=reason) for reason in reasons][-1]
+        if held.user is None:
+            known = [one.user for one in memory.memories() if one.tenant == cli.tenant and one.user]
+            told = f"nothing is kept of {cli.user!r} in this store yet.{hint(cli.user, known)}"
+            click.echo(f"warning: {told}", err=True)
+    cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
+
+
+def _release(cli: Session, memory: Memory, user: str, reasons: tuple[str, ...]) -> None:
+    for reason in reasons or (None,):
+        if not memory.release(user, reason=reason):
+            raise NotFound(
+                f"there is no hold on {user!r}{f' for {reason}' if reason else ''}. `engrain hold` lists all."
+            )
+    left = next(iter(memory.holds(user=user)), None)
+    still = f" Still held for {left.reason}." if left else ""
+    cli.answer({"released": True, "left": left.reasons if left else []}, lambda: [f"Released.{still}"])
+
+
+def _listed(one: Hold) -> Iterator[str]:
+    """By its keyed hash if no memory says who it is."""
+    who = safe(one.user) if one.user else one.mark
+    tenant = f" of tenant {safe(one.tenant)}" if one.user and one.tenant else ""
+    hidden = ", shown to nobody since an erasure was asked for" * one.hidden
+    yield f"{who}{tenant}  {one.at:%Y-%m-%d}  {one.reason}{hidden}"

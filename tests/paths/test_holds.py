@@ -1,0 +1,94 @@
+"""A legal hold has as many reasons as were given, and knows whom it is on."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.errors import Conflict, InvalidInput, OnHold
+from engrain.lifecycle.copying import copy
+from engrain.wiring import open_movable
+
+
+def opened(path: Path, **who: str) -> Memory:
+    return Memory(path, embedder=HashEmbedder(), background=False, **who)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with opened(tmp_path / "agent.db", user="ana") as memory:
+        memory.remember("Ana lives in Lima.")
+    return tmp_path / "agent.db"
+
+
+def test_the_end_of_one_case_does_not_end_another(store: Path) -> None:
+    with opened(store) as memory:
+        memory.hold("ana", reason="case-7")
+        assert memory.hold("ana", reason="case-8").reasons == ("case-7", "case-8")
+        assert memory.release("ana", reason="case-7")
+        with pytest.raises(OnHold, match="case-8"):
+            memory.erase(user="ana")
+        assert not memory.release("ana", reason="case-7")
+        assert memory.release("ana", reason="case-8")
+        assert memory.erase(user="ana").receipt
+
+
+def test_a_release_that_leaves_open_which_case_is_refused_with_all_of_them(store: Path) -> None:
+    with opened(store) as memory:
+        memory.hold("ana", reason="case-7")
+        memory.hold("ana", reason="case-8")
+        with pytest.raises(Conflict, match="case-7, case-8"):
+            memory.release("ana")
+        assert [one.reasons for one in memory.holds()] == [("case-7", "case-8")]
+
+
+@pytest.mark.parametrize("reason", ["case 9", "", "Ana was rude to our staff", "x" * 65])
+def test_a_reason_that_is_no_code_word_is_refused_while_held_too(store: Path, reason: str) -> None:
+    with opened(store) as memory:
+        for _ in range(2):
+            with pytest.raises(InvalidInput, match="a code word such as case-7"):
+                memory.hold("ana", reason=reason)
+            memory.hold("ana", reason="case-7")
+        assert [entry.what for entry in memory.audit()] == ["hold"]
+
+
+def test_who_is_held_is_named_in_every_tenant_hidden_or_not(store: Path) -> None:
+    with opened(store, user="kim", tenant="acme") as kim:
+        kim.remember("Kim lives in Rome.")
+        kim.hold("kim", reason="case-9")
+        with pytest.raises(OnHold, match=r"engrain hold --tenant acme --user kim --release --reason case-9$"):
+            kim.erase(user="kim")
+    with opened(store) as memory:
+        assert memory.hold("ana", reason="case-7").user == "ana"
+        assert memory.hold("nobody", reason="case-7").user is None
+        told = {(one.tenant, one.user, one.hidden) for one in memory.holds()}
+    assert told == {(None, "ana", False), (None, None, False), ("acme", "kim", True)}
+
+
+def test_a_status_tells_what_is_hidden_from_what_is_empty(store: Path) -> None:
+    with opened(store, user="ana") as memory:
+        assert memory.status().hold is None
+        memory.hold("ana", reason="case-7")
+        held = memory.status().hold
+        assert held
+        assert not held.hidden
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+        hidden = memory.status()
+        assert hidden.items == 0
+        assert hidden.hold
+        assert hidden.hold.hidden
+
+
+def test_reasons_come_along_with_a_copy(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.hold("ana", reason="case-7")
+        memory.hold("ana", reason="case-8")
+    with closing(open_movable(store)) as source, closing(open_movable(tmp_path / "copy.db")) as target:
+        copy(source, target, lambda _: None)
+    with opened(tmp_path / "copy.db") as copied:
+        assert [one.reasons for one in copied.holds()] == [("case-7", "case-8")]

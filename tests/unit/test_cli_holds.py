@@ -1,0 +1,79 @@
+"""The command hold, as a person or a script calls it, and what the others say of a hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import Memory
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    with Memory(path, user="bruno", embedder=HashEmbedder()) as memory:
+        memory.remember("Bruno lives in Lima, near the harbour.")
+    return path
+
+
+def run(store: Path, *words: str) -> Result:
+    return CliRunner().invoke(root, ["--store", str(store), *words])
+
+
+def test_a_hold_with_two_reasons_ends_with_the_second(store: Path) -> None:
+    run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    assert "case-7, case-8" in run(store, "hold", "--user", "bruno", "--reason", "case-8").stdout
+    asked = run(store, "hold", "--user", "bruno", "--release")
+    assert asked.exit_code == 1
+    assert "engrain hold --user bruno --release --reason case-7\n" in asked.stderr
+    first = run(store, "hold", "--user", "bruno", "--release", "--reason", "case-7")
+    assert first.stdout == "Released. Still held for case-8.\n"
+    again = run(store, "hold", "--user", "bruno", "--release", "--reason", "case-7")
+    assert (again.exit_code, "no hold on 'bruno' for case-7" in again.stderr) == (1, True)
+    assert run(store, "hold", "--user", "bruno", "--release").stdout == "Released.\n"
+    assert run(store, "hold").stdout == "Nobody is held.\n"
+
+
+def test_a_refused_erasure_names_the_command_that_releases_it_all(store: Path) -> None:
+    run(store, "hold", "--user", "bruno", "--reason", "case-7", "--reason", "case-8")
+    refused = run(store, "erase", "--user", "bruno", "--yes")
+    command = "engrain hold --user bruno --release --reason case-7 --reason case-8\n"
+    assert (refused.exit_code, command in refused.stderr) == (1, True)
+    assert run(store, *command.split()[1:]).stdout == "Released.\n"
+    assert run(store, "erase", "--user", "bruno", "--yes").exit_code == 0
+
+
+def test_a_mistyped_user_is_held_with_a_warning(store: Path) -> None:
+    known = run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    assert (known.exit_code, known.stderr) == (0, "")
+    typo = run(store, "hold", "--user", "brunno", "--reason", "case-7")
+    assert typo.exit_code == 0
+    assert "nothing is kept of 'brunno' in this store yet. Did you mean 'bruno'?" in typo.stderr
+
+
+def test_a_reason_with_a_space_is_told_what_a_reason_is(store: Path) -> None:
+    bad = run(store, "hold", "--user", "bruno", "--reason", "case 9")
+    assert (bad.exit_code, "a code word such as case-7" in bad.stderr) == (1, True)
+
+
+def test_who_is_hidden_is_listed_by_name_and_told_by_status_recall_and_list(store: Path) -> None:
+    assert "legal hold" not in run(store, "status", "--user", "bruno").stdout
+    run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    run(store, "erase", "--user", "bruno", "--yes")
+    (listed,) = run(store, "hold").stdout.splitlines()
+    assert listed.startswith("bruno ")
+    assert "case-7, shown to nobody" in listed
+    told = json.loads(run(store, "hold", "--json").stdout)
+    assert (told["user"], told["tenant"], told["reasons"]) == ("bruno", None, ["case-7"])
+    status = run(store, "status", "--user", "bruno").stdout
+    assert "for case-7; hidden, because an erasure was asked for" in " ".join(status.split())
+    assert json.loads(run(store, "status", "--user", "bruno", "--json").stdout)["hold"]["hidden"]
+    for words in (("recall", "Where?"), ("recall", "Where?", "--json"), ("list",)):
+        found = run(store, *words, "--user", "bruno")
+        assert (found.exit_code, "under a legal hold (case-7) and hidden" in found.stderr) == (0, True)
+        assert "legal hold" not in run(store, *words, "--user", "carla").stderr
