@@ -94,6 +94,7 @@ def test_chatgpt_becomes_sessions_of_the_branch_that_is_shown(memory: Memory) ->
     assert said[0].metadata == {"title": "Tea"}
     assert str(said[2].occurred_at) == "2023-11-14 22:15:00.500000+00:00"
     assert memory.list({"kind": "fact"}) == []
+    assert memory.sessions(1)[0].last_at == said[2].occurred_at, "when it was said, not when it was loaded"
 
 
 def test_claude_becomes_sessions(memory: Memory) -> None:

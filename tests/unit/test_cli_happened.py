@@ -38,7 +38,7 @@ def run(store: str, *args: str, code: int = 0) -> str:
 def test_sessions_are_listed_with_their_summaries(store: str) -> None:
     shown = run(store, "sessions")
     assert shown.index("tuesday") < shown.index("monday")
-    assert "not ended yet" in shown
+    assert "no summary yet" in shown
     assert "Lisbon" in shown
     assert "\x1b" not in shown
     assert [one["session"] for one in json.loads(run(store, "sessions", "--json"))] == ["tuesday", "monday"]
@@ -47,7 +47,7 @@ def test_sessions_are_listed_with_their_summaries(store: str) -> None:
 def test_one_session_shows_its_messages_and_changes_nothing(store: str) -> None:
     assert "Ana\n  Hello again." in run(store, "sessions", "tuesday")
     assert json.loads(run(store, "sessions", "tuesday", "--json"))[0]["text"] == "Hello again."
-    assert "not ended yet" in run(store, "sessions")
+    assert "no summary yet" in run(store, "sessions")
     assert "there is no session" in run(store, "sessions", "friday", code=1)
 
 

@@ -82,7 +82,7 @@ def procedures(cli: Session, name: str | None, goal: str | None) -> None:
 def _listed(one: Listed) -> Iterator[str]:
     when = f"{one.last_at:%Y-%m-%d %H:%M}" if one.last_at else ""
     yield f"{strong(safe(one.session))}  {faint(f'{one.messages:,} messages, last {when}')}"
-    yield from wrapped(one.summary or "not ended yet", "  ")
+    yield from wrapped(one.summary or "no summary yet", "  ")
 
 
 def _said(one: Message) -> Iterator[str]:
