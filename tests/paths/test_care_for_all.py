@@ -232,6 +232,23 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
         assert [one.text for one in opened(user).episodic.recent()] == ["Note 1."]
 
 
+def test_care_for_one_lets_nothing_of_the_others_go_that_is_still_to_be_kept(opened: Open, clock: SetClock) -> None:
+    for user in ("ana", "bruno"):
+        with opened(user) as memory:
+            memory.remember(f"{user} is here.")
+            ends = clock() + timedelta(hours=1)
+            for number, importance in enumerate((0.2, 0.9)):
+                entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
+                memory._open.kit.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
+    clock.advance(2 * 3600)
+    done = opened("ana").maintain()
+    assert (done.counts["promoted"], done.counts["expired"], owners(done)) == (1, 1, ["ana"])
+    assert opened("ana").maintain().each == ()
+    done = opened("bruno").maintain()
+    assert (done.counts["promoted"], owners(done)) == (1, ["bruno"])
+    assert [one.text for one in opened("bruno").episodic.recent()] == ["Note 1."]
+
+
 def test_what_is_of_the_whole_store_is_done_once(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     for user in USERS:
         with opened(user) as memory:

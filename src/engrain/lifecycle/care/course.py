@@ -14,6 +14,7 @@ from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
 from engrain.lifecycle.care import beside, consolidate, lapsing
 from engrain.lifecycle.care import reembed as vectors
+from engrain.lifecycle.care.moments import memories
 from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell, Watch
 from engrain.ports.files import Folder
 
@@ -55,7 +56,8 @@ class Course:
             self._do(self._store, one)
 
     def _end_episodes(self) -> None:
-        """What matters lasts in every memory before anything goes: the store lets go of all that is over at once."""
+        """What matters lasts in every memory before anything goes: the store lets go of all that is over at once. Where
+        not every memory has its turn, only what is of those that have goes."""
         over: list[Pass] = []
         kept = True
         for care in self._cares:
@@ -65,7 +67,11 @@ class Course:
         if not kept:
             over = [replace(one, each=(), always=False) for one in over]
             self._failed("expired", None, StoreError("left for the next round: not all that matters could be kept."))
-        self._do_once(over)
+        if {*memories(self._store.kit)} <= {care.scope for care in self._cares}:
+            self._do_once(over)
+        else:
+            for care, one in zip(self._cares, over, strict=False):
+                self._do(care, lapsing.own(care, one))
 
     def _let_go(self) -> Gone:
         gone = Gone(changed={doing.scope for doing in self._each("promoted") if doing.scope})

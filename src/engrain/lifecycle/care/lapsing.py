@@ -17,6 +17,7 @@ from engrain.core.scoring import PROMOTE_AT
 from engrain.core.tiers import TIERS
 from engrain.lifecycle.care.rounds import ALL, REMOVED, Pass, Round, Tell
 
+PAGE = 500
 _EVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -96,6 +97,19 @@ def _expire(care: Round, book: Book, over: Sequence[Episode]) -> Pass:
     return Pass(
         "expired", each, REMOVED, "episode", "whose time is over, and raw outputs past theirs", act, not care.leapt
     )
+
+
+def own(care: Round, expire: Pass) -> Pass:
+    """Of this memory alone: what matters in the others is not kept yet. Raw outputs wait for a round over all."""
+    ids = [one.id for one in expire.each]
+
+    def act(tell: Tell) -> None:
+        for start in range(0, len(ids) if care.kit.episodes else 0, PAGE):
+            page = ids[start : start + PAGE]
+            care.kit.episodes.remove(care.scope, page)  # type: ignore[union-attr]
+            tell(len(page))
+
+    return replace(expire, act=act, always=False)
 
 
 def _surplus(alive: Sequence[Episode]) -> list[Episode]:

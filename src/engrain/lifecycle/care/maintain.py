@@ -10,6 +10,7 @@ from engrain.core.maintained import Maintained
 from engrain.core.scope import Scope
 from engrain.lifecycle.care import consolidate, lapsing, moments
 from engrain.lifecycle.care.course import Course
+from engrain.lifecycle.care.moments import memories
 from engrain.lifecycle.care.rounds import UNWATCHED, Pass, Round, Watch
 from engrain.lifecycle.recording import record
 from engrain.ports import Kit
@@ -39,12 +40,6 @@ def maintain(
         _sweep(kit, trouble)
         moments.note(kit, Seen() if trust_clock else known, now)
     return course.answer(trouble)
-
-
-def memories(kit: Kit) -> list[Scope]:
-    """Every memory of the store that can be cared for, in order; not the place where care leaves its own marks."""
-    found = (one for one in kit.items.scopes() if one != moments.PLACE)
-    return sorted(found, key=lambda one: (one.tenant or "", one.user or "", one.agent or ""))
 
 
 def _sudden(known: Seen, now: datetime) -> str:

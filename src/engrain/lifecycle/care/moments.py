@@ -23,6 +23,12 @@ _SECONDS = 10.0
 _log = logging.getLogger("engrain")
 
 
+def memories(kit: Kit) -> list[Scope]:
+    """Every memory of the store that can be cared for, in order; not the place where care leaves its own marks."""
+    found = (one for one in kit.items.scopes() if one != PLACE)
+    return sorted(found, key=lambda one: (one.tenant or "", one.user or "", one.agent or ""))
+
+
 def seen(kit: Kit, now: datetime, *scopes: Scope) -> Seen:
     """Where the last round is long ago, or there was none, what was written to these memories tells it as well."""
     record = kit.journal.task(PLACE, CLOCK) if kit.journal else None
