@@ -158,7 +158,9 @@ def test_05_a_slot_with_two_values_at_a_time_fails(memory: Memory, clock: SetClo
     assert_stands(memory, "slots", "pass")
     run(memory, "drop index item_open_slot")
     run(memory, "update item set valid_to = null where slot = 'user.drink'")
-    assert_stands(memory, "slots", "fail", "1 slots have two values", "engrain forget")
+    assert_stands(memory, "slots", "fail", "two values", "engrain forget")
+    memory.forget(next(one.id for one in memory.list({"slot": "user.drink"}) if "coffee" not in one.text))
+    assert_stands(memory, "slots", "pass")
 
 
 def test_06_a_procedure_that_keeps_failing_warns(memory: Memory) -> None:

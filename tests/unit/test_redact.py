@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from engrain.core.errors import InvalidInput
-from engrain.core.redact import MARKS, PRIVATE, finds, redacted, redactor
+from engrain.core.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
@@ -172,6 +172,33 @@ def test_what_overlaps_is_one_mark() -> None:
     spans = [(one.start, one.end) for one in finds("sk-ant-4111111111111111-abcdefgh ana@example.org@x.org")]
     assert spans == sorted(spans)
     assert all(left[1] <= right[0] for left, right in pairwise(spans))
+
+
+def test_names_and_long_numbers_in_json_are_marked_too_and_nothing_is_lost() -> None:
+    redact = redactor(["mails", "cards", "keys"])
+    assert redact is not None
+    given = {
+        "ana@example.org": 1,
+        "ben@example.org": {"card": 4111111111111111, "n": 7, "ok": True},
+        3: None,
+        "at": 1.5,
+    }
+    kept = {"«mail»": 1, "«mail» 2": {"card": "«card»", "n": 7, "ok": True}, 3: None, "at": 1.5}
+    assert redacted_json(given, redact) == kept
+    assert redacted_json(kept, redact) == kept
+    assert redacted_json([10**5_000, -(10**15)], redact) == [10**5_000, -(10**15)]
+    many = {f"a{n}@example.org": n for n in range(50)}
+    assert list(redacted_json(many, redact).values()) == list(range(50))
+
+
+def test_what_a_name_gives_away_is_marked() -> None:
+    redact, cards = redactor(["keys"]), redactor(["cards"])
+    assert redact is not None
+    assert cards is not None
+    given = {"db_password": "hunter2", "token": "str", "note": "hunter2", "deep": [{"api_key": "abcd1234efgh"}]}
+    kept = {"db_password": "«key»", "token": "str", "note": "hunter2", "deep": [{"api_key": "«key»"}]}
+    assert redacted_json(given, redact) == kept
+    assert redacted_json(given, cards) == given
 
 
 def test_only_what_was_asked_for_is_marked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -20,7 +21,7 @@ MARKS: Mapping[Private, str] = {
     "mails": "«mail»",
     "phones": "«phone»",
 }
-_LONG_NUMBER = 10**12  # a card has 13 digits at least
+_LONG_NUMBERS = (10**12, 10**19)  # a card has 13 to 19 digits
 _SHORT = 12  # letters of a name: nothing private is a word that short, and most fields are
 _PLACED = frozenset(MARKS.values())
 Redact = Callable[[str], str]
@@ -134,23 +135,30 @@ def redacted_json(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
-        found: dict[str, Any] = {}
+        found: dict[Any, Any] = {}
+        again: Counter[Any] = Counter()
         for name, one in value.items():
-            kept = name if len(name) <= _SHORT and name.isidentifier() else redact(name)
-            if kept != name:
-                kept += f" {number}" if (number := 1 + sum(other.startswith(kept) for other in found)) > 1 else ""
+            kept = _redacted_name(name, redact)
+            while kept in found:
+                again[kept] += 1
+                kept = f"{kept} {again[kept] + 1}"
             found[kept] = _redacted_as(name, one, redact)
         return found
-    if isinstance(value, int) and abs(value) >= _LONG_NUMBER:
+    if isinstance(value, int) and _LONG_NUMBERS[0] <= value < _LONG_NUMBERS[1]:
         text = str(value)
         return value if (kept := redact(text)) == text else kept
     return [redacted_json(one, redact) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def _redacted_as(name: str, value: Any, redact: Redact) -> Any:
+def _redacted_name(name: Any, redact: Redact) -> Any:
+    plain = not isinstance(name, str) or (len(name) <= _SHORT and name.isidentifier())
+    return name if plain else redact(name)
+
+
+def _redacted_as(name: Any, value: Any, redact: Redact) -> Any:
     """By its name too: {"password": "hunter2"} gives away what the value alone does not."""
     value = redacted_json(value, redact)
-    if not isinstance(value, str) or not names_a_secret(name):
+    if not isinstance(name, str) or not isinstance(value, str) or not names_a_secret(name):
         return value
     before, after = f'{name}: "', '"'
     whole = redact(before + value + after)
