@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
-from engrain.cli.shown import safe
+from engrain.cli.shown import many, safe
 from engrain.cli.verbs import verb
+from engrain.core.errors import NotFound
+from engrain.core.near import hint
+
+if TYPE_CHECKING:
+    from engrain.lifecycle.exchange.exporting import Exported
+    from engrain.memory import Memory
+
+LONGEST = 100  # characters of an agent's name in that of a file
 
 
 @verb(
     "export",
     examples=(
         "engrain export ana.jsonl --user ana",
-        "engrain export ana.md --format markdown",
+        "engrain export ana.md --user ana --format markdown --all-agents",
         "engrain export whole.jsonl --vectors --overwrite",
     ),
     prints="How many lines of each kind were written, and the hash of them all.",
@@ -29,15 +41,83 @@ from engrain.cli.verbs import verb
     default="jsonl",
     help="jsonl, which `engrain load` reads (default); markdown, for people.",
 )
+@click.option(
+    "--all-agents", is_flag=True, help="A file for each agent that knows --user: what `engrain erase` erases."
+)
 @click.option("--vectors", is_flag=True, help="With the vectors, so that a load need not make them again.")
 @click.option("--overwrite", is_flag=True, help="Take the place of a file that is there.")
-def export(cli: Session, path: str, form: Literal["jsonl", "markdown"], vectors: bool, overwrite: bool) -> None:
+def export(cli: Session, path: str, all_agents: bool, **how: Any) -> None:
     """Write all that this memory holds to a file.
 
     Facts and their versions, what was said, episodes, procedures and how they turned out, tasks and their steps; with
     ids, times, sources and trust. Only you can read the file. The same memory gives the same bytes.
     """
-    with cli.memory() as memory, progress("Exporting", None, cli.json) as done:
-        exported = memory.export(path, form=form, vectors=vectors, overwrite=overwrite, progress=done)
+    if all_agents:
+        _export_all(cli, path, how)
+        return
+    with cli.memory() as memory:
+        agents = _agents(cli, memory)
+        exported = _exported(cli, memory, path, how)
+    others = [agent for agent in agents if agent != cli.agent] if cli.user else []
+    if others:
+        named = ", ".join(f"agent={safe(agent)}" if agent else "no agent" for agent in others)
+        told = many(len(others), "more memory", "more memories")
+        click.echo(f"note: {safe(str(cli.user))} has {told} here: {named}. --all-agents writes them too.", err=True)
+    cli.answer(exported, lambda: [_line(exported, path)])
+
+
+def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
+    if cli.user is None or cli.agent is not None:
+        raise click.UsageError("--all-agents is for one --user, whatever the --agent.")
+    with cli.memory() as memory:
+        agents = _agents(cli, memory) or [None]
+    done: dict[str, Exported] = {}
+    for agent in agents:
+        file = _file(path, agent, {one.lower() for one in done})
+        with replace(cli, agent=agent).memory() as memory:
+            done[file] = _exported(cli, memory, file, how)
+    if cli.json:
+        cli.answer_each(
+            [{"file": file, "rows": one.rows, "hash": one.hash} for file, one in done.items()], lambda _: []
+        )
+        return
+    for file, one in done.items():
+        click.echo(_line(one, file))
+
+
+def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> Exported:
+    with progress("Exporting", None, cli.json) as done:
+        return memory.export(path, progress=done, **how)
+
+
+def _agents(cli: Session, memory: Memory) -> list[str | None]:
+    """Those that know the user. NotFound if nothing is kept of them, so that a mistyped name gets no file."""
+    every = [one for one in memory.memories() if one.tenant == cli.tenant]
+    found = [one.agent for one in every if one.user == cli.user]
+    if cli.user is None or found or _something(memory):
+        return found
+    guess = hint(cli.user, [one.user for one in every if one.user])
+    raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
+
+
+def _something(memory: Memory) -> bool:
+    """On a server beside, or hidden."""
+    status = memory.status()
+    return status.hold is not None or any(count != 0 for count in status.holds.values())
+
+
+def _file(path: str, agent: str | None, taken: set[str]) -> str:
+    """With the agent before the ending, as a name that every file system takes."""
+    if agent is None:
+        return path
+    whole, name = Path(path), quote(agent, safe=" ")
+    found = str(whole.with_name(f"{whole.stem}.{name[:LONGEST]}{whole.suffix}"))
+    if len(name) <= LONGEST and found.lower() not in taken:
+        return found
+    digest = hashlib.blake2b(agent.encode(), digest_size=4).hexdigest()
+    return str(whole.with_name(f"{whole.stem}.{name[:LONGEST]}-{digest}{whole.suffix}"))
+
+
+def _line(exported: Exported, path: str) -> str:
     told = f"; hash {exported.hash}" if exported.hash else ""
-    cli.answer(exported, lambda: [f"Wrote {exported} to {safe(path)}{told}."])
+    return f"Wrote {exported} to {safe(path)}{told}."

@@ -1,0 +1,62 @@
+"""The copy of all that is kept of a person, as somebody takes it who was asked for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from engrain import Memory
+from engrain.cli.root import root
+from engrain.conformance.embedder import HashEmbedder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.db"
+    for agent in (None, "support", "a/b", "A/B"):
+        with Memory(path, user="ana", agent=agent, embedder=HashEmbedder()) as memory:
+            memory.remember(f"Ana is known to {agent}.")
+    return path
+
+
+def run(store: Path, *words: str) -> Result:
+    return CliRunner().invoke(root, ["--store", str(store), *words])
+
+
+def test_an_export_says_which_memories_of_the_user_are_not_in_it(store: Path, tmp_path: Path) -> None:
+    done = run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana")
+    assert done.exit_code == 0
+    assert "ana has 3 more memories here: agent=A/B, agent=a/b, agent=support." in done.stderr
+    with Memory(store, user="ben", embedder=HashEmbedder()) as memory:
+        memory.remember("Ben lives in Oslo.")
+    assert run(store, "export", str(tmp_path / "ben.jsonl"), "--user", "ben").stderr == ""
+
+
+@pytest.mark.parametrize("form", ["jsonl", "markdown"])
+def test_all_agents_gives_a_file_for_each_memory_that_an_erasure_takes(store: Path, tmp_path: Path, form: str) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    done = run(store, "export", str(folder / "ana.txt"), "--user", "ana", "--all-agents", "--format", form, "--json")
+    files = [json.loads(line)["file"] for line in done.stdout.splitlines()]
+    assert sorted(files) == sorted(map(str, folder.iterdir()))
+    assert len({file.lower() for file in files}) == 4
+    whole = "".join(Path(file).read_text() for file in files)
+    assert all(f"Ana is known to {agent}." in whole for agent in (None, "support", "a/b", "A/B"))
+
+
+def test_a_mistyped_user_gets_no_file(store: Path, tmp_path: Path) -> None:
+    for words in ((), ("--all-agents",), ("--format", "markdown")):
+        done = run(store, "export", str(tmp_path / "anna.jsonl"), "--user", "anna", *words)
+        assert done.exit_code == 1
+        assert "nothing is kept of the user 'anna' here. Did you mean 'ana'?" in done.stderr
+    assert not list(tmp_path.glob("*anna*"))
+
+
+def test_a_memory_that_is_there_and_empty_is_exported(store: Path, tmp_path: Path) -> None:
+    with Memory(store, user="eve", embedder=HashEmbedder()) as memory:
+        memory.forget(memory.remember("Eve lives in Bonn."))
+    done = run(store, "export", str(tmp_path / "eve.jsonl"), "--user", "eve")
+    assert (done.exit_code, (tmp_path / "eve.jsonl").exists()) == (0, True)
