@@ -42,6 +42,13 @@ def test_a_memory_goes_to_a_file_and_into_another_store(store: str, tmp_path: Pa
     assert "Ana likes tea." in run(new, "recall", "tea", "--user", "ana")
 
 
+def test_a_dry_run_into_a_store_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text('{"text": "One."}\n')
+    assert "Would load 1 note" in run(str(tmp_path / "new.db"), "load", str(file), "--dry-run")
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.jsonl"]
+
+
 def test_a_dry_run_writes_nothing(store: str, tmp_path: Path) -> None:
     file = tmp_path / "notes.jsonl"
     file.write_text('{"text": "Ana likes tea."}\n{"text": "Bo likes coffee."}\n')

@@ -74,13 +74,23 @@ class Session:
         return count
 
     def must_exist(self) -> None:
+        path = self._file()
+        if path is not None and not path.exists():
+            raise NotFound(f'there is no store {path}. `engrain remember "…"` makes one; --store names another.')
+
+    def exists(self) -> bool:
+        """A server is there, or opening it says that it is not."""
+        path = self._file()
+        return path is None or path.exists()
+
+    def _file(self) -> Path | None:
+        """None if the store is no file."""
         from engrain.config import settings
 
         scheme, found, rest = settings(self.store).store.partition("://")
         path = rest if found else scheme
-        whole = Path(path).expanduser().absolute()
-        if (not found or scheme in ("sqlite", "file")) and path != ":memory:" and not whole.exists():
-            raise NotFound(f'there is no store {whole}. `engrain remember "…"` makes one; --store names another.')
+        file = (not found or scheme in ("sqlite", "file")) and path != ":memory:"
+        return Path(path).expanduser().absolute() if file else None
 
 
 HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"

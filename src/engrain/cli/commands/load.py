@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -56,11 +57,11 @@ def load(cli: Session, file: BinaryIO, dry_run: bool, **terms: object) -> None:
     first: if one is bad, nothing is written. The same file again adds only what is new. What was forgotten stays
     forgotten.
     """
-    if dry_run:
-        cli.must_exist()
+    # What would come into a store that is not there yet is seen in one that leaves nothing behind.
+    where = replace(cli, store=":memory:") if dry_run and not cli.exists() else cli
     total = _total(file)
     try:
-        with cli.memory(makes=True) as memory, progress("Loading", total, cli.json) as done:
+        with where.memory(makes=True) as memory, progress("Loading", total, cli.json) as done:
             loaded = memory.load(file, dry_run=dry_run, progress=done, **terms)  # type: ignore[arg-type]
     except BadFile as wrong:
         bad = wrong.lines
