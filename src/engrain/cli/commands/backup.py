@@ -47,7 +47,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     examples=(
         "engrain restore agent-monday.db agent.db --replace",
         "engrain restore agent-monday.db new.db --against agent.db",
-        "engrain restore agent-monday.db agent.db --receipts ana.json --receipts ben.json",
+        "engrain restore agent-monday.db agent.db --receipts receipts",
     ),
     prints="The store that was made, how many items are in it, and what was kept out because it was forgotten since.",
 )
