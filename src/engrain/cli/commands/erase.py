@@ -16,6 +16,7 @@ from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_line
 from engrain.cli.receipt_files import ReceiptFiles
 from engrain.cli.session import Session, whole_id
 from engrain.cli.shown import faint, many, wrapped
+from engrain.cli.sources import nothing_from
 from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 
@@ -142,7 +143,12 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     """
     with cli.memory() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
+        meant = [] if found else nothing_from(memory, source)
+    for text in meant:
+        click.echo(text, err=True)
     cli.answer(found, lambda: _undone(found))
+    if not found and yes:
+        sys.exit(1)
 
 
 class _Watched:
@@ -195,7 +201,6 @@ def _step(cli: Session) -> Callable[[str], None]:
 
 def _undone(found: Undone) -> Iterator[str]:
     if not found:
-        yield "Nothing came from this source."
         return
     for item in found.items[:SHOWN]:
         yield from wrapped(item.text, "  ", longest=150)
@@ -204,7 +209,8 @@ def _undone(found: Undone) -> Iterator[str]:
     if found.kept:
         yield faint(f"{many(len(found.kept), 'item')} with another source too: they stay, without this one.")
     if found.done is None:
-        yield f"{many(len(found.items), 'item')} came from it or rest on it. Add --yes to take them back."
+        told = "item came from it or rests on it", "items came from it or rest on it"
+        yield f"{many(len(found.items), *told)}. Add --yes to take {'it' if len(found.items) == 1 else 'them'} back."
     elif found.done.pending:
         raise Conflict(f"taken back, but the bytes are pending: {found.done.why}")
     else:

@@ -1,0 +1,69 @@
+"""Say what somebody may have meant by a source that nothing came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from engrain.cli.shown import faint, safe, wrapped
+from engrain.core.messages import RESERVED
+from engrain.core.near import near
+
+if TYPE_CHECKING:
+    from engrain.core.items import Item
+    from engrain.memory import Memory
+
+LOOKED_AT = 5_000  # newest items
+SHOWN = 5
+
+
+def nothing_from(memory: Memory, source: str) -> list[str]:
+    """Names that are like it, and what tools answered that were called with it."""
+    lines = [f"Nothing came from {safe(source)}."]
+    items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
+    known = {one.name for item in items for one in item.sources if one.name}
+    like = list(dict.fromkeys([*_of_host(source, known), *near(source, known, SHOWN)]))[:SHOWN]
+    lines += [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
+    answers = list(_answers(memory, source))[:SHOWN]
+    if answers:
+        lines.append("A tool was called with it, and what it answered has the tool for its source. To take that back:")
+    for item in answers:
+        lines += [f"  engrain forget {item.id}", *map(faint, wrapped(item.text, "    ", longest=150))]
+    return lines
+
+
+def _of_host(source: str, known: set[str]) -> list[str]:
+    host = urlsplit(source).netloc
+    return sorted(one for one in known if one.startswith(source) or (host and urlsplit(one).netloc == host))
+
+
+def _answers(memory: Memory, source: str) -> Iterator[Item]:
+    """The results of the calls that have exactly this among their arguments."""
+    for call in memory.list({"text": {"contains": source}}, history=True, limit=LOOKED_AT):
+        ids = {id for id, _, start, end, _ in _own(call).get("calls", ()) if source in _values(call.text[start:end])}
+        if ids and call.session is not None:
+            said = memory.list({"session": call.session, "role": "tool"}, history=True, limit=LOOKED_AT)
+            yield from (item for item in said if _own(item).get("answers") in ids)
+
+
+def _own(item: Item) -> dict[str, Any]:
+    own = item.metadata.get(RESERVED)
+    return own if isinstance(own, dict) else {}
+
+
+def _values(arguments: str) -> set[str]:
+    """Every text in them, however deep."""
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return set()
+    found, left = set(), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.add(one)
+        elif isinstance(one, (dict, list)):
+            left += one.values() if isinstance(one, dict) else one
+    return found
