@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -63,8 +63,9 @@ class Audited:
         return f"{self.entries}:{self.head}"
 
 
-def entry_of(n: int, at: int, what: str, subject: str | None, details: str, previous: str, hash: str) -> Entry:
-    """As a store holds it. One in a form that is not ours does not have the hash of what it then says."""
+def entry_of(row: Sequence[Any]) -> Entry:
+    """As a store holds it, in this order. One in a form that is not ours does not have the hash of what it then says."""
+    n, at, what, subject, details, previous, hash = row
     try:
         moment, values = from_micros(at), json.loads(details)
         ours = _written(values) == details and subject not in ("", _NOBODY)

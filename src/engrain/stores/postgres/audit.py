@@ -57,4 +57,4 @@ def head_of(db: Db) -> Head:
 
 
 def entry_of(row: Row) -> Entry:
-    return audit.entry_of(*row)
+    return audit.entry_of(row)

@@ -64,4 +64,4 @@ def head_of(db: Connection) -> Head:
 
 
 def entry_of(row: Row) -> Entry:
-    return audit.entry_of(*row)
+    return audit.entry_of(row)
