@@ -18,8 +18,8 @@ PUBLIC = """
     BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull Effect
     EmbedderFailed EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut
     Memory Message ModelFailed NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening
-    OutcomeUnknown Owned restore_backup Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
-    Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
+    restore_backup Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
     StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
     VersionChanged Why Without WorkingMemory WrongKey
 """

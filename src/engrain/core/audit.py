@@ -64,7 +64,7 @@ class Audited:
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
-    """As a store holds it, in this order. One in a form that is not ours does not have the hash of what it then says."""
+    """As a store holds it, in this order. One in a form that is not ours has not the hash of what it then says."""
     n, at, what, subject, details, previous, hash = row
     try:
         moment, values = from_micros(at), json.loads(details)
