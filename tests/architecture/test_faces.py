@@ -19,9 +19,9 @@ PUBLIC = """
     EmbedderFailed EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut
     Memory Message ModelFailed NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening
     OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
-    restore_backup Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
+    Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
     StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
-    VersionChanged Why Without WorkingMemory WrongKey
+    restore_backup VersionChanged Why Without WorkingMemory WrongKey
 """
 
 
