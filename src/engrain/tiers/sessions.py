@@ -122,7 +122,8 @@ class Sessions:
         last = self._kit.log.last(self._scope, session, 1)
         held = self._kit.items.slot(self._scope, SLOT + session, None)
         length = self._kit.log.length(self._scope, session)
-        return Listed(session, length, (last[0].occurred_at or last[0].recorded_at) if last else None, held.text if held else "")
+        when = last[0].occurred_at or last[0].recorded_at if last else None
+        return Listed(session, length, when, held.text if held else "")
 
     def _profile(self) -> list[Item]:
         """What is known of the user by name, what is pinned, what is important, newest first, and what the user always
