@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,22 @@ def test_a_memory_that_is_there_and_empty_is_exported(store: Path, tmp_path: Pat
         memory.forget(memory.remember("Eve lives in Bonn."))
     done = run(store, "export", str(tmp_path / "eve.jsonl"), "--user", "eve")
     assert (done.exit_code, (tmp_path / "eve.jsonl").exists()) == (0, True)
+
+
+def test_the_page_says_what_it_is_and_nothing_of_the_machine(tmp_path: Path) -> None:
+    path = tmp_path / "told.db"
+    with Memory(path, user="ana", embedder=HashEmbedder(), background=False) as memory:
+        memory.start_session("monday")
+        memory.add_message("user", "My name is Ana. I live in Lima.")
+        memory.remember("Ana has a dog.", metadata={"seen": [1, True], "by": "gate"})
+        memory.start_task("Deploy release 4")
+        memory.record_step("think", "act", {"count": 1, "done": True})
+        memory.checkpoint("order", {"cart": ["tea", {"count": 1}], "paid": False})
+    run(path, "export", str(tmp_path / "ana.md"), "--user", "ana", "--format", "markdown")
+    page = (tmp_path / "ana.md").read_text()
+    opening = page.split("## ")[0]
+    assert re.search(r"made on \d{4}-\d\d-\d\d", opening)
+    assert all(word in opening for word in ("1 message, 1 conversation", "told by", "Importance"))
+    assert not any(word in page for word in ("gate", "trust", '{"', '":'))
+    assert "- seen: 1, yes" in page
+    assert page.split("## Conversation monday")[1].count("I live in Lima.") == 1

@@ -50,7 +50,7 @@ def export(cli: Session, path: str, all_agents: bool, **how: Any) -> None:
     """Write all that this memory holds to a file.
 
     Facts and their versions, what was said, episodes, procedures and how they turned out, tasks and their steps; with
-    ids, times, sources and trust. Only you can read the file. The same memory gives the same bytes.
+    ids, times, sources and trust. Only you can read the file. The same memory gives the same JSON Lines.
     """
     if all_agents:
         _export_all(cli, path, how)

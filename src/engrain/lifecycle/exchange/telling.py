@@ -28,6 +28,8 @@ WORDS = {
 _ACTIVE = re.compile(r"(\\*)([<\[])")
 # Tabs, the spaces of other scripts, and what joins the signs of one letter or picture.
 _SHOWN = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
+# Who found a fact in what was said: engrain's own.
+FOUND_BY = (("by", "gate"), ("by", "model"))
 # Of working memory that is kept with a task: its form and its limits.
 FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
@@ -39,13 +41,28 @@ def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> 
         done(1)
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
     whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value) or "everybody"
-    parts = [
-        ["# What this memory holds", "", f"The memory of {whose}. Times are in UTC."],
-        *_Page(rows).sections(),
-    ]
+    parts = [_opening(whose, kit.clock(), rows), *_Page(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
     return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
+
+
+def _opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:
+    said = sum(row.values["session"] is not None for row in rows["item"])
+    counts = {
+        "piece of knowledge": len(rows["item"]) - said,
+        "message": said,
+        "conversation": len(rows["session"]),
+        "task": len(rows["task"]),
+    }
+    counted = ", ".join(_many(count, name) for name, count in counts.items() if count) or "nothing"
+    about = (
+        f"This is a copy of all that is kept in the memory of {whose}, made on {now:%Y-%m-%d %H:%M}: {counted}. "
+        "Times are in UTC. What was said stands behind a bar, word for word. Whose word something is stands after "
+        '"told by". "Importance", from 0 to 1, is how much the program thinks that it matters: what matters least is '
+        "let go first."
+    )
+    return ["# What this memory holds", "", about]
 
 
 class _Page:
@@ -65,9 +82,15 @@ class _Page:
         sums = (one for one in items if one["kind"] == "summary")
         yield from self._section("Summaries of conversations", map(self._item, sums))
         yield from self._sessions()
-        yield from self._section("What happened", map(self._episode, self._rows["episode"]))
+        # What stands over a message is that message, and it stands in its conversation.
+        told = (row for row in self._rows["episode"] if row.values["text"] or row.values["raw"] or not self._said(row))
+        yield from self._section("What happened", map(self._episode, told))
         yield from self._section("Tasks", map(self._task, self._rows["task"]))
         yield from self._section("What tasks were told", map(self._event, self._rows["event"]))
+
+    def _said(self, row: Row) -> bool:
+        item = self._items.get(row.values["item"] or "")
+        return item is not None and item["session"] is not None
 
     def _section(self, title: str, parts: Iterable[list[str]]) -> Iterator[list[str]]:
         lines = [line for part in parts for line in part]
@@ -101,7 +124,6 @@ class _Page:
             _since(one),
             _sources(one["sources"]),
             f"importance {one['importance']:g} of 1",
-            f"trust {one['trust']:g}",
         ]
         if one["slot"]:
             told.insert(0, f"on {_plain(one['slot'])}")
@@ -149,7 +171,7 @@ class _Page:
         ]
         lines += ["", "Goal:", "", *_quoted(one["goal"])] if one["goal"] else []
         lines += ["", "Outcome:", "", *_quoted(one["outcome"])] if one["outcome"] else []
-        lines += ["", "At hand:", "", *_quoted(_told(one["snapshot"]))] if one["snapshot"] else []
+        lines += ["", "What was at hand:", "", *_quoted(_told(one["snapshot"]))] if one["snapshot"] else []
         for step in self._steps.get(row.key[1], ()):
             lines += ["", f"Step {_plain(step['name'])}, {_time(step['began_at'])}, {step['status']}:"]
             lines += ["", *_quoted(_told(step["result"]))] if step["result"] is not None else []
@@ -159,6 +181,11 @@ class _Page:
     def _event(self, row: Row) -> list[str]:
         _, task, event = row.key
         return [f"**{_plain(event)}** for the task {_plain(task)}:", "", *_quoted(_told(row.values["payload"])), ""]
+
+
+def _many(count: int, name: str) -> str:
+    first, *more = name.split(" ", 1)
+    return f"{count:,} {' '.join([first if count == 1 else f'{first}s', *more])}"
 
 
 def _by_name(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
@@ -187,9 +214,8 @@ def _sources(sources: Sequence[Sequence[Any]]) -> str:
 
 def _beside(metadata: Mapping[str, Any]) -> list[str]:
     """What a program or an import added; what engrain keeps for itself there is told in other places."""
-    own = {name: value for name, value in metadata.items() if name != RESERVED}
-    told = {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in own.items()}
-    return [*(f"- {_plain(name)}: {_plain(value)}" for name, value in told.items()), ""] if told else []
+    own = {name: value for name, value in metadata.items() if name != RESERVED and (name, value) not in FOUND_BY}
+    return [*(f"- {_plain(name)}: {_plain(_inline(value))}" for name, value in own.items()), ""] if own else []
 
 
 def _told(recorded: str) -> str:
@@ -210,9 +236,25 @@ def _lean(value: Any) -> Any:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 if isinstance(value, dict) else 0).decode()
+    """In words: a line for each name, and for each part of a list."""
+    if isinstance(value, dict):
+        return "\n".join(f"{name}:{_below(_value(one))}" for name, one in value.items())
+    if isinstance(value, list):
+        return "\n".join(f"-{_below(_value(one))}" for one in value)
+    if value is None:
+        return "nothing"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_inline(one)}" for name, one in value.items())
+    return ", ".join(map(_inline, value)) if isinstance(value, list) else _value(value)
+
+
+def _below(told: str) -> str:
+    lines = told.splitlines() or [""]
+    return f" {told}" if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
 
 
 def _short(text: str, most: int) -> str:
