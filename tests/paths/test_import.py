@@ -81,7 +81,7 @@ def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
     assert loaded(memory, MEM0).form == "mem0"
     tea = memory.list({"text": "Ana likes tea."})[0]
     assert (tea.kind, str(tea.occurred_at), tea.trust) == ("fact", "2024-07-01 17:00:00+00:00", 0.6)
-    assert tea.metadata == {"metadata": {"k": 1}, "categories": ["food"], "user_id": "x"}
+    assert tea.metadata == {"k": 1, "categories": ["food"], "user_id": "x"}
     assert memory.about("Ben")[0].text == "ana knows ben"
 
 

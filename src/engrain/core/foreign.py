@@ -16,7 +16,7 @@ ROLES: Mapping[str, str] = {
 }  # fmt: skip
 MAX_TITLE = 500
 # What mem0 says of a memory besides its text.
-BESIDE = ("metadata", "categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
+BESIDE = ("categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
 
 
 def origin_of(value: object) -> Origin | None:
@@ -66,7 +66,8 @@ def _mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
         yield _note("mem0", f"{subject} {verb} {object}", f"{subject}\x1f{verb}\x1f{object}", relation=relation)
         return
     text = _text(entry.get("memory", entry.get("text")), "memory")
-    metadata = {name: entry[name] for name in BESIDE if entry.get(name)}
+    own = _object(entry.get("metadata") or {}, "metadata")
+    metadata = {**{name: entry[name] for name in BESIDE if entry.get(name)}, **own}
     named = _text(entry.get("id"), "id")
     yield _note("mem0", text, named, metadata=metadata, occurred_at=_iso(entry.get("created_at")))
 
