@@ -107,3 +107,9 @@ def test_chats_come_in_by_their_form(store: str, tmp_path: Path) -> None:
     file.write_text(json.dumps([{"uuid": "c", "name": "x", "chat_messages": said}]))
     assert "from claude" in run(store, "load", str(file), "--user", "ana")
     assert told(store, "load", str(file), "--from", "claude", "--user", "ana")["repeated"] == 1
+
+
+def test_an_export_to_a_pipe_is_refused_before_anything_is_written(store: str, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(root, ["--store", store, "export", "-"])
+    assert (shown.exit_code, "give it a name" in shown.output) == (2, True)
+    assert not Path("-").exists()

@@ -56,7 +56,7 @@ def erased_lines(done: Erased, files: ReceiptFiles) -> Iterator[str]:
         yield f"Pending: {done.why}"
         yield "Nobody finds it any more. It is completed by itself, or with: engrain erase --resume --receipt FILE"
     else:
-        yield f"{strong('Erased')}: {_counted(done.receipt.values['counts']) or 'nothing'}."
+        yield f"{strong('Erased')}: {counted(done.receipt.values['counts']) or 'nothing'}."
         yield from _proof(done.receipt)
         yield from _kept(done.receipt, files)
 
@@ -83,7 +83,7 @@ def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
 
 
 def _would(done: Erased) -> Iterator[str]:
-    counts = _counted(done.counts)
+    counts = counted(done.counts)
     if not counts and not done.memories:
         yield "Nothing is left to erase. With --yes it is looked for once more, and there is a receipt."
         return
@@ -99,7 +99,7 @@ def _agents(memories: Sequence[Scope]) -> str:
     return ", ".join([*names[:SHOWN], *more])
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def counted(counts: Mapping[str, int]) -> str:
     kinds = dict.fromkeys([*KINDS, *sorted(counts)])
     return ", ".join(many(counts[kind], *KINDS.get(kind, (kind, None))) for kind in kinds if counts.get(kind))
 

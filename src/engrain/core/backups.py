@@ -62,16 +62,17 @@ class Restored:
     receipts: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        found = f"{self.items:,} items of the {self.manifest.items:,} in the backup"
+        found = f"{self.items:,} of the {self.manifest.items:,} items in the backup"
         told = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
         if self.kept_out is None:
             return f"{told}; no present store was there to say what has been forgotten since"
-        out = ", ".join(f"{count:,} {kind}" for kind, count in self.kept_out.items() if count)
+        rows = sum(self.kept_out.values())
+        out = "1 row" if rows == 1 else f"{rows:,} rows" if rows else "nothing"
         if self.receipts:
             by = "1 receipt" if len(self.receipts) == 1 else f"{len(self.receipts):,} receipts"
-            return f"{told}; erased since by {by}, and kept out: {out or 'nothing'}"
+            return f"{told}; erased since by {by}, and kept out: {out}"
         read = ", as far as the damaged store can say" if self.damaged else ""
-        return f"{told}; forgotten or erased since{read}, and kept out: {out or 'nothing'}"
+        return f"{told}; forgotten or erased since{read}, and kept out: {out}"
 
 
 def written(manifest: Manifest) -> bytes:

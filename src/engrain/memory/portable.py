@@ -126,4 +126,4 @@ def _check_free(path: Path, overwrite: bool) -> None:
     if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISLNK(mode):
         raise InvalidInput(f"{path} is not a file. Choose another name.")
     if not overwrite:
-        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True.")
+        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True, --overwrite.")

@@ -29,10 +29,11 @@ class Replayed:
     swept: bool
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count:,} {kind}" for kind, count in self.rows.items() if count)
-        if not told:
+        count = sum(self.rows.values())
+        if not count:
             return "Nothing of it was there."
-        return f"Taken out: {told}.{'' if self.swept else ' Their bytes are still to be swept out: engrain maintain.'}"
+        told = "1 row was" if count == 1 else f"{count:,} rows were"
+        return f"{told} taken out.{'' if self.swept else ' Their bytes are still to be swept out: engrain maintain.'}"
 
 
 class _Cared(Protocol):

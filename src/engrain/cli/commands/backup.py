@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engrain.cli.erasure_lines import counted
 from engrain.cli.progress import progress
 from engrain.cli.session import DEFAULT_STORE, Session
-from engrain.cli.shown import many
+from engrain.cli.shown import faint, many
 from engrain.cli.verbs import verb
 from engrain.core.errors import InvalidInput
 
@@ -96,6 +97,8 @@ def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> str | list
 
 def _restored(done: Restored) -> Iterator[str]:
     yield f"Restored {done}."
+    if out := counted(done.kept_out or {}):
+        yield faint(f"Kept out: {out}.")
     for id, rows in done.receipts.items():
         told = f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
         yield f"Receipt {id}: {told}."

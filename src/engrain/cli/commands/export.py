@@ -52,6 +52,8 @@ def export(cli: Session, path: str, all_agents: bool, **how: Any) -> None:
     Facts and their versions, what was said, episodes, procedures and how they turned out, tasks and their steps; with
     ids, times, sources and trust. Only you can read the file. The same memory gives the same JSON Lines.
     """
+    if path == "-":
+        raise click.UsageError("an export is written whole or not at all, to a file: give it a name.")
     if all_agents:
         _export_all(cli, path, how)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from engrain.cli.erasure_lines import counted
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.verbs import verb
@@ -35,4 +36,4 @@ def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str
     Session(restored).must_exist()
     with progress("Taking out", None, cli.json):
         done = replay_erasures(restored, against or read_receipts(receipts))
-    cli.answer(done, lambda: [str(done)])
+    cli.answer(done, lambda: [str(done), *([f"They are: {out}."] if (out := counted(done.rows)) else [])])
