@@ -218,7 +218,7 @@ def test_what_was_forgotten_since_does_not_come_back(store: Path, tmp_path: Path
     assert done.kept_out
     assert done.kept_out["item"] >= 2
     assert done.items == done.manifest.items - done.kept_out["item"]
-    assert f"{done.items} items of the {done.manifest.items} in the backup" in str(done)
+    assert f"{done.items} of the {done.manifest.items} items in the backup" in str(done)
     with opened(store) as memory:
         assert memory.status().store["items"] == done.items
     assert not [text for text in texts(store) if CANARY in text]
