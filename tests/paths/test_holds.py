@@ -92,3 +92,20 @@ def test_reasons_come_along_with_a_copy(store: Path, tmp_path: Path) -> None:
         copy(source, target, lambda _: None)
     with opened(tmp_path / "copy.db") as copied:
         assert [one.reasons for one in copied.holds()] == [("case-7", "case-8")]
+
+
+def test_a_hold_stops_an_erasure_that_was_cut_off_before_anything_went_and_no_other(store: Path) -> None:
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        ben.remember("Ben lives in Rome.")
+        erasing = memory._open.kit.erasing
+        assert erasing is not None
+        for name in ("ana", "ben"):
+            erasing.begin(name, memory._open.user(name))
+        memory.hold("ana", reason="case-7")
+        ana, other = memory.resume_erasures()
+        assert "case-7" in ana.why
+        assert not ana.receipt
+        assert other.receipt
+        assert memory.release("ana")
+    with opened(store, user="ana") as memory:
+        assert [item.text for item in memory.list()] == ["Ana lives in Lima."]

@@ -49,6 +49,22 @@ class HoldSuite(Suite):
         assert texts(store) == {"Ana lives in Lima."}
         assert erase(erasing, USER)["item"] == 1
 
+    @pytest.mark.parametrize("by", ["user", "id"])
+    def test_a_hold_that_comes_before_anything_went_ends_the_erasure(
+        self, store: Any, erasing: Erasing, audit: AuditLog, by: str
+    ) -> None:
+        (id,) = add(store, fact("Ana lives in Lima."))
+        if erasing.begin("e1", USER if by == "user" else Subject(ANA, "id", id)).stage != "shut":
+            pytest.skip("this store takes the rows as it begins")
+        erasing.hold(USER, "case-7")
+        with pytest.raises(OnHold, match="case-7"):
+            erasing.take("e1")
+        assert erasing.running() == []
+        assert [one.hidden for one in erasing.holds()] == [by == "user"]
+        assert [entry.what for entry in audit.entries(0, 9)] == ["hold", "erase_refused"]
+        erasing.release(USER)
+        assert texts(store) == {"Ana lives in Lima."}
+
     def test_a_hold_lasts_until_its_last_reason_is_released(
         self, store: Any, erasing: Erasing, audit: AuditLog
     ) -> None:

@@ -51,7 +51,9 @@ class Erasing(Protocol):
         What remains is put right: a slot's value that a removed one had replaced holds again, a corrected version
         stands again (not for an item, as Forget). Something derived that rests on what remains too leaves no tombstone,
         and the work on the sessions that it cites goes back to there, so that it is derived again. An item with other
-        sources loses the one that is erased. A later stage is left as it is."""
+        sources loses the one that is erased. A later stage is left as it is.
+
+        OnHold, as of `begin`, if there is a hold by now and everything is still there: the erasure is over then."""
 
     def unname(self, id: str) -> Erasure:
         """Stage `named`: the names in the erasure and in the user's scopes are gone; a later write to such a scope

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engrain.core.erasure import Erasure, Subject
-from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreError
+from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
 from engrain.core.scope import Scope
@@ -82,7 +82,14 @@ def erase(
 
 def resume(kit: Kit, clean: CleanFolder, report: Report) -> list[Erased]:
     """Everything that is under way, whoever began it."""
-    return [_run(kit, one.id, clean, report) for one in port(kit).running()]
+    return [_resumed(kit, one.id, clean, report) for one in port(kit).running()]
+
+
+def _resumed(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:
+    try:
+        return _run(kit, id, clean, report)
+    except OnHold as exc:  # a hold came before anything went; the others go on
+        return Erased(id, why=str(exc))
 
 
 def _run(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:

@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.audit import Entry
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import ConfigError, NotFound
+from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.holds import added, refusal, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
@@ -59,24 +59,31 @@ class Eraser:
         return iter(())
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        user = subject if subject.by == "user" else owner(subject.scope)
         with self._holder.writing() as state:
             if id in state.erasing:
                 return state.erasing[id]
-            held = state.holds.get(self.mark(user)) if user else None
-            scopes = _scopes(state, subject) if subject.by == "user" else [subject.scope]
-            if subject.by == "user":
-                state.shut.update(dict.fromkeys(scopes, HIDDEN if held else ERASING))
-            if held is None:
+            refused = self._refused(state, subject)
+            if refused is None:
+                scopes = _scopes(state, subject) if subject.by == "user" else [subject.scope]
+                if subject.by == "user":
+                    state.shut.update(dict.fromkeys(scopes, ERASING))
                 mark, now = self.mark(subject), _moment(state, self._holder)
                 begun = Erasure(id, mark, subject.by, "shut", now, subject, tuple(scopes), notes=dict(notes))
-                state.erasing[id] = begun
-                return state.erasing[id]
-            if subject.by == "user":
-                state.holds[held.mark] = replace(held, hidden=True)
-            details = {"by": subject.by, "reasons": held.reasons}
-            record(state, self._holder, "erase_refused", details, self.mark(subject))
-        raise refusal(user or subject, held.reasons, hides=subject.by == "user")
+                return state.erasing.setdefault(id, begun)
+        raise refused
+
+    def _refused(self, state: State, subject: Subject) -> OnHold | None:
+        """On record, and a user hidden, if there is a hold on whose it is."""
+        user = subject if subject.by == "user" else owner(subject.scope)
+        held = state.holds.get(self.mark(user)) if user else None
+        if user is None or held is None:
+            return None
+        if subject.by == "user":
+            state.shut.update(dict.fromkeys(_scopes(state, subject), HIDDEN))
+            state.holds[held.mark] = replace(held, hidden=True)
+        told = {"by": subject.by, "reasons": held.reasons}
+        record(state, self._holder, "erase_refused", told, self.mark(subject))
+        return refusal(user, held.reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
@@ -87,25 +94,28 @@ class Eraser:
             one = _known(state, id)
             if one.stage != "shut" or one.subject is None:
                 return one
-            ids: Sequence[str] = ()
-            if one.by == "user":
-                counts = {"scope": len(one.scopes), **_counts(state, one.scopes)}
-                for scope in one.scopes:
-                    self._take_scope(state, scope)
-            else:
-                counts, ids = self._take_part(state, one.subject)
-            state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids))
-            return state.erasing[id]
+            refused = self._refused(state, one.subject)
+            if refused is None:
+                take = self._take_scopes if one.by == "user" else self._take_part
+                counts, ids = take(state, one.subject)
+                state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids))
+                return state.erasing[id]
+            del state.erasing[id]
+        raise refused
 
-    def _take_scope(self, state: State, scope: Scope) -> None:
-        work = self._work(state, scope)
-        for stored in state.within(scope):
-            state.tombstones.add((scope, work.fingerprint(stored.item.text)))
-            del state.items[stored.item.id]
-            work.mark(stored.item.id, gone=True)
-        for name in KEYED:
-            kept = {key: value for key, value in getattr(state, name).items() if key[0] != scope}
-            setattr(state, name, kept)
+    def _take_scopes(self, state: State, user: Subject) -> tuple[dict[str, int], Sequence[str]]:
+        scopes = _scopes(state, user)
+        counts = {"scope": len(scopes), **_counts(state, scopes)}
+        for scope in scopes:
+            work = self._work(state, scope)
+            for stored in state.within(scope):
+                state.tombstones.add((scope, work.fingerprint(stored.item.text)))
+                del state.items[stored.item.id]
+                work.mark(stored.item.id, gone=True)
+            for name in KEYED:
+                kept = {key: value for key, value in getattr(state, name).items() if key[0] != scope}
+                setattr(state, name, kept)
+        return counts, ()
 
     def _take_part(self, state: State, subject: Subject) -> tuple[dict[str, int], Sequence[str]]:
         work = self._work(state, subject.scope)

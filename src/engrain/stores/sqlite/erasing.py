@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
-from engrain.core.errors import NotFound
+from engrain.core.errors import NotFound, OnHold
 from engrain.core.holds import added, read, refusal, stored, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
@@ -96,33 +96,36 @@ class SqliteErasing:
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        mark = self.mark(subject)
         with self._store._writing() as db:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
                 return self._erasure(db, running[0])
-            user = subject if subject.by == "user" else owner(subject.scope)
-            held = db.rows(_SQL["hold"], {"mark": self.mark(user)}) if user else []
-            if user is None or not held:
-                if subject.by == "user":
-                    self._shut(db, self._scopes(db, subject), ERASING)
-                scope = subject.scope
-                names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
-                values = {
-                    "id": id,
-                    "mark": mark,
-                    "by": subject.by,
-                    "at": self._moment(db),
-                    "notes": json.dumps(dict(notes)),
-                }
-                db.run(_SQL["add_erasing"], {**values, **names})
-                return self._erasure(db, db.rows(_SQL["erasing"], {"id": id})[0])
-            reasons = hold_of(held[0]).reasons
-            if subject.by == "user":
-                self._shut(db, self._scopes(db, subject), HIDDEN)
-                db.run(_SQL["hide"], (mark,))
-            self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
-        raise refusal(user, reasons, hides=subject.by == "user")
+            refused = self._refused(db, subject)
+            if refused is None:
+                return self._begun(db, id, subject, notes)
+        raise refused
+
+    def _begun(self, db: Connection, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
+        if subject.by == "user":
+            self._shut(db, self._scopes(db, subject), ERASING)
+        scope = subject.scope
+        names = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user, "name": subject.name}
+        values = {"id": id, "mark": self.mark(subject), "by": subject.by, "at": self._moment(db)}
+        db.run(_SQL["add_erasing"], {**values, "notes": json.dumps(dict(notes)), **names})
+        return self._known(db, id)
+
+    def _refused(self, db: Connection, subject: Subject) -> OnHold | None:
+        """On record, and a user hidden, if there is a hold on whose it is."""
+        user = subject if subject.by == "user" else owner(subject.scope)
+        reasons = self._reasons(db, self.mark(user)) if user else ()
+        if user is None or not reasons:
+            return None
+        mark = self.mark(subject)
+        if subject.by == "user":
+            self._shut(db, self._scopes(db, subject), HIDDEN)
+            db.run(_SQL["hide"], (mark,))
+        self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
+        return refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._store._writing() as db:
@@ -135,10 +138,14 @@ class SqliteErasing:
             erasure = self._known(db, id)
             if erasure.stage != "shut" or erasure.subject is None:
                 return erasure
-            counts, ids = self._taken(db, erasure.subject)
-            db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids)})
-            self._store._purge.mark(db)
-            return self._known(db, id)
+            refused = self._refused(db, erasure.subject)
+            if refused is None:
+                counts, ids = self._taken(db, erasure.subject)
+                db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids)})
+                self._store._purge.mark(db)
+                return self._known(db, id)
+            db.run(_SQL["drop_erasing"], (id,))
+        raise refused
 
     def unname(self, id: str) -> Erasure:
         with self._store._writing() as db:
