@@ -29,6 +29,7 @@ from engrain.stores import door
 from engrain.stores.postgres import care, forget, part
 from engrain.stores.postgres import erasing as rows
 from engrain.stores.postgres.link import Db
+from engrain.stores.sqlite.erasing import SqliteErasing
 
 _numbers = count()
 
@@ -509,6 +510,28 @@ def _of(memory: Memory) -> list[str]:
 
 def _endless(memory: Memory) -> list[str]:
     return [key for key in _of(memory) if redis_server().client.ttl(key) < 0]
+
+
+def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\nsessions = "{server.url}/0"\n')
+    with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
+        memory.remember("Ana lives in Lima.")
+        state, unname = memory._open.kit.state, SqliteErasing.unname
+        assert state is not None
+
+        def late(*args: Any) -> Erasure:
+            state.keep(memory.scope, "s", "working", "Lima")
+            return unname(*args)
+
+        monkeypatch.setattr(SqliteErasing, "unname", late)
+        state.keep(memory.scope, "s", "working", "Lima")
+        assert ben.erase(user="ana").receipt
+        assert server.client.keys(f"*{memory.scope.id}*") == []
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])

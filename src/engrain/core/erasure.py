@@ -14,6 +14,7 @@ By = Literal["user", "session", "source", "id"]
 # shut: nobody writes or reads it any more. rows: its rows are gone. named: the other stores and files are clean, and
 # no name is left. Then the bytes are swept and looked for, and the receipt closes it.
 Stage = Literal["shut", "rows", "named"]
+SETTLED = 0.2  # seconds after a user is shut out: whoever was about to write has done so, or is refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
-from engrain.core.erasure import owner
+from engrain.core.erasure import SETTLED, owner
 from engrain.core.errors import BeingErased, EngrainError, OnHold
 from engrain.core.holds import refusal
 from engrain.core.scope import Scope
 from engrain.ports import Erasing
 
-_KNOWN = 1.0  # seconds for which an open scope is not asked about again
+# Seconds for which an open scope is not asked about again: less than an erasure waits before it looks the last time.
+_KNOWN = SETTLED / 2
 _MOST = 10_000
 
 
@@ -34,7 +35,7 @@ class Door:
         return self._erasing is not None and bool(self._erasing.holds())
 
     def lately_shut(self, scope: Scope) -> EngrainError | None:
-        """As `shut` was up to a second ago: for what is asked often."""
+        """As `shut` was a moment ago: for what is asked often."""
         if self._open.get(scope, 0.0) > time.monotonic():
             return None
         found = self.shut(scope)

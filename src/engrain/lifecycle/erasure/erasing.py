@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from engrain.core.erasure import Erasure, Subject
+from engrain.core.erasure import SETTLED, Erasure, Subject
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
@@ -25,7 +25,6 @@ _ALL = 1_000_000
 _EVER = datetime.min.replace(tzinfo=UTC)
 _BATCH = 500
 _TRIES = 3
-_UNDER_WAY = 0.2  # seconds
 _log = logging.getLogger("engrain")
 _new_id = SortableIds()
 
@@ -135,7 +134,7 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
-        time.sleep(_UNDER_WAY)
+        time.sleep(SETTLED)
         beside += _servers(kit, one)
     port(kit).keep(one.id, {"beside": beside, "files": files, "named": one.notes.get("named", 0)}, one.prints)
     return port(kit).unname(one.id)
