@@ -78,8 +78,10 @@ def test_the_report_is_in_groups_and_ends_with_a_count(store: Path) -> None:
 
 def test_the_report_says_whose_memory_it_looked_at(store: Path) -> None:
     assert doctor(store).stdout.splitlines()[0] == "The memory looked at: user=ana."
+    other = doctor(store, "--user", "bob").stdout.splitlines()[0]
+    assert "is empty. Name yours with --user" in other
     nobody = CliRunner().invoke(root, ["doctor", "--store", str(store)]).stdout.splitlines()[0]
-    assert "is empty. Name yours with --user" in nobody
+    assert nobody == "Looked at: every memory of the store."
 
 
 def test_only_a_failure_or_strictness_has_an_exit_code(store: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
+
+from engrain.core.scope import Scope
 
 Group = Literal["tiers", "durability", "retrieval", "safety", "privacy", "operation"]
 State = Literal["pass", "warn", "fail", "unknown"]
@@ -49,6 +53,19 @@ def warned(why: str, mend: str) -> Verdict:
 
 def failed(why: str, mend: str) -> Verdict:
     return Verdict("fail", why, mend)
+
+
+def command(*words: str, about: str = "", store: str | None = None, owner: Scope | None = None) -> str:
+    """A command line of engrain that is safe to paste, whatever the names in it hold. A password is not repeated."""
+    line = ["engrain", *words]
+    if about and not about.startswith("-"):
+        line.append(about)
+    shown = store and re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", store)
+    whose = (owner.user, owner.agent, owner.tenant) if owner else (None, None, None)
+    for option, name in zip(("--user", "--agent", "--tenant", "--store"), (*whose, shown), strict=True):
+        if name is not None:
+            line += [f"{option}={name}"] if name.startswith("-") else [option, name]
+    return shlex.join([*line, "--", about] if about.startswith("-") else line)
 
 
 def named(found: Sequence[str], most: int = 3) -> str:

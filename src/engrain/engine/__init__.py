@@ -131,12 +131,14 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
     def backup(self, path: str | os.PathLike[str], key: str | None) -> BackedUp:
         return back_up(self.kit, Path(path).expanduser(), key)
 
-    def check(self, progress: Callable[[int], None]) -> list[Checked]:
+    def check(self, progress: Callable[[int], None], everyone: bool, store: str | None) -> list[Checked]:
         # Here, because nothing else needs it, and to open a memory is to be quick.
         from engrain.lifecycle.checkup import Look, checkup
 
         # By the present embedder, even while the one before still answers.
-        return checkup(Look(replace(self.kit, embedder=self.upkeep.target), self.scope, self._beside()), progress)
+        kit = replace(self.kit, embedder=self.upkeep.target)
+        others = memories(kit) if everyone else None
+        return checkup(Look(kit, self.scope, self._beside(), others=others, store=store), progress)
 
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""

@@ -89,6 +89,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
             lifecycle=lifecycle,
             redact=redact,
         )
+        self._named = None if store is None else os.fsdecode(store)
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
             if not read_only:
@@ -183,10 +184,11 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
 
     @traced
-    def check(self, progress: Callable[[int], None] | None = None) -> builtins.list[Checked]:
+    def check(self, progress: Callable[[int], None] | None = None, *, everyone: bool = False) -> builtins.list[Checked]:
         """The 35 points of docs/checklist.md, which `engrain doctor` prints: each with how it stands, why, and what
-        mends it. Nothing is changed. `progress` is called with 1 after each point."""
-        return self._open.check(progress or (lambda _: None))
+        mends it. Nothing is changed. `progress` is called with 1 after each point. With `everyone` all memories of the
+        store are looked into, and not this one alone."""
+        return self._open.check(progress or (lambda _: None), everyone, self._named)
 
     @traced
     def rebuild(self, progress: Callable[[int], None] | None = None) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
 POINTS = 35
+EVERY = "every memory of the store"
 
 
 @verb(
@@ -33,7 +34,9 @@ POINTS = 35
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
 def doctor(cli: Session, rebuild: bool, strict: bool) -> None:
     """Go through the checklist of a memory in production."""
-    about: dict[str, Any] = {"memory": str(Scope(cli.tenant, cli.agent, cli.user)), "rebuilt": None}
+    everyone = not (cli.user or cli.agent or cli.tenant)
+    whose = EVERY if everyone else str(Scope(cli.tenant, cli.agent, cli.user))
+    about: dict[str, Any] = {"memory": whose, "rebuilt": None}
     points = _examined(cli, rebuild, about)
     failed = any(one.state == "fail" for one in points)
     told = {"ok": not failed, **about, "counted": counted(points), "findings": points}
@@ -48,13 +51,14 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checke
             if rebuild:
                 with progress("Embedding", None, cli.json) as done:
                     about["rebuilt"] = memory.rebuild(done)
-            about["empty"] = not memory.list(limit=1)
+            everyone = about["memory"] == EVERY
+            about["empty"] = not (memory.status().store["items"] if everyone else memory.list(limit=1))
             with progress("Checking", POINTS, cli.json) as done:
-                return memory.check(done)
+                return memory.check(done, everyone=everyone)
     except (StoreError, ConfigError) as error:
         from engrain.lifecycle.checkup import unopened
 
-        return unopened(error)
+        return unopened(error, cli.store)
 
 
 def _all_seen(cli: Session) -> bool:
@@ -68,7 +72,9 @@ def _all_seen(cli: Session) -> bool:
 def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
         yield f"Made every index anew from {about['rebuilt']:,} items."
-    if about.get("empty"):
+    if about["memory"] == EVERY:
+        yield "The store is empty." if about.get("empty") else "Looked at: every memory of the store."
+    elif about.get("empty"):
         # Most points then pass for want of anything to look at.
         yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
     else:

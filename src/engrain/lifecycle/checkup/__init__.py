@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engrain.core.checked import UNOPENED, Checked, Verdict
+from engrain.core.checked import UNOPENED, Checked, Verdict, command, passed, several
 from engrain.core.errors import (
     ConfigError,
     DiskFull,
@@ -18,7 +18,7 @@ from engrain.core.errors import (
     WrongKey,
 )
 from engrain.lifecycle.checkup import durability, operation, privacy, retrieval, safety, tiers
-from engrain.lifecycle.checkup.looking import Look, Point
+from engrain.lifecycle.checkup.looking import SEVERITY, Look, Point
 
 __all__ = ["POINTS", "Look", "Point", "checkup", "unopened"]
 
@@ -35,7 +35,7 @@ _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
     (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace, with --alone if too little of it can be read"),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "pip install -U engrain"),
-    (OlderStore, "schema", "engrain status brings it up to date; of a file it keeps a copy beside"),
+    (OlderStore, "schema", "%s brings it up to date; of a file it keeps a copy beside"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
     (ConfigError, "stores", "mend the settings, and run engrain doctor again"),
@@ -46,21 +46,43 @@ def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[Ch
     """Every point in order; `tell` hears of each when it is done."""
     found = []
     for point in POINTS:
-        look.verdicts[point.name] = _looked(point, look)
+        look.verdicts[point.name] = _of_all(point, look)
         found.append(_checked(point, look.verdicts[point.name]))
         tell(1)
     return found
 
 
-def unopened(error: EngrainError) -> list[Checked]:
+def unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
     """The same of a memory that does not open: one point says why."""
     reason, mend = next(
         ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _said(error), mend)
+    why = Verdict("fail", _said(error), mend.replace("%s", command("status", store=store)))
     rest = Verdict("unknown", UNOPENED)
     return [_checked(point, why if point.name == reason else rest) for point in POINTS]
+
+
+def _of_all(point: Point, look: Look) -> Verdict:
+    """Of several memories the worst finding, and whose it is."""
+    if not point.each or look.all is None:
+        return _looked(point, look)
+    found = [(one.scope, _looked(point, one)) for one in look.memories[: point.most]]
+    scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
+    if first.state in ("pass", "unknown") and _of_none(first, [verdict for _, verdict in found]):
+        return first
+    if first.state == "pass":
+        few = f"the {len(found):,} of {look.all:,}" if len(found) < look.all else f"all {len(found):,}"
+        last = " last written to" if len(found) < look.all else ""
+        return passed(f"in {few} memories{last} {point.each}")
+    more = sum(verdict.state == first.state for _, verdict in found) - 1
+    beside = f"; {several(more, 'more memory', 'more memories')} likewise" if more else ""
+    return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
+
+
+def _of_none(first: Verdict, found: list[Verdict]) -> bool:
+    """Whether it is no single memory's: the same is said of each, and nothing is counted."""
+    return len(found) == 1 or ({one.why for one in found} == {first.why} and not any(map(str.isdigit, first.why)))
 
 
 def _looked(point: Point, look: Look) -> Verdict:
@@ -72,14 +94,14 @@ def _looked(point: Point, look: Look) -> Verdict:
     except StoreUnavailable as exc:
         return Verdict("unknown", f"not checked: {_said(exc)}", "start the server")
     except EngrainError as exc:
-        return Verdict("fail", f"it could not be looked at: {_said(exc)}", _mend(exc))
+        return Verdict("fail", f"it could not be looked at: {_said(exc)}", _mend(exc, look))
 
 
-def _mend(error: EngrainError) -> str:
+def _mend(error: EngrainError, look: Look) -> str:
     if "--rebuild" in str(error):
-        return "engrain doctor --rebuild"
+        return look.run("doctor", "--rebuild")
     known = next((mend for kind, _, mend in _REASONS if isinstance(error, kind)), None)
-    return known or "mend what it names, and run engrain doctor again"
+    return (known and known.replace("%s", look.run("status"))) or "mend what it names, and run engrain doctor again"
 
 
 def _said(error: EngrainError) -> str:

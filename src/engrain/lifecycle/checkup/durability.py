@@ -60,13 +60,13 @@ def backup(look: Look) -> Verdict:
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
     taken = {at: folder / name for name in names_in(folder) if (at := taken_at(stem, name))}
     if not taken:
-        return failed(f"there is no backup in {folder}", "engrain maintain")
+        return failed(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)
     told = f"the newest backup, {taken[newest].name}, was taken {ago(newest, look.now)}"
     if wrong := _damaged(taken[newest]):
-        return failed(f"{told} and {wrong}", f"engrain backup {folder / 'NEW.db'}, and look at that disk")
+        return failed(f"{told} and {wrong}", f"{look.run('backup', str(folder / 'NEW.db'))}, and look at that disk")
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
-        return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", "engrain maintain")
+        return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
     return passed(f"{told} and is whole")
 
 
@@ -79,7 +79,8 @@ def _by_hand(look: Look) -> Verdict:
         return passed(f"nothing is older than a day ({several(look.store.items, 'item')}); a backup is due tomorrow")
     old = f"the last was taken by hand {ago(last, look.now)}" if last else "none was ever taken"
     why = f"nothing takes backups of {several(look.store.items, 'item')} by itself, and {old}"
-    return warned(why, 'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: engrain backup FILE')
+    once = look.run("backup", "FILE")
+    return warned(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
 def _new(look: Look) -> bool:

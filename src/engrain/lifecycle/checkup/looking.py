@@ -2,47 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from engrain.core.audit import Audited
-from engrain.core.checked import Group, Verdict
+from engrain.core.checked import Group, Verdict, command
 from engrain.core.items import Item
 from engrain.core.queries import Finding, ListQuery, StoreStatus
 from engrain.core.scope import Scope
+from engrain.lifecycle.checkup.patience import asked_once
 from engrain.ports import Kit
 from engrain.ports.deployed import Deployed
 
-NEWEST = 500  # items that are read for what their texts say
-READ = 20_000  # characters of each
+NEWEST = 500  # items that are read for what their texts say, of one memory
+OVERALL, FEWEST = 5_000, 10  # of all memories together, and of each at least
+MEMORIES = 300  # those last written to
+KNOWN = 5_000  # memories that are asked when that was
+READ = 20_000  # characters of each item
 RECENT = 5_000  # entries of the audit log
+SEVERITY = ("fail", "warn", "unknown", "pass")
+
+T = TypeVar("T")
 
 
 class Look:
-    """An opened memory. What several points ask for is asked once; nothing is changed."""
+    """An opened store, and the memory or the memories of it that are meant. What several points ask for is asked once;
+    nothing is changed. `store` is how it was named, for the commands that mend something."""
 
-    def __init__(self, kit: Kit, scope: Scope, background: Mapping[str, Any] | None = None) -> None:
-        self.kit = kit
+    def __init__(
+        self,
+        kit: Kit,
+        scope: Scope,
+        background: Mapping[str, Any] | None = None,
+        *,
+        others: Sequence[Scope] | None = None,
+        store: str | None = None,
+    ) -> None:
+        self._known: dict[str, object] = {}
+        self.kit = replace(kit, **asked_once(kit, lambda: self._beside))
         self.scope = scope
         self.now: datetime = kit.clock()
         # What goes on beside, as `status` shows it: in this process only.
         self.background = background or {}
         self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
+        self.limit = NEWEST
+        self._named = store
+        self._others = others
 
-    @cached_property
+    @property
     def store(self) -> StoreStatus:
-        return self.kit.items.status(self.kit.embedder.model.key)
+        return self._once("store", lambda: self.kit.items.status(self.kit.embedder.model.key))
 
-    @cached_property
+    @property
+    def all(self) -> int | None:
+        """How many memories there are, if not one alone is meant."""
+        return None if self._others is None else len(self._others)
+
+    @property
+    def memories(self) -> list[Look]:
+        """Each by itself, the one last written to first; not all of very many."""
+        return self._once("memories", self._each)
+
+    @property
     def newest(self) -> list[Item]:
-        return self.kit.items.page(ListQuery(self.scope, limit=NEWEST))
+        if self._others is not None:
+            return [item for one in self.memories for item in one.newest]
+        query = ListQuery(self.scope, limit=self.limit)
+        return self._once(f"newest {self.scope.id}", lambda: self.kit.items.page(query))
 
-    @cached_property
+    @property
     def audited(self) -> Audited | None:
-        return self.kit.audit.verify() if self.kit.audit else None
+        return self._once("audited", lambda: self.kit.audit.verify() if self.kit.audit else None)
 
     def last(self, what: str) -> datetime | None:
         """When this was last done, as the audit log has it; None if that is long ago, or never was."""
@@ -50,6 +83,11 @@ class Look:
             return None
         entries = self.kit.audit.entries(max(0, self.audited.entries - RECENT), RECENT)
         return max((one.at for one in entries if one.what == what), default=None)
+
+    def run(self, *words: str, about: str = "") -> str:
+        """A command of engrain for this memory, as it is to be typed."""
+        owner = self.scope if self._others is None else None
+        return command(*words, about=about, store=self._named, owner=owner)
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""
@@ -60,26 +98,55 @@ class Look:
         """What the servers beside it say."""
         return [Verdict(one.state, one.why.rstrip("."), one.mend) for one in self._beside if one.point == point]
 
-    @cached_property
+    @property
     def _own(self) -> dict[str, Finding]:
+        return self._once("own", self._checked)
+
+    def _checked(self) -> dict[str, Finding]:
         items = self.kit.items
         around = items.deployment() if isinstance(items, Deployed) else []
         return {one.point: one for one in (*items.check(), *around)}
 
-    @cached_property
+    @property
     def _beside(self) -> list[Finding]:
-        return [finding for server in self.kit.servers for finding in server.check()]
+        return self._once("beside", lambda: [one for server in self.kit.servers for one in server.check()])
+
+    def _each(self) -> list[Look]:
+        if not self._others:
+            return [self._of(self.scope, NEWEST)]
+        # Spread, because a store names its memories in any order.
+        spread = self._others[:: -(-len(self._others) // KNOWN)]
+        last = sorted(spread, key=self._written, reverse=True)[:MEMORIES] if len(spread) > MEMORIES else spread
+        limit = min(NEWEST, max(FEWEST, OVERALL // len(last)))
+        return [self._of(one, limit) for one in last]
+
+    def _written(self, scope: Scope) -> float:
+        newest = self.kit.items.page(ListQuery(scope, history=True, limit=1))
+        return newest[0].recorded_at.timestamp() if newest else 0.0
+
+    def _of(self, scope: Scope, limit: int) -> Look:
+        one = copy(self)
+        one.scope, one.limit, one._others = scope, limit, None
+        return one
+
+    def _once(self, what: str, ask: Callable[[], T]) -> T:
+        if what not in self._known:
+            self._known[what] = ask()
+        return cast(T, self._known[what])
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`number` and `name` stay what they are from version to version, on every backend."""
+    """`number` and `name` stay what they are from version to version, on every backend. `each` is what is said of
+    several memories that all pass; "" if the point is about the store as a whole. It looks into at most `most`."""
 
     number: int
     group: Group
     name: str
     question: str
     look: Callable[[Look], Verdict]
+    each: str = ""
+    most: int = MEMORIES
 
 
 def ago(moment: datetime, now: datetime) -> str:
@@ -92,7 +159,6 @@ def ago(moment: datetime, now: datetime) -> str:
     return "just now"
 
 
-def worst(verdicts: list[Verdict]) -> Verdict | None:
+def worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     """The first of the worst; None of none."""
-    order = {"fail": 0, "warn": 1, "unknown": 2, "pass": 3}
-    return min(verdicts, key=lambda one: order[one.state], default=None)
+    return min(verdicts, key=lambda one: SEVERITY.index(one.state), default=None)

@@ -44,13 +44,16 @@ def waiting_tasks(look: Look) -> Verdict:
     if journal is None:
         return passed("this store keeps no tasks")
     tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MOST))
-    told = [f"{one.task} ({one.status})" for one in tasks if one.status in ("parked", "expired", "failed")]
-    told += [
-        f"{one.task} (ambiguous)" for one in tasks if one.status in ("running", "waiting") and _ambiguous(look, one)
+    waiting: list[tuple[str, str]] = [
+        (one.task, one.status) for one in tasks if one.status in ("parked", "expired", "failed")
     ]
-    if told:
+    waiting += [
+        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _ambiguous(look, one)
+    ]
+    if waiting:
+        told, shown = [f"{task} ({how})" for task, how in waiting], look.run("tasks", "show", about=waiting[0][0])
         why = f"{several(len(told), 'task waits', 'tasks wait')} for a person: {named(told)}"
-        return warned(why, "engrain tasks show TASK says why; engrain tasks resolve, resume or cancel decides")
+        return warned(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
     return passed("no task waits for a person")
 
 
@@ -67,13 +70,16 @@ def leases(look: Look) -> Verdict:
     if not left:
         return passed("every task that runs has a worker that gives signs of life")
     told = named([f"{one.task} (silent since {ago(one.until, look.now)})" for one in left if one.until])
+    cancel = look.run("tasks", "cancel", about=left[0].task)
     why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
-    return warned(why, "start its program again, which recovers it; or engrain tasks cancel TASK")
+    return warned(why, f"start its program again, which recovers it; or {cancel}")
 
 
 def upkeep(look: Look) -> Verdict:
     if trouble := _troubles(look.background):
-        return warned(f"work beside is failing: {named(trouble)}", "engrain status --json shows it; mend what it names")
+        return warned(
+            f"work beside is failing: {named(trouble)}", f"{look.run('status', '--json')} shows it; mend what it names"
+        )
     every = timedelta(minutes=look.kit.policies.every_minutes)
     record = look.kit.journal.task(PLACE, CARE) if look.kit.journal else None
     if not every:
@@ -89,10 +95,10 @@ def _kept(look: Look, every: timedelta, record: TaskRecord) -> Verdict:
     last = _time(record.outcome)
     if last is None:
         why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
-        return warned(why, "engrain maintain shows what is wrong")
+        return warned(why, f"{look.run('maintain')} shows what is wrong")
     if look.now - last > MISSED * every:
         why = f"the last round of care was {ago(last, look.now)}, though one is due every {_minutes(every)}"
-        return warned(why, "engrain maintain; and start the program that stays open")
+        return warned(why, f"{look.run('maintain')}; and start the program that stays open")
     return passed(f"the last round of care was {ago(last, look.now)}, and nothing beside fails")
 
 
@@ -105,7 +111,7 @@ def _by_hand(look: Look) -> Verdict:
     since = f"the last care that did something was {ago(last, look.now)}" if last else "no care ever did something"
     why = f"nobody seems to look after this store: things are overdue, and {since}"
     return warned(
-        why, "engrain maintain daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
+        why, f"{look.run('maintain')} daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
     )
 
 
@@ -134,8 +140,11 @@ def _time(text: str) -> datetime | None:
 
 POINTS = (
     Point(31, "operation", "disk", "Is there room for more, and for a copy?", disk),
-    Point(32, "operation", "clock", "Is the clock right, as far as the store can tell?", clock),
-    Point(33, "operation", "waiting tasks", "Does a task wait for a person?", waiting_tasks),
-    Point(34, "operation", "leases", "Was a task left by a worker that died?", leases),
+    Point(32, "operation", "clock", "Is the clock right, as far as the store can tell?", clock,
+          "the clock is not behind what was recorded"),
+    Point(33, "operation", "waiting tasks", "Does a task wait for a person?", waiting_tasks,
+          "no task waits for a person"),
+    Point(34, "operation", "leases", "Was a task left by a worker that died?", leases,
+          "every task that runs has a worker that gives signs of life"),
     Point(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", upkeep),
 )  # fmt: skip

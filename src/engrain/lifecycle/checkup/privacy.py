@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engrain.core.checked import Verdict, failed, named, passed, several, warned
-from engrain.core.erasure import Erasure
+from engrain.core.erasure import Erasure, Hold
 from engrain.core.items import Item
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.redact import Private, finds
+from engrain.core.scope import Scope
 from engrain.lifecycle.care import lapsing
 from engrain.lifecycle.care.rounds import ALL, Round
 from engrain.lifecycle.checkup.looking import READ, Look, Point, ago
@@ -30,7 +31,7 @@ def forgotten(look: Look) -> Verdict:
         return found
     if look.store.purge_pending:
         return warned(
-            "forgotten bytes are still to be removed", "engrain maintain, once no other program reads the store"
+            "forgotten bytes are still to be removed", f"{look.run('maintain')}, once no other program reads the store"
         )
     return passed("nothing that was forgotten is left in the files")
 
@@ -44,7 +45,7 @@ def erasures(look: Look) -> Verdict:
         begun = running[0].at
         many = several(len(running), "erasure is", "erasures are")
         why = f"{many} not complete, the oldest begun {ago(begun, look.now)}"
-        return (failed if look.now - begun > STUCK else warned)(why, "engrain erase --resume")
+        return (failed if look.now - begun > STUCK else warned)(why, look.run("erase", "--resume"))
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-VERIFIED:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
@@ -62,7 +63,7 @@ def audit_log(look: Look) -> Verdict:
         return passed("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return failed(why, "engrain audit verify shows all; restore the log from a backup")
+        return failed(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
     return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
 
 
@@ -78,10 +79,8 @@ def secrets(look: Look) -> Verdict:
         return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
     told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
-    mend = (
-        "engrain forget ID" if look.kit.redact else 'engrain forget ID; redact = ["keys", "cards", "iban"] in [privacy]'
-    )
-    return warned(why, mend)
+    mend = look.run("forget", ids[0])
+    return warned(why, mend if look.kit.redact else f'{mend}; redact = ["keys", "cards", "iban"] in [privacy]')
 
 
 def _texts(item: Item) -> Iterator[str]:
@@ -98,11 +97,8 @@ def past_its_time(look: Look) -> Verdict:
     over = _overdue(look)
     told = [f"{count:,} {what}" for what, count in over.items() if count]
     if told:
-        mend = (
-            "engrain hold lists the holds"
-            if not over["expired episodes"] and not over["old tasks"]
-            else "engrain maintain"
-        )
+        due = over["expired episodes"] or over["old tasks"]
+        mend = look.run("maintain") if due else f"{look.run('hold')} lists the holds"
         return warned(f"kept past their time: {', '.join(told)}", mend)
     days = look.kit.policies.task_days
     return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
@@ -117,15 +113,21 @@ def _overdue(look: Look) -> dict[str, int]:
     return {
         "expired episodes": len(expired),
         "old tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
-        "holds older than a year": sum(look.now - one.at > LONG for one in holds),
+        "holds older than a year": sum(look.now - one.at > LONG for one in holds if _may_be_of(look.scope, one)),
     }
+
+
+def _may_be_of(scope: Scope, hold: Hold) -> bool:
+    return hold.user is None or (hold.tenant, hold.user) == (scope.tenant, scope.user)
 
 
 POINTS = (
     Point(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
     Point(26, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
     Point(27, "privacy", "audit log", "Is the record of removals whole?", audit_log),
-    Point(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets),
+    Point(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets,
+          "no secret is in the newest items"),
     Point(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
-    Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time),
+    Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time,
+          "no episode, no task and no hold is past its time"),
 )  # fmt: skip

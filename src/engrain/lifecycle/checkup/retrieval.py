@@ -9,26 +9,38 @@ from engrain.core.errors import EngrainError
 from engrain.core.items import Item
 from engrain.core.words import terms
 from engrain.lifecycle.checkup.looking import Look, Point, worst
-from engrain.ports import VectorQuery, WordQuery
+from engrain.ports import Embedder, VectorQuery, WordQuery
 from engrain.ports.deployed import Deployed
 from engrain.ports.models import VectorModels
 
 SAMPLE = 20
 BEST = 10
 SAME = 0.999  # the cosine of a vector with itself, or with that of the same text elsewhere
-REEMBED = "engrain maintain --reembed"
 
 
 def indexes(look: Look) -> Verdict:
-    return look.found("indexes") or passed("this store searches the texts themselves")
+    found = look.found("indexes") or passed("this store searches the texts themselves")
+    return found if found.state == "pass" else Verdict(found.state, found.why, look.run("doctor", "--rebuild"))
 
 
 def vectors(look: Look) -> Verdict:
     model, missing, items = look.kit.embedder.model, look.store.unembedded, look.store.items
     if not missing:
         return passed(f"every item has a vector of {model.name} ({items:,} in all)")
-    why = f"{missing:,} of {items:,} items have no vector of {model.name}: only their words find them"
-    return warned(why, REEMBED)
+    mend = look.run("maintain", "--reembed")
+    if before := _answering(look):
+        made = f"{items - missing:,} of {items:,} items have their new vectors"
+        return warned(f"changing to {model.name}: {made}; {before.model.name} answers meanwhile", mend)
+    return warned(f"{missing:,} of {items:,} items have no vector of {model.name}: only their words find them", mend)
+
+
+def _answering(look: Look) -> Embedder | None:
+    """The embedder before, as long as more items have vectors of its."""
+    items, before = look.kit.items, look.kit.before
+    if before is None or not isinstance(items, VectorModels):
+        return before
+    counts = items.models()
+    return before if counts.get(before.model.key, 0) > counts.get(look.kit.embedder.model.key, 0) else None
 
 
 def embedder(look: Look) -> Verdict:
@@ -54,13 +66,16 @@ def old_vectors(look: Look) -> Verdict:
     if not others:
         return passed("there are no vectors of a model that nobody asks")
     told = named([f"{count:,} of {key}" for key, count in others.items()])
-    return warned(f"vectors of other models take room and are compared with nothing: {told}", REEMBED)
+    return warned(
+        f"vectors of other models take room and are compared with nothing: {told}", look.run("maintain", "--reembed")
+    )
 
 
 def self_recall(look: Look) -> Verdict:
     """Spread over the newest ones; each must be among the best for its own words, and for its own vector."""
-    step = max(1, len(look.newest) // SAMPLE)
-    sample = look.newest[::step][:SAMPLE]
+    newest = look.newest
+    step = max(1, len(newest) // SAMPLE)
+    sample = newest[::step][:SAMPLE]
     if not sample:
         return passed("there is nothing to find yet")
     lost = [item.id for item in sample if not _by_words(look, item)]
@@ -69,7 +84,7 @@ def self_recall(look: Look) -> Verdict:
         lost += [id for id in _without_meaning(look, sample) if id not in lost]
     if lost:
         why = f"{len(lost)} of {len(sample)} items are not found by their own text: {named(lost)}"
-        return failed(why, "engrain doctor --rebuild")
+        return failed(why, look.run("doctor", "--rebuild"))
     how = "words; the server of their vectors is away" if away else "text"
     return passed(f"{len(sample)} of {len(sample)} items, picked among the newest, are found by their own {how}")
 
@@ -102,7 +117,7 @@ def vector_server(look: Look) -> Verdict:
         return failed(
             found.why, "start the server: what it lacks then reaches it by itself, and words find all meanwhile"
         )
-    return found or warned("the vector server said nothing", "engrain doctor --rebuild")
+    return found or warned("the vector server said nothing", look.run("doctor", "--rebuild"))
 
 
 def search_state(look: Look) -> Verdict:
@@ -119,7 +134,9 @@ POINTS = (
     Point(14, "retrieval", "vectors", "Does every item have a vector of this model?", vectors),
     Point(15, "retrieval", "embedder", "Does the embedder answer, with the right dimension?", embedder),
     Point(16, "retrieval", "old vectors", "Are vectors of another model left over?", old_vectors),
-    Point(17, "retrieval", "self-recall", "Is an item found by its own text?", self_recall),
+    Point(17, "retrieval", "self-recall", "Is an item found by its own text?", self_recall,
+          "items picked among the newest are found by their own text", most=SAMPLE),
     Point(18, "retrieval", "vector server", "Does the vector server have every change?", vector_server),
-    Point(19, "retrieval", "search", "Does search have what makes it fast?", search_state),
+    Point(19, "retrieval", "search", "Does search have what makes it fast?", search_state,
+          "search has what makes it fast", most=SAMPLE),
 )  # fmt: skip

@@ -11,15 +11,15 @@ from engrain.core.checked import Verdict, failed, named, passed, several, warned
 from engrain.core.conflicts import unsettled
 from engrain.core.errors import EngrainError
 from engrain.core.filters import parse_filter
-from engrain.core.items import Item
+from engrain.core.items import TRUST, Item
 from engrain.core.mirrored import CONFLICTS, SOUL_SLOT
 from engrain.core.queries import ListQuery
 from engrain.core.suspicion import reads_like_an_order
-from engrain.lifecycle.checkup.looking import NEWEST, READ, Look, Point, worst
-from engrain.lifecycle.folder.shelf import TRUSTED
+from engrain.lifecycle.checkup.looking import READ, Look, Point, worst
 
 ABOUT_THE_USER = "user."
-OTHERS = 0.7  # at most this trust has what is not the user's or the program's own word
+OWN = TRUST["agent"]  # below it is what a page, a file or a tool says
+OTHERS = TRUST["agent"]  # at most this trust has what is not the user's or the program's own word
 PINNED = 1_000
 
 
@@ -31,21 +31,21 @@ def walls(look: Look) -> Verdict:
 def trust(look: Look) -> Verdict:
     items = look.kit.items
     soul = items.slot(look.scope, SOUL_SLOT, None)
-    pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": TRUSTED}}), limit=PINNED))
+    pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": OWN}}), limit=PINNED))
     speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
-    low = {one.id: one for one in (*speaks, *pinned) if one.trust < TRUSTED}
+    low = {one.id: one for one in (*speaks, *pinned) if one.trust < OWN}
     if not low:
         return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
     told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
-    why = f"{several(len(low), 'item speaks', 'items speak')} for the user on the word of a tool or a page: {told}"
-    return warned(
-        why, "engrain why ID shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
-    )
+    many = several(len(low), "item speaks", "items speak")
+    why = f"{many} for the user on the word of a page, a file or a tool: {told}"
+    shown = look.run("why", next(iter(low)))
+    return warned(why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE")
 
 
 def instructions(look: Look) -> Verdict:
     where = parse_filter({"trust": {"<=": OTHERS}})
-    read = look.kit.items.page(ListQuery(look.scope, where, limit=NEWEST))
+    read = look.kit.items.page(ListQuery(look.scope, where, limit=look.limit))
     found = [one for one in read if reads_like_an_order(one.text[:READ])]
     if not read:
         return passed("there is no text that is not the user's own word")
@@ -55,8 +55,8 @@ def instructions(look: Look) -> Verdict:
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
     source = next((one.source for one in found if one.source), None)
     if source is None:
-        return warned(why, f"engrain get {found[0].id}, then engrain forget {found[0].id}")
-    return warned(why, f"engrain undo {shlex.quote(source)} shows what came from there; with --yes it is taken back")
+        return warned(why, f"{look.run('get', found[0].id)}, then engrain forget")
+    return warned(why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back")
 
 
 def _known_by(item: Item) -> str:
@@ -65,18 +65,24 @@ def _known_by(item: Item) -> str:
 
 def rights(look: Look) -> Verdict:
     own = look.found("rights") or passed(f"no file of its own: {look.store.backend}")
-    return worst([own, *_folders(look)]) or own
+    found = [one for one in (own, *_folders(look)) if one.state != "pass"]
+    if not found:
+        return own
+    first = worst(found) or own
+    return Verdict(first.state, "; ".join(one.why for one in found), " && ".join(one.mend for one in found))
 
 
 def _folders(look: Look) -> list[Verdict]:
     """Of the mirror and of the backups, which hold the same words."""
-    files = look.kit.folder(look.scope).path if look.kit.folder else ""
-    paths = (files, look.kit.policies.backup_folder)
-    open_ones = [path for one in paths if one and _enterable(path := Path(one).expanduser())]
+    folder = look.kit.folder
+    files = [folder(one.scope).path for one in look.memories] if folder else []
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.kit.policies.backup_folder) if one)
+    open_ones = [str(path) for path in paths if _enterable(path)]
     if not open_ones:
         return []
-    names = " ".join(map(str, open_ones))
-    return [warned(f"every user of this machine can look into {names}", f"chmod 700 {names}")]
+    return [
+        warned(f"every user of this machine can look into {named(open_ones)}", "chmod 700 " + shlex.join(open_ones))
+    ]
 
 
 def _enterable(folder: Path) -> bool:
@@ -94,7 +100,9 @@ def file_conflicts(look: Look) -> Verdict:
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:
-        return failed(f"{folder.path} cannot be read: {str(exc).rstrip('.')}", f"engrain files status {folder.path}")
+        return failed(
+            f"{folder.path} cannot be read: {str(exc).rstrip('.')}", look.run("files", "status", str(folder.path))
+        )
     waiting = unsettled(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:
         return passed(f"nothing in {folder.path} waits for a decision")
@@ -106,8 +114,11 @@ def file_conflicts(look: Look) -> Verdict:
 
 POINTS = (
     Point(20, "safety", "walls", "Is every item behind its owner's wall?", walls),
-    Point(21, "safety", "trust", "Does only the user's word speak for the user?", trust),
-    Point(22, "safety", "instructions", "Does a stored text give orders to the model?", instructions),
+    Point(21, "safety", "trust", "Does only the user's word speak for the user?", trust,
+          "what speaks for the user is the user's word"),
+    Point(22, "safety", "instructions", "Does a stored text give orders to the model?", instructions,
+          "no text that is not the user's word gives orders to the model, of the newest"),
     Point(23, "safety", "rights", "Can other users of this machine read the files?", rights),
-    Point(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts),
+    Point(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts,
+          "no conflict in the files waits for a decision"),
 )  # fmt: skip

@@ -48,6 +48,8 @@ def stores(look: Look) -> Verdict:
     away = worst(look.beside("redis"))
     if away and away.state != "pass":
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
+    if shut := look.found("writable"):
+        return shut
     beside = f", with {named([one.where for one in kit.servers])} beside it" if kit.servers else ""
     return passed(f"all kinds of memory answer, in {look.store.backend}{beside}")
 
@@ -103,12 +105,14 @@ def episodes(look: Look) -> Verdict:
     )
     told = [f"{count:,} {what}" for count, what in wrong if count]
     if told:
-        return warned(f"of the episodes {', '.join(told)}", "engrain maintain")
+        return warned(f"of the episodes {', '.join(told)}", look.run("maintain"))
     return passed(f"episodes keep within {most:,} a session, and the important ones last")
 
 
 def slots(look: Look) -> Verdict:
-    return look.found("slots") or passed("this store can hold one value of a slot at a time, and no other")
+    found = look.found("slots") or passed("this store can hold one value of a slot at a time, and no other")
+    mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
+    return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
 def procedures(look: Look) -> Verdict:
@@ -129,15 +133,20 @@ def procedures(look: Look) -> Verdict:
         why = (
             f"{several(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {named(bad)}"
         )
-        return warned(why, "engrain procedures NAME shows the failures; memory.learn(NAME, steps) replaces it")
+        shown = look.run("procedures", about=bad[0].rpartition(" (")[0])
+        return warned(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
     return passed(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 
 
 POINTS = (
     Point(1, "tiers", "stores", "Does the store of every kind of memory answer?", stores),
-    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows),
-    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions),
-    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes),
+    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows,
+          "no session has more messages without a summary than a window holds"),
+    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions,
+          "no session was left for a day without its summary"),
+    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes,
+          "episodes keep within their limits, and the important ones last"),
     Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
-    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures),
+    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures,
+          "no procedure does worse than one that nobody has tried"),
 )  # fmt: skip

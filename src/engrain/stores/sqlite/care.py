@@ -52,7 +52,7 @@ class Care(Handle):
     def _engine(self) -> Finding:
         what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
         # What keeps a sound engine from its log is told by the file system's own point.
-        if not self._site.why or (self._site.remote and engine_version(self._site.engine) >= WAL_SAFE):
+        if not self._site.why or engine_version(self._site.engine) >= WAL_SAFE:
             return Finding("engine", "pass", what)
         return Finding("engine", "warn", f"{what}; {self._site.why}", "pip install -U apsw")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ _FULL = 2  # of the pragma synchronous: every commit waits for the disk
 
 class Deployment(Handle):
     def deployment(self) -> list[Finding]:
-        return [self._sync(), *self._file_system(), *self._rights(), *self._sealed(), self._owners()]
+        around = (*self._writable(), *self._file_system(), *self._rights(), *self._sealed())
+        return [self._sync(), *around, self._owners()]
 
     def search_state(self, scope: Scope) -> Finding:
         state = self._lens.memory()
@@ -42,10 +44,18 @@ class Deployment(Handle):
             return Finding("sync", "fail", why, "restart the program; engrain sets it to full when it opens")
         return Finding("sync", "pass", f"every commit waits for the disk (synchronous {level}, {self._site.journal})")
 
+    def _writable(self) -> Iterator[Finding]:
+        path = self._site.path
+        shut = [one for one in (path, path.parent) if not os.access(one, os.W_OK)] if path else []
+        if shut:
+            why = f"{path} can only be read, so that nothing new is kept: you may not write to {shut[0]}"
+            yield Finding("writable", "fail", why, "chmod u+w " + shlex.join(map(str, shut)) + ", as their owner")
+
     def _file_system(self) -> Iterator[Finding]:
         if self._site.remote:
             why = f"{self._site.path} is on a network file system, where locks may fail and a write-ahead log cannot be"
-            mend = f"engrain copy {self._site.path} NEW, with NEW on a local disk; or a postgresql:// store"
+            copy = f"engrain copy {shlex.quote(str(self._site.path))} NEW"
+            mend = f"{copy}, with NEW on a local disk; or a postgresql:// store"
             yield Finding("file system", "warn", why, mend)
         elif self._site.path is not None:
             yield Finding("file system", "pass", f"{self._site.path} is on a local disk")
@@ -58,7 +68,7 @@ class Deployment(Handle):
         if found:
             names = ", ".join(one.name for one in found)
             why = f"every user of this machine can read {names}"
-            yield Finding("rights", "warn", why, "chmod 600 " + " ".join(map(str, found)))
+            yield Finding("rights", "warn", why, "chmod 600 " + shlex.join(map(str, found)))
         else:
             yield Finding("rights", "pass", "no other user of this machine can read the store's files")
 
@@ -71,9 +81,9 @@ class Deployment(Handle):
             yield Finding("encryption", "pass", "the file is plain, on a disk that is encrypted")
         else:
             why = "neither the file nor its disk is encrypted, as far as can be seen: who copies the file reads it"
-            mend = (
-                'encrypt the disk; or pip install "engrain[encryption]" and open what engrain backup --encrypt TO wrote'
-            )
+            own = shlex.quote(str(self._site.path))
+            copied = f"engrain backup COPY --store {own} && ENGRAIN_KEY=KEY engrain restore COPY {own} --replace"
+            mend = f'encrypt the disk; or pip install "engrain[encryption]", and {copied}'
             yield Finding("encryption", "warn", why, mend)
 
     def _owners(self) -> Finding:
