@@ -111,7 +111,7 @@ def _present(cli: Session) -> str:
     if "://" not in store and not Path(store).expanduser().exists():
         raise InvalidInput(
             "what was forgotten since the backup must not come back: name the present store with --against STORE, "
-            "or say --alone if there is none."
+            "or, if it is lost, the receipts of erasures with --receipts FILE|DIR; say --alone if there is neither."
         )
     return store
 

@@ -124,7 +124,7 @@ def receipt(cli: Session, id: str | None) -> None:
     if not log:
         raise NotFound("nothing was erased in this store yet: its audit log has no receipt.")
     if not found or (id and len(found) > 1):
-        raise NotFound(f"{len(found) or 'no'} receipts begin with {id!r}. `engrain audit` shows what was erased when.")
+        raise NotFound(f"{len(found) or 'no'} receipts begin with {id!r}. `engrain audit --json` has the id of each.")
     kept = Receipt.of(found[-1])
     cli.answer(kept, lambda: [str(kept)])
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         "engrain maintain --json",
     ),
     prints="A line for each pass that has something to do: how much it did, or with --dry-run would do. With --each, "
-    "every thing, whose it is and why.",
+    "every pass, and every thing, whose it is and why.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
 @click.option("--each", is_flag=True, help="Name every item, episode and task, with the reason.")

@@ -32,7 +32,7 @@ def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str
     from engrain.memory.replaying import replay_erasures
 
     if bool(against) == bool(receipts):
-        raise click.UsageError("say who knows what was erased since: --against STORE, or --receipts FILE|DIR.")
+        raise click.UsageError("say who knows what was erased since: one of --against STORE and --receipts FILE|DIR.")
     Session(restored).must_exist()
     with progress("Taking out", None, cli.json):
         done = replay_erasures(restored, against or read_receipts(receipts))
