@@ -656,6 +656,44 @@ def test_a_database_that_pg_restore_brought_back_loses_again_what_went_since(
     assert cli("replay", back, "--against", url).output.startswith("Nothing")
 
 
+@pytest.mark.parametrize("hidden", ["before", "since"])
+def test_what_was_forgotten_of_a_user_whom_a_hold_hides_goes_again(
+    url: str, restored: Callable[[], str], hidden: str
+) -> None:
+    def hide() -> None:
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+
+    with opened(url, background=False) as memory:
+        gone, again = memory.remember("Ana drinks tea."), memory.remember("Ana lives in Lima.")
+        if hidden == "before":
+            hide()
+        else:  # what was told anew stays
+            memory.forget(again)
+            memory.remember("Ana lives in Lima.")
+        back = restored()
+        memory.release("ana")
+        memory.forget(gone)
+        if hidden == "since":
+            hide()
+        assert "1 item" in cli("replay", back, "--against", url).output
+        with opened(back, background=False) as other:
+            assert other.list() == []
+            assert other.release("ana")
+            assert [item.text for item in other.list()] == ["Ana lives in Lima."]
+        memory.release("ana")
+        assert memory.erase(user="ana").receipt
+        with opened(back, background=False) as other:
+            other.hold("ana", reason="case-8")
+            with pytest.raises(OnHold):
+                other.erase(user="ana")
+        cli("replay", back, "--against", url)
+        with opened(back, user="ben", background=False) as other:
+            assert other.memories() == []
+            assert other.holds()[0].user is None, "no name is left"
+
+
 def cli(*args: str) -> Any:
     result = CliRunner().invoke(root, list(args))
     assert result.exit_code == 0, (result.output, result.exception)

@@ -274,6 +274,32 @@ def test_a_hold_made_since_is_in_the_restored_store(store: Path, tmp_path: Path)
         assert [item.text for item in memory.list()] == ["Ana drinks tea."]
 
 
+@pytest.mark.parametrize("hidden", ["in the present store", "in the backup"])
+def test_what_was_forgotten_of_a_hidden_user_stays_out(store: Path, tmp_path: Path, hidden: str) -> None:
+    def hide() -> None:
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+
+    with opened(store) as memory:
+        gone, again = memory.remember("Ana drinks tea."), memory.remember("Ana lives in Lima.")
+        if hidden == "in the backup":
+            hide()
+        else:  # what was told anew stays
+            memory.forget(again)
+            memory.remember("Ana lives in Lima.")
+        memory.backup(tmp_path / "backup.db")
+        memory.release("ana")
+        memory.forget(gone)
+        if hidden == "in the present store":
+            hide()
+    restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
+    with opened(tmp_path / "new.db") as memory:
+        assert memory.list() == []
+        assert memory.release("ana")
+        assert [item.text for item in memory.list()] == ["Ana lives in Lima."]
+
+
 def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.backup(tmp_path / "backup.db")

@@ -82,7 +82,8 @@ class Erasing(Protocol):
         """Take out again what was erased or forgotten elsewhere, in a store that was restored from an older copy under
         the same key: rows of each kind. Tombstones are (scope id, hash), as `tombstones` gives them."""
 
-    def tombstones(self) -> Iterator[tuple[str, str]]: ...
+    def tombstones(self) -> Iterator[tuple[str, str]]:
+        """Of what a hold hides too, by the scope's own id."""
 
     def hold(self, subject: Subject, reason: str) -> Hold:
         """Removing anything of this user is OnHold until every reason is released, and what would go by itself stays.

@@ -208,8 +208,9 @@ class PostgresErasing:
         return self._store._reading(None, do)
 
     def tombstones(self) -> Iterator[tuple[str, str]]:
-        rows = self._store._reading(None, lambda db: db.rows(_SQL["all_tombstones"]))
-        return ((scope.replace("-", ""), hash_) for scope, hash_ in rows)
+        from engrain.stores.postgres.replaying import tombstones
+
+        return iter(self._store._reading(None, lambda db: tombstones(self, db)))
 
     def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.postgres.replaying import replay

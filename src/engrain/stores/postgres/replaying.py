@@ -9,8 +9,9 @@ from engrain.core.clock import to_micros
 from engrain.core.erasure import By, Erased, owner
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
+from engrain.stores.postgres.erasing import HIDDEN
 from engrain.stores.postgres.forget import forget
-from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.part import subjects
 from engrain.stores.postgres.passed_over import add
 from engrain.stores.postgres.sql import load
@@ -30,6 +31,10 @@ def replay(
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
+    forgotten: dict[str, set[str]] = {}
+    for id_, hash_ in tombstones:
+        forgotten.setdefault(id_, set()).add(hash_)
+    _show(erasing, db)
     for row in db.rows(_SQL["named"]):
         scope = Scope(*row[1:4])
         user = owner(scope)
@@ -40,7 +45,10 @@ def replay(
         for subject in [one for by in PARTS for one in subjects(db, scope, by)]:
             if erasing.mark(subject) in marks:
                 add(total, erasing.take_part(db, subject)[0])
-        add(total, _forgotten(erasing, db, scope, {hash_ for id_, hash_ in tombstones if id_ == scope.id}))
+        add(total, _forgotten(erasing, db, scope, forgotten.get(scope.id, set())))
+    for mark, *_, hidden in db.rows(_SQL["hold"], {"mark": None}):
+        if hidden:
+            erasing.hide(db, mark)
     for one in erased:
         values = {"mark": one.mark, "by": one.by, "at": to_micros(one.at), "receipt": one.receipt}
         db.run(_SQL["add_erased"], values)
@@ -48,6 +56,28 @@ def replay(
         db.run(_SQL["drop_erasing"], (one.receipt,))
     db.run(_FORGET["sweep_later"])
     return total
+
+
+def tombstones(erasing: PostgresErasing, db: Db) -> list[tuple[str, str]]:
+    """By the scope's own id, though a hold may hide it. Its items are then given to nobody who would put them back, so
+    that words which were told anew in it are left out."""
+    own: dict[str, str] = {}
+    standing = set[tuple[str, str]]()
+    for id_, *names in _hidden(db):
+        own[id_], work = Scope(*names).id, erasing._work(db, Scope(*names))
+        standing |= {(id_, work.digest("text", text).hex()) for _, text in db.rows(_SQL["texts"], (id_,))}
+    found = [row for row in db.rows(_SQL["all_tombstones"]) if row not in standing]
+    return [(own.get(id_, id_.replace("-", "")), hash_) for id_, hash_ in found]
+
+
+def _hidden(db: Db) -> list[Row]:
+    return [row[:4] for row in db.rows(_SQL["named"]) if row[4] == HIDDEN]
+
+
+def _show(erasing: PostgresErasing, db: Db) -> None:
+    """What a hold hides, until the end of this: every scope is then found by its own id."""
+    for id_, *names in _hidden(db):
+        erasing._move(db, id_, Scope(*names).id, 0)
 
 
 def _forgotten(erasing: PostgresErasing, db: Db, scope: Scope, hashes: set[str]) -> dict[str, int]:

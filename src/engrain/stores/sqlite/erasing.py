@@ -222,16 +222,17 @@ class SqliteErasing:
             return [bool(db.rows(_QUERIES["tombstone"], (number, digest))) for digest in digests]
 
     def tombstones(self) -> Iterator[tuple[str, str]]:
+        from engrain.stores.sqlite.replaying import tombstones
+
         with self._store._reading() as db:
-            yield from db.rows(_SQL["tombstones"])
+            yield from tombstones(self, db)
 
     def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.sqlite.replaying import replay
 
         with self._store._writing() as db:
-            counts = replay(self, db, erased, tombstones)
             self._store._purge.mark(db)
-        return counts
+            return replay(self, db, erased, tombstones)
 
     # Holds
 

@@ -94,7 +94,11 @@ on conflict (mark) do update set at = max(at, excluded.at), receipt = excluded.r
 select mark, "by", at, receipt from erased where :mark is null or mark = :mark order by at, mark;
 
 -- tombstones --
-select scope.id, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope;
+-- Of all scopes but the hidden ones.
+select scope.id, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope where scope.shut <> 2;
+
+-- tombstones_of --
+select lower(hex(hash)) from tombstone where scope = ?;
 
 -- hold --
 select mark, at, reason, hidden from hold where :mark is null or mark = :mark order by at, mark;

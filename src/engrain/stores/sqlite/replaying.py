@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
@@ -10,6 +10,7 @@ from engrain.core.erasure import By, Erased, Subject, owner
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.erasing import HIDDEN
 from engrain.stores.sqlite.forget import forget
 from engrain.stores.sqlite.part import add_counts, drop_requests, subjects, take_part
 from engrain.stores.sqlite.sql import load
@@ -29,6 +30,9 @@ def replay(
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
+    forgotten: dict[str, set[str]] = {}
+    for id_, hash_ in tombstones:
+        forgotten.setdefault(id_, set()).add(hash_)
     for row in db.rows(_SQL["named"]):
         scope, number = Scope(*row[1:4]), row[0]
         user = owner(scope)
@@ -40,13 +44,26 @@ def replay(
         for subject in (one for by in PARTS for one in subjects(db, scope, number, by)):
             if erasing.mark(subject) in marks:
                 add_counts(total, _taken(erasing, db, subject, number))
-        add_counts(total, _forgotten(erasing, db, scope, number, {hash_ for id_, hash_ in tombstones if id_ == row[5]}))
+        add_counts(total, _forgotten(erasing, db, scope, number, forgotten.get(scope.id, set())))
     for one in erased:
         values = {"mark": one.mark, "by": one.by, "at": to_micros(one.at), "receipt": one.receipt}
         db.run(_SQL["add_erased"], values)
         # A copy that was made halfway through it would go on with it, and with it has the name.
         db.run(_SQL["drop_erasing"], (one.receipt,))
     return total
+
+
+def tombstones(erasing: SqliteErasing, db: Connection) -> Iterator[tuple[str, str]]:
+    """By the scope's own id, though a hold may hide it. Its items are then given to nobody who would put them back, so
+    that words which were told anew in it are left out."""
+    yield from db.rows(_SQL["tombstones"])
+    for number, tenant, agent, user, shut, _ in db.rows(_SQL["named"]):
+        if shut == HIDDEN:
+            scope = Scope(tenant, agent, user)
+            work = erasing._work(db, scope, number)
+            standing = {work.digest("text", text).hex() for _, _, text in db.rows(_SQL["items"], (number,))}
+            hashes = (hash_ for (hash_,) in db.rows(_SQL["tombstones_of"], (number,)))
+            yield from ((scope.id, one) for one in hashes if one not in standing)
 
 
 def _taken(erasing: SqliteErasing, db: Connection, subject: Subject, number: int) -> dict[str, int]:
