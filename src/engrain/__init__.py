@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from engrain.core.sessions import Closing, Opening
     from engrain.core.tiers import TIERS
     from engrain.memory import Memory
+    from engrain.memory.receipts import read_receipts
+    from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
     from engrain.tasks.effects import Compensate
     from engrain.tasks.resumable import Effect, ResumableAgent
@@ -108,6 +110,8 @@ _HOMES = {
     "core.recalled": "Hit LeftOut Recall Section Without",
     "core.scope": "Scope",
     "memory": "Memory",
+    "memory.receipts": "read_receipts",
+    "memory.replaying": "replay_erasures",
     "memory.restoring": "restore_backup",
     "tasks.effects": "Compensate",
     "tasks.resumable": "Effect ResumableAgent",
@@ -196,6 +200,8 @@ __all__ = [
     "WorkingMemory",
     "WrongKey",
     "__version__",
+    "read_receipts",
+    "replay_erasures",
     "restore_backup",
     "tool",
 ]

@@ -21,7 +21,7 @@ PUBLIC = """
     OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
     Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
     StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
-    restore_backup VersionChanged Why Without WorkingMemory WrongKey
+    read_receipts replay_erasures restore_backup VersionChanged Why Without WorkingMemory WrongKey
 """
 
 

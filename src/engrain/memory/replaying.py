@@ -44,8 +44,10 @@ class _Cared(Protocol):
 
 
 def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt]) -> Replayed:
-    """`against` is the present store of the same memory, or receipts that were kept outside of it. The marks, holds and
-    the audit log of the present store come along."""
+    """For a database that its own tools have set back, before any program opens it; a backup of engrain's own comes
+    back by `restore_backup`. `against` is the present store of the same memory, with which its marks, holds and audit
+    log come along, or receipts that were kept outside of it (`read_receipts`). If it is cut off, set the database back
+    once more: what it took out and had not yet put back as it stands in the present store is missing."""
     from engrain.wiring import open_movable
 
     target = settings(restored).store
