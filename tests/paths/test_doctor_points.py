@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from engrain.core.queries import Finding, Summary
 from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup import POINTS, Look, checkup
+from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import deployment, opening
 from engrain.stores.sqlite.index_rows import code_type
 
@@ -106,7 +106,9 @@ def test_a_memory_in_good_order_passes_every_point(memory: Memory) -> None:
 # Tiers
 
 
-def test_01_a_kind_of_memory_whose_server_is_away_fails(opened: Open, folder: Path) -> None:
+def test_01_a_kind_of_memory_whose_server_is_away_fails(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = start_redis()
     (folder / "agent.toml").write_text(
         f'[stores]\ndefault = "{folder / "agent.db"}"\nepisodic = "{server.url}/?timeout=1"\n'
@@ -114,7 +116,10 @@ def test_01_a_kind_of_memory_whose_server_is_away_fails(opened: Open, folder: Pa
     memory = opened(store=folder / "agent.toml")
     assert_stands(memory, "stores", "pass", f"127.0.0.1:{server.port}")
     server.kill()
+    asked: list[str] = []
+    monkeypatch.setattr(RedisEpisodes, "recent", lambda *_: asked.append("recent"))
     found = points(memory)
+    assert asked == [], "it was seen to be away, and is not waited for once more"
     assert found["stores"].state == "fail"
     assert found["stores"].why.startswith("episodic memory does not answer")
     assert found["episodes"].state == "unknown", "what cannot be looked at says so, and keeps nothing else from it"
@@ -367,6 +372,7 @@ def test_19_a_memory_that_does_not_fit_the_cache_warns(memory: Memory, opened: O
 def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memory: Memory) -> None:
     class Away:
         where = "qdrant://away"
+        trouble = "away"
         asked = 0
 
         def check(self) -> list[Finding]:
@@ -377,11 +383,15 @@ def test_18_a_vector_server_that_is_away_fails_and_is_not_waited_for_twice(memor
             raise AssertionError("it was seen to be away")
 
     away = Away()
-    kit = replace(memory._open.kit, vectors=away, feed=SimpleNamespace(trouble="away"), servers=(away,))  # type: ignore[arg-type]
+    kit = replace(memory._open.kit, vectors=away, feed=away, servers=(away,))  # type: ignore[arg-type]
     found = {one.name: one for one in checkup(Look(kit, memory.scope))}
     assert (found["vector server"].state, "start the server" in found["vector server"].mend) == ("fail", True)
     assert (found["self-recall"].state, "by their own words" in found["self-recall"].why) == ("pass", True)
     assert away.asked == 1
+    told = {"vectors": {"error": "qdrant://away did not answer", "behind": None}}
+    found = {one.name: one for one in checkup(Look(kit, memory.scope, told))}
+    assert found["vector server"].state == "fail"
+    assert away.asked == 1, "who looked how work beside stands has asked it"
 
 
 # Safety

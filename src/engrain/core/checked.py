@@ -13,11 +13,13 @@ from engrain.core.scope import Scope
 Group = Literal["tiers", "durability", "retrieval", "safety", "privacy", "operation"]
 State = Literal["pass", "warn", "fail", "unknown"]
 GROUPS: tuple[Group, ...] = get_args(Group)
+_COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
 UNOPENED = "not checked: the memory does not open"
 
 
 class Verdict(NamedTuple):
-    """How a point stands, why in one sentence, and what mends it. "unknown": it could not be looked at."""
+    """How a point stands, why in one sentence, and what mends it, with commands in `marks`. "unknown": it could not be
+    looked at."""
 
     state: State
     why: str
@@ -66,6 +68,16 @@ def command(*words: str, about: str = "", store: str | None = None, owner: Scope
         if name is not None:
             line += [f"{option}={name}"] if name.startswith("-") else [option, name]
     return shlex.join([*line, "--", about] if about.startswith("-") else line)
+
+
+def parts(mend: str) -> list[tuple[bool, str]]:
+    """What mends a point, taken apart: whether it is a command, and its text without the marks. A name in a command may
+    hold a mark: it is quoted then."""
+    found, at = [], 0
+    for one in _COMMAND.finditer(mend):
+        found += [(False, mend[at : one.start()]), (True, one[1])]
+        at = one.end()
+    return [(is_command, text) for is_command, text in (*found, (False, mend[at:])) if text]
 
 
 def named(found: Sequence[str], most: int = 3) -> str:

@@ -9,9 +9,9 @@ import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
-from engrain.cli.shown import faint, strong, wrapped
+from engrain.cli.shown import faint, safe, strong, width, wrapped
 from engrain.cli.verbs import verb
-from engrain.core.checked import GROUPS, UNOPENED, counted
+from engrain.core.checked import GROUPS, UNOPENED, counted, parts
 from engrain.core.errors import ConfigError, StoreError
 from engrain.core.scope import Scope
 
@@ -52,7 +52,7 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checke
                 with progress("Embedding", None, cli.json) as done:
                     about["rebuilt"] = memory.rebuild(done)
             everyone = about["memory"] == EVERY
-            about["empty"] = not (memory.status().store["items"] if everyone else memory.list(limit=1))
+            about["empty"] = not (memory.memories() if everyone else memory.list(limit=1))
             with progress("Checking", POINTS, cli.json) as done:
                 return memory.check(done, everyone=everyone)
     except (StoreError, ConfigError) as error:
@@ -102,4 +102,21 @@ def _lines(one: Checked, left: int) -> Iterator[str]:
     yield head + why[0].lstrip()
     yield from why[1:]
     if one.mend:
-        yield from (faint(line) for line in wrapped(f"To mend: {one.mend}", indent, longest=None))
+        yield from _mend(one.mend, indent)
+
+
+def _mend(mend: str, indent: str) -> Iterator[str]:
+    """A command that does not fit has a line of its own, whole, so that it can be pasted."""
+    text = "To mend: " + "".join(part for _, part in parts(mend))
+    if len(indent + text) <= width():
+        yield faint(indent + safe(text))
+        return
+    lead = "To mend: "
+    for is_command, part in parts(mend):
+        if is_command:
+            if lead:
+                yield faint(indent + lead.rstrip())
+            yield indent + safe(part)
+        elif part.strip(" ,;"):
+            yield from (faint(line) for line in wrapped(lead + part.strip(" ,;"), indent, longest=None))
+        lead = ""

@@ -32,9 +32,13 @@ POINTS: tuple[Point, ...] = (
 )
 # Which point says why a store does not open, and what mends it; any other reason is the first point's.
 _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
-    (StoreCorrupt, "integrity", "engrain restore BACKUP STORE --replace, with --alone if too little of it can be read"),
+    (
+        StoreCorrupt,
+        "integrity",
+        "`engrain restore BACKUP STORE --replace`, with --alone if too little of it can be read",
+    ),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
-    (NewerStore, "schema", "pip install -U engrain"),
+    (NewerStore, "schema", "`pip install -U engrain`"),
     (OlderStore, "schema", "%s brings it up to date; of a file it keeps a copy beside"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
@@ -58,7 +62,7 @@ def unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
         ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _said(error), mend.replace("%s", command("status", store=store)))
+    why = Verdict("fail", _said(error), mend.replace("%s", f"`{command('status', store=store)}`"))
     rest = Verdict("unknown", UNOPENED)
     return [_checked(point, why if point.name == reason else rest) for point in POINTS]
 

@@ -85,9 +85,10 @@ class Look:
         return max((one.at for one in entries if one.what == what), default=None)
 
     def run(self, *words: str, about: str = "") -> str:
-        """A command of engrain for this memory, as it is to be typed."""
+        """A command of engrain for this memory, as it is to be typed, in the marks that the report takes
+        it out of."""
         owner = self.scope if self._others is None else None
-        return command(*words, about=about, store=self._named, owner=owner)
+        return f"`{command(*words, about=about, store=self._named, owner=owner)}`"
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""
@@ -109,7 +110,14 @@ class Look:
 
     @property
     def _beside(self) -> list[Finding]:
-        return self._once("beside", lambda: [one for server in self.kit.servers for one in server.check()])
+        return self._once("beside", self._servers)
+
+    def _servers(self) -> list[Finding]:
+        feed, told = cast(object, self.kit.feed), self.background.get("vectors") or {}
+        # The vector server was just asked how far behind it is: one that did not answer is not waited for again.
+        away = told.get("error") if told.get("behind") is None else None
+        known = [Finding("vectors", "fail", away)] if away else []
+        return known + [one for server in self.kit.servers if not (away and server is feed) for one in server.check()]
 
     def _each(self) -> list[Look]:
         if not self._others:

@@ -69,7 +69,7 @@ def rights(look: Look) -> Verdict:
     if not found:
         return own
     first = worst(found) or own
-    return Verdict(first.state, "; ".join(one.why for one in found), " && ".join(one.mend for one in found))
+    return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
 
 
 def _folders(look: Look) -> list[Verdict]:
@@ -81,7 +81,7 @@ def _folders(look: Look) -> list[Verdict]:
     if not open_ones:
         return []
     return [
-        warned(f"every user of this machine can look into {named(open_ones)}", "chmod 700 " + shlex.join(open_ones))
+        warned(f"every user of this machine can look into {named(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`")
     ]
 
 

@@ -54,7 +54,7 @@ class Care(Handle):
         # What keeps a sound engine from its log is told by the file system's own point.
         if not self._site.why or engine_version(self._site.engine) >= WAL_SAFE:
             return Finding("engine", "pass", what)
-        return Finding("engine", "warn", f"{what}; {self._site.why}", "pip install -U apsw")
+        return Finding("engine", "warn", f"{what}; {self._site.why}", "`pip install -U apsw`")
 
     def _purged(self, db: Connection) -> Iterator[Finding]:
         if db.rows(_SQL["pending"]):

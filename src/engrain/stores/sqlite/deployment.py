@@ -49,12 +49,12 @@ class Deployment(Handle):
         shut = [one for one in (path, path.parent) if not os.access(one, os.W_OK)] if path else []
         if shut:
             why = f"{path} can only be read, so that nothing new is kept: you may not write to {shut[0]}"
-            yield Finding("writable", "fail", why, "chmod u+w " + shlex.join(map(str, shut)) + ", as their owner")
+            yield Finding("writable", "fail", why, f"`chmod u+w {shlex.join(map(str, shut))}`, as their owner")
 
     def _file_system(self) -> Iterator[Finding]:
         if self._site.remote:
             why = f"{self._site.path} is on a network file system, where locks may fail and a write-ahead log cannot be"
-            copy = f"engrain copy {shlex.quote(str(self._site.path))} NEW"
+            copy = f"`engrain copy {shlex.quote(str(self._site.path))} NEW`"
             mend = f"{copy}, with NEW on a local disk; or a postgresql:// store"
             yield Finding("file system", "warn", why, mend)
         elif self._site.path is not None:
@@ -68,7 +68,7 @@ class Deployment(Handle):
         if found:
             names = ", ".join(one.name for one in found)
             why = f"every user of this machine can read {names}"
-            yield Finding("rights", "warn", why, "chmod 600 " + shlex.join(map(str, found)))
+            yield Finding("rights", "warn", why, f"`chmod 600 {shlex.join(map(str, found))}`")
         else:
             yield Finding("rights", "pass", "no other user of this machine can read the store's files")
 
@@ -82,8 +82,8 @@ class Deployment(Handle):
         else:
             why = "neither the file nor its disk is encrypted, as far as can be seen: who copies the file reads it"
             own = shlex.quote(str(self._site.path))
-            copied = f"engrain backup COPY --store {own} && ENGRAIN_KEY=KEY engrain restore COPY {own} --replace"
-            mend = f'encrypt the disk; or pip install "engrain[encryption]", and {copied}'
+            sealed = f"`engrain backup COPY --store {own}`, `ENGRAIN_KEY=KEY engrain restore COPY {own} --replace`"
+            mend = f'encrypt the disk; or `pip install "engrain[encryption]"`, {sealed}'
             yield Finding("encryption", "warn", why, mend)
 
     def _owners(self) -> Finding:
