@@ -255,6 +255,16 @@ def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     assert not (tmp_path / "new.db").exists()
 
 
+def test_a_store_that_is_replayed_against_itself_by_another_name_loses_nothing(store: Path) -> None:
+    with opened(store) as memory:
+        memory.forget(memory.remember("Ana lives in Lima."))
+        memory.remember("Ana lives in Lima.")
+    for name in (f"sqlite://{store}", str(store.parent / ".." / store.parent.name / store.name)):
+        assert run("replay", str(store), "--against", name).output.startswith("Nothing")
+    with opened(store) as memory:
+        assert [item.text for item in memory.list()] == ["Ana lives in Lima."]
+
+
 # Legal holds
 
 
