@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from engrain.core.erasure import Erasure, Hold, Reach, Subject, owner
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.holds import refusal
 from engrain.core.mirrored import BASE, Base, base_of
+from engrain.core.near import hint
 from engrain.core.scope import Scope
 from engrain.lifecycle.erasure.erasing import port
 from engrain.ports import Erasable, Kit
@@ -64,11 +64,9 @@ def _check_known(kit: Kit, user: Subject) -> None:
     if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
         return
     scopes = kit.items.scopes()
-    known = {one.user.casefold(): one.user for one in scopes if one.user and one.tenant == user.scope.tenant}
-    near = get_close_matches(user.name.casefold(), known, 1)
-    guess = f"Did you mean {known[near[0]]!r}? " if near else ""
+    meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
-        f"nothing is kept of the user {user.name!r} {_where(user, scopes)}. {guess}engrain memories lists them."
+        f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
     )
 
 
