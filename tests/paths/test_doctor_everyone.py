@@ -74,8 +74,9 @@ def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClo
     found = points(store, clock)
     wrong = {"sessions", "procedures", "trust", "instructions", "past its time", "waiting tasks", "leases"}
     assert {one.name for one in found.values() if one.why.startswith("user=bob: ")} >= wrong
-    assert all("--user bob" in found[name].mend for name in wrong - {"sessions"})
-    assert "--user" not in found["upkeep"].mend, "that is the store's"
+    assert all("--user bob" in found[name].mend for name in wrong - {"sessions", "past its time"})
+    for name in ("past its time", "upkeep"):
+        assert f"`engrain maintain --store {store}`" in found[name].mend, "care is for all"
 
 
 def test_the_command_without_an_owner_looks_into_all(store: Path, clock: SetClock) -> None:
@@ -85,8 +86,9 @@ def test_the_command_without_an_owner_looks_into_all(store: Path, clock: SetCloc
     (found,) = [one for one in json.loads(ran.stdout)["findings"] if one["name"] == "secrets"]
     assert found["why"].startswith("user=eva: ")
     assert "user=eva: " in CliRunner().invoke(root, ["doctor", "--store", str(store)]).stdout
-    other = CliRunner().invoke(root, ["doctor", "--store", str(store), "--user", "ana", "--json"])
-    assert "user=eva" not in other.stdout
+    line = ["doctor", "--store", str(store), "--user", "ana", "--json"]
+    assert "user=eva" not in CliRunner().invoke(root, line).stdout
+    assert "user=eva" in CliRunner().invoke(root, [*line, "--everyone"]).stdout
 
 
 def test_a_store_with_one_memory_speaks_of_it_as_ever(tmp_path: Path, clock: SetClock) -> None:

@@ -237,8 +237,14 @@ def test_a_name_that_would_run_something_is_quoted_and_pasting_works(tmp_path: P
 
 def test_a_command_takes_a_name_that_looks_like_an_option_and_repeats_no_password() -> None:
     assert command("undo", about="--yes", owner=Scope(user="ana")) == "engrain undo --user ana -- --yes"
-    shown = command("maintain", store="postgresql://bob:hunter2@db/agents")
-    assert shown == "engrain maintain --store postgresql://bob:PASSWORD@db/agents"
+    for url in (
+        "postgresql://bob:hunter2@db/agents",
+        "postgresql://db/agents?user=bob&password=hunter2",
+        "redis://:hunter2@db",
+    ):
+        assert command("maintain", store=url).replace("PASSWORD", "hunter2").endswith(shlex.quote(url))
+        assert "hunter2" not in command("maintain", store=url)
+    assert command("maintain", store="redis://db:6379/0") == "engrain maintain --store redis://db:6379/0"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")

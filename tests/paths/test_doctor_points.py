@@ -608,7 +608,7 @@ def test_34_a_task_that_its_worker_left_warns(memory: Memory, clock: SetClock) -
     lease = journal.claim(Claim(memory.scope, "pay", "gone", seconds=30))
     assert_stands(memory, "leases", "pass")
     clock.advance(2 * 3_600)
-    assert_stands(memory, "leases", "warn", "pay (silent since 1 hour ago)", "engrain tasks cancel")
+    assert_stands(memory, "leases", "warn", "pay (last sign 1 hour ago)", "engrain tasks cancel")
     journal.end(journal.claim(replace(_claim(lease), worker="next")), TaskEnd("done"))
     assert_stands(memory, "leases", "pass")
 

@@ -14,6 +14,7 @@ Group = Literal["tiers", "durability", "retrieval", "safety", "privacy", "operat
 State = Literal["pass", "warn", "fail", "unknown"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 _COMMAND = re.compile(r"""`((?:'[^']*'|"[^"]*"|[^`'"])+)`""")
+_PASSWORD = re.compile(r"(://[^/:@?]*:)[^?]*(?=@)|(?<=[?&]password=)[^&]*")
 UNOPENED = "not checked: the memory does not open"
 
 
@@ -62,7 +63,7 @@ def command(*words: str, about: str = "", store: str | None = None, owner: Scope
     line = ["engrain", *words]
     if about and not about.startswith("-"):
         line.append(about)
-    shown = store and re.sub(r"(://[^/@:]*:)[^/@]*@", r"\1PASSWORD@", store)
+    shown = store and _PASSWORD.sub(r"\1PASSWORD", store)
     whose = (owner.user, owner.agent, owner.tenant) if owner else (None, None, None)
     for option, name in zip(("--user", "--agent", "--tenant", "--store"), (*whose, shown), strict=True):
         if name is not None:

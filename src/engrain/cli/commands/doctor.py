@@ -25,16 +25,25 @@ EVERY = "every memory of the store"
 
 @verb(
     "doctor",
-    examples=("engrain doctor", "engrain doctor --strict --json", "engrain doctor --rebuild"),
+    examples=(
+        "engrain doctor",
+        "engrain doctor --user ana",
+        "engrain doctor --strict --json",
+        "engrain doctor --rebuild",
+    ),
     prints="35 points in groups, each as passed (✓), to be looked at (!), failed (✗) or not checked (?), with why and "
     "what mends it; docs/checklist.md explains them. Exit code 0 if none failed, 1 on ✗ (with --strict on ! and ? as "
     "well) and if there is no such store, 2 if the command is not understood.",
 )
 @click.option("--rebuild", is_flag=True, help="First make every index anew from the stored texts.")
+@click.option("--everyone", is_flag=True, help="Every memory of the store, though a user, agent or tenant is set.")
 @click.option("--strict", is_flag=True, help="Exit code 1 if there is anything to look at, for scripts.")
-def doctor(cli: Session, rebuild: bool, strict: bool) -> None:
-    """Go through the checklist of a memory in production."""
-    everyone = not (cli.user or cli.agent or cli.tenant)
+def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
+    """Go through the checklist of a memory in production.
+
+    Of every memory of the store; if a user, an agent or a tenant is named, of that one memory.
+    """
+    everyone = everyone or not (cli.user or cli.agent or cli.tenant)
     whose = EVERY if everyone else str(Scope(cli.tenant, cli.agent, cli.user))
     about: dict[str, Any] = {"memory": whose, "rebuilt": None}
     points = _examined(cli, rebuild, about)

@@ -49,6 +49,7 @@ class Look:
         self.background = background or {}
         self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
         self.limit = NEWEST
+        self.among = False  # one of several that are looked into
         self._named = store
         self._others = others
 
@@ -87,7 +88,8 @@ class Look:
     def run(self, *words: str, about: str = "") -> str:
         """A command of engrain for this memory, as it is to be typed, in the marks that the report takes
         it out of."""
-        owner = self.scope if self._others is None else None
+        of_all = self._others is not None or (self.among and words[0] == "maintain")
+        owner = None if of_all else self.scope
         return f"`{command(*words, about=about, store=self._named, owner=owner)}`"
 
     def found(self, point: str) -> Verdict | None:
@@ -134,7 +136,7 @@ class Look:
 
     def _of(self, scope: Scope, limit: int) -> Look:
         one = copy(self)
-        one.scope, one.limit, one._others = scope, limit, None
+        one.scope, one.limit, one.among, one._others = scope, limit, self._others is not None, None
         return one
 
     def _once(self, what: str, ask: Callable[[], T]) -> T:

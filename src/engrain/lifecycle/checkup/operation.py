@@ -69,7 +69,7 @@ def leases(look: Look) -> Verdict:
     left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
     if not left:
         return passed("every task that runs has a worker that gives signs of life")
-    told = named([f"{one.task} (silent since {ago(one.until, look.now)})" for one in left if one.until])
+    told = named([f"{one.task} (last sign {ago(one.until, look.now)})" for one in left if one.until])
     cancel = look.run("tasks", "cancel", about=left[0].task)
     why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
     return warned(why, f"start its program again, which recovers it; or {cancel}")

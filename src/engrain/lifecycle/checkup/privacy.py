@@ -80,7 +80,7 @@ def secrets(look: Look) -> Verdict:
     told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
     mend = look.run("forget", ids[0])
-    return warned(why, mend if look.kit.redact else f'{mend}; redact = ["keys", "cards", "iban"] in [privacy]')
+    return warned(why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
 
 
 def _texts(item: Item) -> Iterator[str]:
