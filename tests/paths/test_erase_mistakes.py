@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from erasing_kit import opened
@@ -12,7 +13,9 @@ from redis_server import redis_server
 from servers import postgres
 
 from engrain import InvalidInput, Memory, NotFound
+from engrain.core.erasure import Erasure
 from engrain.core.errors import OnHold, StoreUnavailable
+from engrain.lifecycle.erasure import asked
 from engrain.lifecycle.erasure import erasing as run
 
 _numbers = count()
@@ -200,10 +203,36 @@ def test_asking_again_with_a_folder_cleans_the_folder_too(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", cut_off)
         first = memory.erase(user="ana")
+        told = memory.erase(user="ana", folders=[folder])
     done = memory.erase(user="ana", folders=[folder])
     assert done.receipt, done.why
-    assert done.id == first.id
+    assert done.id == told.id
     assert done.receipt.values["counts"]["files"] > 0
+    assert list(folder.rglob("*.md")) == []
+    assert [one.id for one in memory.resume_erasures() if one.receipt] == [first.id]
+
+
+def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    memory.mirror(folder).sync()
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_beside", cut_off)
+        memory.erase(user="ana")
+    running = asked._running
+
+    def overtaken(*args: Any) -> list[Erasure]:
+        found = running(*args)
+        monkeypatch.setattr(asked, "_running", running)
+        with monkeypatch.context() as patched:
+            patched.setattr(run, "_proved", cut_off)
+            memory.resume_erasures()
+        return found
+
+    monkeypatch.setattr(asked, "_running", overtaken)
+    assert memory.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 
 

@@ -38,18 +38,16 @@ def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder],
 
 
 def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
-    """The erasure that takes all of this already, by its id; folders that were not named then are added to it.
+    """The erasure that takes all of this already, by its id.
 
-    Of a part anything may have been written since its rows went, and of a user since the names went."""
+    Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
+    may be done with the files by now: a folder that it was not told of when it began is another erasure's."""
     if _holding(kit, subject):
         return None
     for one in _running(kit, subject):
         open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
-        if open_ and folders:
-            every = list(dict.fromkeys([*one.notes.get("folders", ()), *folders]))
-            named = one.notes.get("named", 0) + len(folders)
-            port(kit).keep(one.id, {**one.notes, "folders": every, "named": named}, one.prints)
-        if open_ or (not found and not folders):
+        told = set(folders) <= {*one.notes.get("folders", ())}
+        if told and (open_ or not found):
             return one.id
     return None
 

@@ -87,7 +87,7 @@ class Eraser:
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
-            state.erasing[id] = replace(state.erasing[id], notes=dict(notes), prints=prints)
+            state.erasing[id] = replace(_known(state, id), notes=dict(notes), prints=prints)
 
     def take(self, id: str) -> Erasure:
         with self._holder.writing() as state:
