@@ -159,11 +159,12 @@ def test_a_server_that_takes_all_and_answers_nothing_is_given_up(
 
 def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore, proxy: Proxy) -> None:
     proxy.delay = 0.1
-    assert store.journal.claim(Claim(ANA, "order", "me")).epoch == 1
+    lease = store.journal.claim(Claim(ANA, "order", "me"))
+    assert lease.epoch == 1
     proxy.delay = 30.0
     began = time.monotonic()
     with pytest.raises(OutcomeUnknown):
-        store.journal.claim(Claim(ANA, "other", "me"))
+        store.journal.keep(lease, "where it stands")
     assert time.monotonic() - began < TIMEOUT + 1
 
 

@@ -300,7 +300,7 @@ def test_a_missing_key_names_the_variable(make: Any, variable: str, monkeypatch:
 
 
 def test_an_unknown_model_asks_for_its_dimension() -> None:
-    with pytest.raises(InvalidInput, match="pass dimension="):
+    with pytest.raises(InvalidInput, match="dimension=… in Python"):
         OpenAIEmbedder("mystery", api_key="key")
     assert OpenAIEmbedder("mystery", api_key="key", dimension=5).model.key == "mystery/5/"
 

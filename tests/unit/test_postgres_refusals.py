@@ -73,5 +73,5 @@ def test_doctor_warns_of_a_role_above_the_walls() -> None:
         PostgresStore(where).close()
         result = CliRunner().invoke(root, ["--store", where, "doctor"])
         told = " ".join(result.output.split())
-    assert "! 23 walls this role ignores row-level security" in told, result.output
+    assert "! 20 walls this role ignores row-level security" in told, result.output
     assert "To mend: connect as a role that is neither superuser nor BYPASSRLS" in told

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Literal
 
 from engrain.core.errors import EngrainError, InvalidInput, NotADatabase, ReadOnlyStore, StoreError, WrongKey
-from engrain.stores.sqlite.engine import OLDEST, Connection, Engine, Sealed, connect, engine_name, engine_version, uri
+from engrain.stores.sqlite.engine import (
+    OLDEST,
+    Connection,
+    Engine,
+    Sealed,
+    check_ciphers,
+    connect,
+    engine_name,
+    engine_version,
+    uri,
+)
 
 Journal = Literal["wal", "truncate", "memory"]
 
@@ -164,6 +174,10 @@ def open_connection(site: Site, create: bool = False) -> Connection:
     mode: Literal["ro", "rw", "rwc"] = "ro" if site.read_only else "rwc" if create else "rw"
     where = ":memory:" if site.path is None else uri(site.path, mode, site.immutable)
     if create and site.path is not None:
+        if site.key is not None:
+            check_ciphers(
+                site.engine
+            )  # before there is a file, which the next one without a key would fill in the clear
         _make_for_us_alone(site.path)
     db = connect(where, site.engine, site.key)
     try:
