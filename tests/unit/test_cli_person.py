@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from engrain import Memory
+from engrain import DiskFull, Memory
 from engrain.cli.root import root
 from engrain.conformance.embedder import HashEmbedder
 
@@ -80,3 +81,64 @@ def test_the_page_says_what_it_is_and_nothing_of_the_machine(tmp_path: Path) -> 
     assert not any(word in page for word in ("gate", "trust", '{"', '":'))
     assert "- seen: 1, yes" in page
     assert page.split("## Conversation monday")[1].count("I live in Lima.") == 1
+
+
+def test_an_export_without_a_user_says_to_name_one(store: Path, tmp_path: Path) -> None:
+    for form in ("jsonl", "markdown"):
+        done = run(store, "export", str(tmp_path / "copy"), "--format", form)
+        assert (done.exit_code, (tmp_path / "copy").exists()) == (1, False)
+        assert "--user" in done.stderr
+        assert "`engrain memories` lists them" in done.stderr
+
+
+def test_the_page_of_a_memory_without_a_user_is_not_said_to_be_everybodys(store: Path, tmp_path: Path) -> None:
+    with Memory(store, embedder=HashEmbedder()) as memory:
+        memory.remember("The office opens at 9.")
+    assert run(store, "export", str(tmp_path / "copy.md"), "--format", "markdown").exit_code == 0
+    page = (tmp_path / "copy.md").read_text()
+    assert "kept in the memory of nobody in particular (no user)" in page
+    assert "everybody" not in page
+
+
+def test_if_one_of_the_files_of_all_agents_is_there_none_is_written(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.support.md").write_text("mine")
+    words = ("export", str(tmp_path / "copy.md"), "--user", "ana", "--all-agents")
+    done = run(store, *words)
+    assert done.exit_code == 1
+    assert "copy.support.md is there already" in done.stderr
+    assert [one.name for one in tmp_path.glob("copy*")] == ["copy.support.md"]
+    assert (tmp_path / "copy.support.md").read_text() == "mine"
+    assert run(store, *words, "--overwrite").exit_code == 0
+
+
+def test_an_export_that_fails_midway_says_which_files_are_written(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, real = [], Memory.export
+
+    def failing(memory: Memory, path: str, **how: Any) -> Any:
+        if len(written) == 2:
+            raise DiskFull("the disk is full.")
+        written.append(path)
+        return real(memory, path, **how)
+
+    monkeypatch.setattr(Memory, "export", failing)
+    done = run(store, "export", str(tmp_path / "copy.md"), "--user", "ana", "--all-agents")
+    assert done.exit_code == 1
+    assert "written before it failed: " in done.stderr
+    assert all(path in done.stderr for path in written)
+
+
+def test_the_answer_as_json_names_the_file(store: Path, tmp_path: Path) -> None:
+    file = str(tmp_path / "ana.jsonl")
+    told = json.loads(run(store, "export", file, "--user", "ana", "--json").stdout)
+    assert (told["file"], told["rows"]["item"], bool(told["hash"])) == (file, 1, True)
+
+
+def test_one_is_not_counted_as_several(store: Path, tmp_path: Path) -> None:
+    with Memory(store, user="ben", embedder=HashEmbedder(), background=False) as memory:
+        memory.add_message("user", "Hello.", session="monday")
+    shown = run(store, "export", str(tmp_path / "ben.jsonl"), "--user", "ben").stdout
+    assert "1 item," in shown
+    assert "1 session" in shown
+    assert not re.search(r"\b1 \w+s\b", shown)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import many, safe
 from engrain.cli.verbs import verb
-from engrain.core.errors import NotFound
+from engrain.core.errors import Conflict, NotFound
 from engrain.core.near import hint
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def export(cli: Session, path: str, all_agents: bool, **how: Any) -> None:
         named = ", ".join(f"agent={safe(agent)}" if agent else "no agent" for agent in others)
         told = many(len(others), "more memory", "more memories")
         click.echo(f"note: {safe(str(cli.user))} has {told} here: {named}. --all-agents writes them too.", err=True)
-    cli.answer(exported, lambda: [_line(exported, path)])
+    cli.answer(_told(exported, path), lambda: [_line(exported, path)])
 
 
 def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
@@ -73,15 +75,19 @@ def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
         raise click.UsageError("--all-agents is for one --user, whatever the --agent.")
     with cli.memory() as memory:
         agents = _agents(cli, memory) or [None]
+    files = _files(path, agents)
+    _check_free(files, how["overwrite"])
     done: dict[str, Exported] = {}
-    for agent in agents:
-        file = _file(path, agent, {one.lower() for one in done})
-        with replace(cli, agent=agent).memory() as memory:
-            done[file] = _exported(cli, memory, file, how)
+    try:
+        for file, agent in files.items():
+            with replace(cli, agent=agent).memory() as memory:
+                done[file] = _exported(cli, memory, file, how)
+    except BaseException:
+        if done:
+            click.echo(f"note: written before it failed: {', '.join(map(safe, done))}.", err=True)
+        raise
     if cli.json:
-        cli.answer_each(
-            [{"file": file, "rows": one.rows, "hash": one.hash} for file, one in done.items()], lambda _: []
-        )
+        cli.answer_each([_told(one, file) for file, one in done.items()], lambda _: [])
         return
     for file, one in done.items():
         click.echo(_line(one, file))
@@ -93,10 +99,17 @@ def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> E
 
 
 def _agents(cli: Session, memory: Memory) -> list[str | None]:
-    """Those that know the user. NotFound if nothing is kept of them, so that a mistyped name gets no file."""
-    every = [one for one in memory.memories() if one.tenant == cli.tenant]
+    """Those that know the user. NotFound if nothing is kept of them, so that a mistyped name, or one that was left out,
+    gets no file."""
+    whole = memory.memories()
+    every = [one for one in whole if one.tenant == cli.tenant]
     found = [one.agent for one in every if one.user == cli.user]
-    if cli.user is None or found or _something(memory):
+    if cli.user is None:
+        if cli.agent not in found and any(one.user for one in whole) and not _something(memory):
+            whose = f"of the agent {cli.agent!r} alone" if cli.agent else "of no user"
+            raise NotFound(f"nothing is kept {whose} here. Name a user with --user: `engrain memories` lists them.")
+        return found
+    if found or _something(memory):
         return found
     guess = hint(cli.user, [one.user for one in every if one.user])
     raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
@@ -106,6 +119,24 @@ def _something(memory: Memory) -> bool:
     """On a server beside, or hidden."""
     status = memory.status()
     return status.hold is not None or any(count != 0 for count in status.holds.values())
+
+
+def _files(path: str, agents: Sequence[str | None]) -> dict[str, str | None]:
+    """The agent of each file."""
+    files: dict[str, str | None] = {}
+    for agent in agents:
+        files[_file(path, agent, {one.lower() for one in files})] = agent
+    return files
+
+
+def _check_free(files: Iterable[str], overwrite: bool) -> None:
+    """All of them before the first is written."""
+    there = [file for file in files if os.path.lexists(file)]
+    if there and not overwrite:
+        verb = "is" if len(there) == 1 else "are"
+        raise Conflict(
+            f"{', '.join(there)} {verb} there already, and nothing was written. Choose another name, or --overwrite."
+        )
 
 
 def _file(path: str, agent: str | None, taken: set[str]) -> str:
@@ -118,6 +149,10 @@ def _file(path: str, agent: str | None, taken: set[str]) -> str:
         return found
     digest = hashlib.blake2b(agent.encode(), digest_size=4).hexdigest()
     return str(whole.with_name(f"{whole.stem}.{name[:LONGEST]}-{digest}{whole.suffix}"))
+
+
+def _told(exported: Exported, path: str) -> dict[str, Any]:
+    return {"file": path, "rows": exported.rows, "hash": exported.hash}
 
 
 def _line(exported: Exported, path: str) -> str:

@@ -20,17 +20,17 @@ from engrain.version import __version__
 FOLDERS = "files"  # the work under which the rounds of a synced folder are counted
 PAGE = 500
 TRIES = 3
-NAMES: Mapping[str, str] = {
-    "item": "items",
-    "cites": "items that cite others",
-    "session": "sessions",
-    "summary": "summaries",
-    "progress": "marks of progress",
-    "episode": "episodes",
-    "trial": "trials of procedures",
-    "task": "tasks",
-    "step": "steps",
-    "event": "events",
+NAMES: Mapping[str, tuple[str, str]] = {
+    "item": ("item", "items"),
+    "cites": ("item that cites others", "items that cite others"),
+    "session": ("session", "sessions"),
+    "summary": ("summary", "summaries"),
+    "progress": ("mark of progress", "marks of progress"),
+    "episode": ("episode", "episodes"),
+    "trial": ("trial of a procedure", "trials of procedures"),
+    "task": ("task", "tasks"),
+    "step": ("step", "steps"),
+    "event": ("event", "events"),
 }
 
 
@@ -42,8 +42,9 @@ class Exported:
     hash: str = ""
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{self.rows[kind]:,} {name}" for kind, name in NAMES.items() if self.rows.get(kind))
-        return counted or "an empty memory"
+        counted = [(self.rows.get(kind, 0), *names) for kind, names in NAMES.items()]
+        told = (f"{count:,} {one if count == 1 else several}" for count, one, several in counted if count)
+        return ", ".join(told) or "an empty memory"
 
 
 def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]) -> Exported:

@@ -24,6 +24,7 @@ WORDS = {
     "user": "the user", "agent": "the agent", "tool": "the tool", "import": "an import from", "web": "the web page",
     "document": "the document",
 }  # fmt: skip
+NOBODY = "nobody in particular (no user)"
 # What begins a tag, a link or a picture, with the backslashes before it.
 _ACTIVE = re.compile(r"(\\*)([<\[])")
 # Tabs, the spaces of other scripts, and what joins the signs of one letter or picture.
@@ -40,8 +41,8 @@ def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> 
         rows[row.kind].append(row)
         done(1)
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
-    whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value) or "everybody"
-    parts = [_opening(whose, kit.clock(), rows), *_Page(rows).sections()]
+    whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value)
+    parts = [_opening(whose or NOBODY, kit.clock(), rows), *_Page(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
     return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
