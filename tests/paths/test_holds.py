@@ -109,3 +109,20 @@ def test_a_hold_stops_an_erasure_that_was_cut_off_before_anything_went_and_no_ot
         assert memory.release("ana")
     with opened(store, user="ana") as memory:
         assert [item.text for item in memory.list()] == ["Ana lives in Lima."]
+
+
+def test_a_load_under_a_hold_comes_in_and_joins_nothing(store: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    with opened(store, user="ana") as memory, opened(tmp_path / "other.db", user="ana") as other:
+        memory.record_error("No route to host.", session="monday")
+        memory.export(first)
+        other.load(first)
+        memory.record_error("No route to host.", session="monday")
+        memory.export(second)
+        other.hold("ana", reason="case-7")
+        assert other.load(second).rows["episode"] == 1
+        assert sorted(one.count for one in other.episodic.recent(9)) == [1, 2]
+        assert other.audit(limit=1)[0].what == "load"
+        other.release("ana")
+        other.load(second)
+        assert [one.count for one in other.episodic.recent(9)] == [2]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core import moving
 from engrain.core.coherence import circular, edges_of, held_by
-from engrain.core.errors import BadFile, BadLine, Conflict
+from engrain.core.errors import BadFile, BadLine, Conflict, OnHold
 from engrain.core.exporting import line_of
 from engrain.core.hashes import item_hash
 from engrain.core.moving import Key, Row, RowKind, Standing
@@ -57,7 +58,8 @@ def restore(
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
     if kit.episodes is not None and decision.joined and not dry_run:
-        kit.episodes.remove(scope, decision.joined)
+        with suppress(OnHold):  # under a hold nothing is joined; a load after the release does it
+            kit.episodes.remove(scope, decision.joined)
     return decision
 
 
