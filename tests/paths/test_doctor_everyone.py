@@ -106,7 +106,7 @@ def test_of_many_memories_those_last_written_to_are_looked_into(
     with opened(store, "ana", clock) as memory:
         memory.remember("Ana likes cake.")
     found = points(store, clock)["secrets"]
-    assert "in the 2 of 3 memories last written to no secret" in found.why
+    assert "in the 2 of 3 memories last written to, no secret" in found.why
     with opened(store, "bob", clock) as memory:
         memory._open.kit.items.apply(Plan(Scope(user="bob"), (Add(Draft(KEY)),)))
     assert points(store, clock)["secrets"].why.startswith("user=bob: ")

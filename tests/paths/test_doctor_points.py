@@ -401,7 +401,7 @@ def test_20_items_of_nobody_beside_those_of_users_warn(memory: Memory, opened: O
     assert_stands(memory, "walls", "pass")
     nobody = opened(user=None)
     id = nobody.remember("Whose is this?")
-    assert_stands(memory, "walls", "warn", "1 of its items belong to nobody", "user=")
+    assert_stands(memory, "walls", "warn", "1 of its items belong to nobody", "agent.db` shows them")
     nobody.forget(id)
     assert_stands(memory, "walls", "pass")
 

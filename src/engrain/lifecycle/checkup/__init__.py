@@ -77,7 +77,7 @@ def _of_all(point: Point, look: Look) -> Verdict:
         return first
     if first.state == "pass":
         few = f"the {len(found):,} of {look.all:,}" if len(found) < look.all else f"all {len(found):,}"
-        last = " last written to" if len(found) < look.all else ""
+        last = " last written to," if len(found) < look.all else ""
         return passed(f"in {few} memories{last} {point.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
     beside = f"; {several(more, 'more memory', 'more memories')} likewise" if more else ""

@@ -50,7 +50,7 @@ class Look:
         self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
         self.limit = NEWEST
         self.among = False  # one of several that are looked into
-        self._named = store
+        self.named = store
         self._others = others
 
     @property
@@ -90,7 +90,7 @@ class Look:
         it out of."""
         of_all = self._others is not None or (self.among and words[0] == "maintain")
         owner = None if of_all else self.scope
-        return f"`{command(*words, about=about, store=self._named, owner=owner)}`"
+        return f"`{command(*words, about=about, store=self.named, owner=owner)}`"
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""

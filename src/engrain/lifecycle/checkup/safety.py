@@ -7,7 +7,7 @@ import stat
 import sys
 from pathlib import Path
 
-from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.checked import Verdict, command, failed, named, passed, several, warned
 from engrain.core.conflicts import unsettled
 from engrain.core.errors import EngrainError
 from engrain.core.filters import parse_filter
@@ -24,8 +24,13 @@ PINNED = 1_000
 
 
 def walls(look: Look) -> Verdict:
-    found = [one for one in (look.found("walls"), look.found("owners")) if one]
-    return worst(found) or passed("every memory is a space of its own in this process")
+    owners = look.found("owners")
+    if owners and owners.state != "pass":
+        nobodys = command("list", store=look.named)
+        owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
+    return worst([one for one in (look.found("walls"), owners) if one]) or passed(
+        "every memory is a space of its own in this process"
+    )
 
 
 def trust(look: Look) -> Verdict:
