@@ -130,6 +130,7 @@ def test_a_damaged_file_and_one_of_a_newer_engrain_are_told(store: Path) -> None
     result = doctor(store)
     assert result.exit_code == 1
     assert re.search(r"✗ 10 schema .*newer engrain", " ".join(result.stdout.split()))
+    assert result.stdout.splitlines()[0] == "The store does not open."
     assert result.stdout.count("not checked") == 1, "what was not looked at takes no room"
     assert result.stdout.splitlines()[-1] == "35 points: 0 passed, 0 to look at, 1 failed, 34 not checked"
     store.write_bytes(b"no database" * 1_000)

@@ -81,9 +81,11 @@ def _all_seen(cli: Session) -> bool:
 def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
         yield f"Made every index anew from {about['rebuilt']:,} items."
-    if about["memory"] == EVERY:
-        yield "The store is empty." if about.get("empty") else "Looked at: every memory of the store."
-    elif about.get("empty"):
+    if "empty" not in about:
+        yield "The store does not open."
+    elif about["memory"] == EVERY:
+        yield "The store is empty." if about["empty"] else "Looked at: every memory of the store."
+    elif about["empty"]:
         # Most points then pass for want of anything to look at.
         yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
     else:
