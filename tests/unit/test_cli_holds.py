@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -44,8 +46,45 @@ def test_a_refused_erasure_names_the_command_that_releases_it_all(store: Path) -
     refused = run(store, "erase", "--user", "bruno", "--yes")
     command = "engrain hold --user bruno --release --reason case-7 --reason case-8\n"
     assert (refused.exit_code, command in refused.stderr) == (1, True)
-    assert run(store, *command.split()[1:]).stdout == "Released.\n"
+    assert run(store, *command.split()[1:]).stdout.startswith("Released.\n")
     assert run(store, "erase", "--user", "bruno", "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("slip", ["case-9", "case 9"])
+def test_reasons_are_released_and_set_all_or_none(store: Path, slip: str) -> None:
+    run(store, "hold", "--user", "bruno", "--reason", "case-7", "--reason", "case-8")
+    failed = run(store, "hold", "--user", "bruno", "--release", "--reason", "case-7", "--reason", slip)
+    assert (failed.exit_code, f"no hold on 'bruno' for {slip}" in failed.stderr) == (1, True)
+    assert "case-7, case-8" in run(store, "hold", "--user", "bruno").stdout
+    twice = run(store, "hold", "--user", "bruno", "--release", *("--reason", "case-7") * 2, "--reason", "case-8")
+    assert (twice.exit_code, twice.stdout) == (0, "Released.\n")
+    assert run(store, "hold", "--user", "bruno", "--reason", "case-7", "--reason", "case 9").exit_code == 1
+    assert "no hold on bruno" in run(store, "hold", "--user", "bruno").stdout
+
+
+def test_the_release_says_that_an_erasure_was_asked_for_meanwhile(store: Path) -> None:
+    whose = ("--user", "bruno")
+    run(store, "hold", *whose, "--reason", "case-7", "--reason", "case-8")
+    run(store, "erase", *whose, "--yes")
+    first = run(store, "hold", *whose, "--release", "--reason", "case-7", "--json")
+    assert json.loads(first.stdout) == {"released": True, "left": ["case-8"], "erasure_asked": None}
+    told = run(store, "hold", *whose, "--release").stdout
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    assert f"An erasure was asked for on {day}, and refused: the data is shown again." in told
+    (command,) = (line for line in told.splitlines() if "engrain erase" in line)
+    words = shlex.split(command.partition("engrain ")[2])
+    assert words == ["erase", "--yes", "--receipt", "FILE", *whose, "--store", str(store)]
+    receipt = store.with_name("r.json")
+    done = CliRunner().invoke(root, [str(receipt) if word == "FILE" else word for word in words])
+    assert (done.exit_code, receipt.exists()) == (0, True)
+
+
+def test_a_program_is_told_of_an_erasure_that_was_asked_for(store: Path) -> None:
+    run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    run(store, "erase", "--user", "bruno", "--yes")
+    asked = json.loads(run(store, "hold", "--user", "bruno", "--release", "--json").stdout)["erasure_asked"]
+    assert datetime.fromisoformat(asked["at"]) <= datetime.now(UTC)
+    assert asked["command"].startswith("engrain erase --yes --receipt FILE")
 
 
 def test_a_mistyped_user_is_held_with_a_warning(store: Path) -> None:

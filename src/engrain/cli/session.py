@@ -11,8 +11,10 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from engrain.cli.plain import document, line
+from engrain.cli.verbs import COMMON
 from engrain.core.errors import BadText, Conflict, EngrainError, NotFound, ReadOnlyStore
 
 if TYPE_CHECKING:
@@ -73,6 +75,16 @@ class Session:
                 click.echo(text)
         return count
 
+    def command(self, *words: str) -> str:
+        """Another command for the memory that was named on this command line, safe to paste. What a variable of the
+        environment names it finds there again."""
+        from engrain.core.checked import command
+        from engrain.core.scope import Scope
+
+        here = click.get_current_context()
+        given = {name: getattr(self, name) if typed(here, name) else None for name in COMMON}
+        return command(*words, store=given.pop("store"), owner=Scope(**given))
+
     def must_exist(self) -> None:
         path = self._file()
         if path is not None and not path.exists():
@@ -91,6 +103,13 @@ class Session:
         path = rest if found else scheme
         file = (not found or scheme in ("sqlite", "file")) and path != ":memory:"
         return Path(path).expanduser().absolute() if file else None
+
+
+def typed(ctx: click.Context | None, option: str) -> bool:
+    """On the command line, here or before the command; not by a variable of the environment."""
+    if ctx is None:
+        return False
+    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or typed(ctx.parent, option)
 
 
 HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,11 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_lines
 from engrain.cli.receipt_files import ReceiptFiles
-from engrain.cli.session import Session, whole_id
+from engrain.cli.session import Session, typed, whole_id
 from engrain.cli.shown import faint, many, wrapped
 from engrain.cli.sources import nothing_from
 from engrain.cli.verbs import Verb, verb
@@ -156,7 +154,7 @@ class _Watched:
 
     def __init__(self, cli: Session, chosen: Mapping[str, str], receipt: str | None) -> None:
         self._show, self._steps = _step(cli), 0
-        self._chosen, self._file = chosen, receipt or "FILE"
+        self._chosen, self._resume = chosen, cli.command("erase", "--resume", "--receipt", receipt or "FILE")
 
     def step(self, text: str) -> None:
         self._steps += 1
@@ -171,8 +169,7 @@ class _Watched:
         # The first step of a new one is told before it begins, and every other afterwards.
         begun = "has begun and goes on" if self._steps > 1 or not self._chosen else "may have begun"
         hidden = ": nobody finds the data" if "user" in self._chosen and self._steps > 1 else ""
-        command = shlex.join(["engrain", "erase", "--resume", "--receipt", self._file])
-        exc.add_note(f"The erasure {begun}{hidden}. Complete it: {command}")
+        exc.add_note(f"The erasure {begun}{hidden}. Complete it: {self._resume}")
 
 
 def _chosen(ctx: click.Context, what: Mapping[str, Any]) -> dict[str, str]:
@@ -182,16 +179,9 @@ def _chosen(ctx: click.Context, what: Mapping[str, Any]) -> dict[str, str]:
         raise click.UsageError("Give one of --session, --source and --id.")
     if not parts and cli.user is None:
         raise click.UsageError("Say whose data with --user, or give --session, --source or --id.")
-    if not parts and _typed(ctx, "agent"):
+    if not parts and typed(ctx, "agent"):
         raise click.UsageError("A user is erased from the memory of every agent: leave out --agent.")
     return parts or {"user": str(cli.user)}
-
-
-def _typed(ctx: click.Context | None, option: str) -> bool:
-    """On the command line, here or before the command; not by a variable of the environment."""
-    if ctx is None:
-        return False
-    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or _typed(ctx.parent, option)
 
 
 def _step(cli: Session) -> Callable[[str], None]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -11,11 +13,19 @@ from engrain.cli.session import Session
 from engrain.cli.shown import safe
 from engrain.cli.verbs import verb
 from engrain.core.errors import NotFound
+from engrain.core.holds import Reasons, added
 from engrain.core.near import hint
 
 if TYPE_CHECKING:
     from engrain.core.erasure import Hold
     from engrain.memory import Memory
+
+ALL = 1_000_000
+
+
+class Asked(TypedDict):
+    at: datetime | None
+    command: str
 
 
 @verb(
@@ -50,8 +60,10 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
         if cli.user is None:
             raise click.UsageError("Say whose data with --user.")
         if release:
-            _release(cli, memory, cli.user, reasons)
+            _release(cli, memory, cli.user, tuple(dict.fromkeys(reasons)))
             return
+        for reason in reasons:
+            added((), reason)
         held = [memory.hold(cli.user, reason=reason) for reason in reasons][-1]
         if held.user is None:
             known = [one.user for one in memory.memories() if one.tenant == cli.tenant and one.user]
@@ -60,15 +72,40 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
 
 
-def _release(cli: Session, memory: Memory, user: str, reasons: tuple[str, ...]) -> None:
+def _release(cli: Session, memory: Memory, user: str, reasons: Reasons) -> None:
+    held = next(iter(memory.holds(user=user)), None)
+    known = held.reasons if held else ()
+    wrong = [one for one in reasons if one not in known]
+    if held is None or wrong:
+        raise NotFound(
+            f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "
+            "`engrain hold` lists all."
+        )
     for reason in reasons or (None,):
-        if not memory.release(user, reason=reason):
-            raise NotFound(
-                f"there is no hold on {user!r}{f' for {reason}' if reason else ''}. `engrain hold` lists all."
-            )
+        memory.release(user, reason=reason)
     left = next(iter(memory.holds(user=user)), None)
-    still = f" Still held for {left.reason}." if left else ""
-    cli.answer({"released": True, "left": left.reasons if left else []}, lambda: [f"Released.{still}"])
+    asked = None if left else _asked(cli, memory, held)
+    cli.answer(
+        {"released": True, "left": left.reasons if left else [], "erasure_asked": asked}, lambda: _released(left, asked)
+    )
+
+
+def _asked(cli: Session, memory: Memory, held: Hold) -> Asked | None:
+    """The erasure that the hold refused, which is not done by itself now."""
+    if not held.hidden:
+        return None
+    log = memory.audit(after=0, limit=ALL)
+    refused = [one.at for one in log if one.what == "erase_refused" and one.subject == held.mark]
+    command = replace(cli, agent=None).command("erase", "--yes", "--receipt", "FILE")
+    return {"at": refused[-1] if refused else None, "command": command}
+
+
+def _released(left: Hold | None, asked: Asked | None) -> Iterator[str]:
+    yield f"Released. Still held for {left.reason}." if left else "Released."
+    if asked:
+        when = f" on {asked['at']:%Y-%m-%d}" if asked["at"] else ""
+        yield f"An erasure was asked for{when}, and refused: the data is shown again. Ask anew:"
+        yield f"  {asked['command']}"
 
 
 def _listed(one: Hold) -> Iterator[str]:
