@@ -65,6 +65,16 @@ class HoldSuite(Suite):
         erasing.release(USER)
         assert texts(store) == {"Ana lives in Lima."}
 
+    def test_the_end_of_another_erasure_shows_nothing_that_is_hidden(self, store: Any, erasing: Erasing) -> None:
+        gone, _ = add(store, fact("Ana lives in Lima."), fact("Ana drinks tea."))
+        erasing.begin("e1", Subject(ANA, "id", gone))
+        erasing.take("e1")
+        erasing.hold(USER, "case-7")
+        with pytest.raises(OnHold):
+            erasing.begin("e2", USER)
+        assert erasing.unname("e1").stage == "named"
+        assert texts(store) == set()
+
     def test_a_hold_lasts_until_its_last_reason_is_released(
         self, store: Any, erasing: Erasing, audit: AuditLog
     ) -> None:

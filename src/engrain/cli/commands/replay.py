@@ -25,8 +25,8 @@ def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str
     """Take out of RESTORED what was forgotten or erased since the moment that it was set back to.
 
     For a store that the server's own tools have brought back, such as pg_restore; a backup of engrain's own is brought
-    back by `engrain restore`, which does this by itself. Before any program opens RESTORED. Its servers beside (Redis,
-    a vector server) are not looked at.
+    back by `engrain restore`, which does this by itself. Before any program opens RESTORED; if it is cut off, set
+    RESTORED back once more. Its servers beside (Redis, a vector server) are not looked at.
     """
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures

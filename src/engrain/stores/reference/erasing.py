@@ -150,10 +150,9 @@ class Eraser:
         with self._holder.writing() as state:
             one = _known(state, id)
             if one.stage == "rows":
-                for scope in one.scopes:
+                for scope in one.scopes if one.by == "user" else ():
                     state.shut.pop(scope, None)
-                    if one.by == "user":
-                        self._bury(state, scope)
+                    self._bury(state, scope)
                 state.erasing[id] = replace(one, stage="named", subject=None, scopes=(), ids=())
             return state.erasing[id]
 
