@@ -358,17 +358,16 @@ def test_what_is_forgotten_in_the_store_that_is_asked_until_the_last_moment_is_k
     assert [text for text in texts(tmp_path / "new.db") if CANARY in text] == []
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path, alone: bool) -> None:
+def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path) -> None:
     with opened(store) as memory:
         memory.remember("Said since.")
         memory.hold(user="ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
-        restore_backup(backup, store, over=True, alone=alone)
+        restore_backup(backup, store, over=True)
     with opened(store) as memory:
         memory.release(user="ana")
     assert "Said since." in texts(store)
-    assert "Said since." not in texts(restore_backup(backup, store, over=True, alone=alone).path)
+    assert "Said since." not in texts(restore_backup(backup, store, over=True).path)
 
 
 def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:

@@ -98,5 +98,85 @@ def test_what_is_no_receipt_is_refused_before_anything_is_restored(lost: Path) -
 def test_who_restores_alone_is_asked_for_receipts(lost: Path) -> None:
     told = run("restore", lost / "b1.db", lost / "a.db", "--alone")
     assert (told.exit_code, "--receipts FILE" in told.output) == (0, True)
-    both = run("restore", lost / "b1.db", lost / "c.db", "--receipts", lost / "receipts", "--against", lost / "a.db")
+    both = run("restore", lost / "b1.db", lost / "c.db", "--alone", "--against", lost / "a.db")
     assert (both.exit_code, "leave out --against" in both.output) == (2, True)
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    """A folder with a store, a backup from before, and what the store knows since: bo's item is forgotten, ana erased,
+    and there is a receipt of that."""
+    store = tmp_path / "h.db"
+    with opened(store, background=False) as ana, opened(store, user="bo", background=False) as bo:
+        fill(ana)
+        bo.remember("Bo lives in Bergen.")
+        item = bo.remember("Bo has a secret.")
+        ana.backup(tmp_path / "hb.db")
+        bo.forget(item)
+        (tmp_path / "ana.json").write_text(str(ana.erase(user="ana").receipt))
+    return tmp_path
+
+
+def kept(store: Path) -> tuple[list[str], list[str]]:
+    """What bo's memory says, and what the log tells."""
+    with opened(store, user="bo", background=False) as bo:
+        return [one.text for one in bo.list()], [one.what for one in bo.audit(after=0)]
+
+
+def test_a_store_that_can_be_read_is_asked_beside_the_receipts(healthy: Path) -> None:
+    receipts = "--receipts", healthy / "ana.json"
+    ways = (
+        ("new.db", "--against", healthy / "h.db"),
+        ("other.db", "--store", healthy / "h.db"),
+        ("h.db", "--replace"),
+    )
+    for name, *how in ways:
+        told = run("restore", healthy / "hb.db", healthy / name, *how, *receipts, "--json")
+        assert told.exit_code == 0, told.output
+        assert (json.loads(told.output)["asked"], all(json.loads(told.output)["receipts"].values())) == (True, True)
+        texts, log = kept(healthy / name)
+        assert texts == ["Bo lives in Bergen."], name
+        assert {"forget", "erase", "restore"} <= set(log), name
+        with opened(healthy / name, background=False) as ana:
+            assert (ana.list(), ana.verify_audit().faults) == ([], ())
+
+
+def test_receipts_keep_out_what_an_older_copy_of_the_store_does_not_know(healthy: Path) -> None:
+    with opened(healthy / "h.db", user="bo", background=False) as bo:
+        bo.backup(healthy / "older.db")
+        (healthy / "bo.json").write_text(str(bo.erase(user="bo").receipt))
+    told = run(
+        "restore",
+        healthy / "hb.db",
+        healthy / "new.db",
+        "--against",
+        healthy / "older.db",
+        "--receipts",
+        healthy / "bo.json",
+    )
+    assert (told.exit_code, "or by 1 receipt" in told.output) == (0, True), told.output
+    assert kept(healthy / "new.db")[0] == []
+
+
+def test_a_store_that_is_whole_is_not_passed_over(healthy: Path) -> None:
+    for more in ((), ("--receipts", healthy / "ana.json")):
+        told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--alone", *more)
+        assert (told.exit_code, "leave out --alone" in told.output) == (1, True), told.output
+        assert kept(healthy / "h.db")[0] == ["Bo lives in Bergen."]
+
+
+def test_receipts_replace_a_store_that_cannot_be_read(healthy: Path) -> None:
+    for more in ((), ("--alone",)):
+        (healthy / "h.db").write_bytes(b"\0" * 8192)
+        told = run(
+            "restore", healthy / "hb.db", healthy / "h.db", "--replace", "--receipts", healthy / "ana.json", *more
+        )
+        assert (told.exit_code, "erased since by 1 receipt" in told.output) == (0, True), told.output
+        with opened(healthy / "h.db", background=False) as ana:
+            assert ana.list() == []
+
+
+def test_who_names_a_damaged_store_hears_of_receipts(healthy: Path) -> None:
+    (healthy / "h.db").write_bytes(b"\0" * 8192)
+    told = run("restore", healthy / "hb.db", healthy / "new.db", "--against", healthy / "h.db")
+    assert (told.exit_code, "with --receipts" in told.output) == (1, True), told.output

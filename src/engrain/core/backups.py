@@ -50,9 +50,9 @@ class BackedUp:
 @dataclass(frozen=True, slots=True)
 class Restored:
     """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
-    forgotten or erased since, by kind; None if there was no present store to ask. If that was `damaged`, what was told
-    anew or cut in it since is not put back. Where `receipts` were asked in its place: how many rows of the backup each
-    says were erased, by its id."""
+    forgotten or erased since, by kind; None if nobody could be asked. `asked`: a present store was. If that was
+    `damaged`, what was told anew or cut in it since is not put back. Of `receipts` that were asked in its place or
+    beside it: how many rows of the backup each says were erased, by its id."""
 
     path: str
     manifest: Manifest
@@ -60,6 +60,7 @@ class Restored:
     kept_out: Mapping[str, int] | None = None
     damaged: bool = False
     receipts: Mapping[str, int] = field(default_factory=dict)
+    asked: bool = True
 
     def __str__(self) -> str:
         found = f"{self.items:,} of the {self.manifest.items:,} items in the backup"
@@ -68,11 +69,12 @@ class Restored:
             return f"{told}; no present store was there to say what has been forgotten since"
         rows = sum(self.kept_out.values())
         out = "1 row" if rows == 1 else f"{rows:,} rows" if rows else "nothing"
-        if self.receipts:
-            by = "1 receipt" if len(self.receipts) == 1 else f"{len(self.receipts):,} receipts"
+        by = "1 receipt" if len(self.receipts) == 1 else f"{len(self.receipts):,} receipts"
+        if not self.asked:
             return f"{told}; erased since by {by}, and kept out: {out}"
         read = ", as far as the damaged store can say" if self.damaged else ""
-        return f"{told}; forgotten or erased since{read}, and kept out: {out}"
+        beside = f", or by {by}" if self.receipts else ""
+        return f"{told}; forgotten or erased since{read}{beside}, and kept out: {out}"
 
 
 def written(manifest: Manifest) -> bytes:

@@ -92,6 +92,15 @@ def asked(present: PathOrUrl, key: str | None) -> Iterator[Present]:
             raise lost(url, exc) from exc
 
 
+def readable(store: PathOrUrl, key: str | None, whole: bool = False) -> bool:
+    """Whether it can be asked, be it damaged; or, if that is what is meant, is `whole`."""
+    try:
+        with closing(_opened(settings(store).store, key)) as known:
+            return not (whole and _damaged(known))
+    except UNREADABLE:
+        return False
+
+
 def check_holds(replaced: PathOrUrl, key: str | None, needed: bool) -> None:
     """OnHold if there is somebody of whom what was said since the backup would be lost. If it is not `needed`, a store
     that cannot be read may be replaced."""
@@ -153,6 +162,6 @@ def lost(where: str | Path, exc: EngrainError) -> StoreError:
     kind = NotADatabase if isinstance(exc, NotADatabase) else StoreCorrupt
     return kind(
         f"{where} is damaged, or is no engrain store, so it cannot say what was forgotten in it. If another copy of it "
-        f"can, name that with --against; if none can, say --alone: what was forgotten since the backup comes back. "
-        f"({exc})"
+        f"can, name that with --against. If none can, say --alone, and name the receipts of erasures that were kept "
+        f"elsewhere with --receipts: who was erased stays out, and what was forgotten since comes back. ({exc})"
     )

@@ -32,27 +32,26 @@ def read_receipts(paths: Sequence[str | os.PathLike[str]]) -> list[Receipt]:
 
 
 class Receipts:
-    """In the place of a present store. What was only forgotten, nobody knows.
+    """In the place of a present store, or beside it. What was only forgotten, they do not know.
 
     Nobody can say that a receipt is genuine without the log that it stands in; the backup stays as it is, and what each
     one took out is counted."""
-
-    damaged = False
 
     def __init__(self, receipts: Sequence[Receipt]) -> None:
         self._receipts = sorted(receipts, key=lambda one: str(one.values["asked_at"]))
         self.found: dict[str, int] = {}  # rows from before it, by the id of each receipt
 
+    def look(self, restored: Forgetting) -> None:
+        """How many rows each of them names, before anything is taken out."""
+        for one in self._receipts:
+            self.found[str(one.values["receipt"])] = sum(restored.erasing.left(_erasure(one)).values())
+
     def replay(self, restored: Forgetting) -> Mapping[str, int]:
         erasing = restored.erasing
-        known = {one.mark: one.at for one in erasing.all_erased()}
-        for one in self._receipts:
-            self.found[str(one.values["receipt"])] = sum(erasing.left(_erasure(one)).values())
-        erased = [_erased(one) for one in self._receipts]
-        return erasing.replay([one for one in erased if one.mark not in known or known[one.mark] < one.at], [])
-
-    def check(self) -> None:
-        """They do not change."""
+        known = erasing.all_erased()
+        ids, times = {one.receipt for one in known}, {one.mark: one.at for one in known}
+        erased = [one for one in map(_erased, self._receipts) if one.receipt not in ids]
+        return erasing.replay([one for one in erased if one.mark not in times or times[one.mark] < one.at], [])
 
 
 def _files(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -13,7 +14,7 @@ from engrain.config import Settings, settings
 from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, WrongKey
-from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, unlocked
+from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def restore_backup(
     backup: str | os.PathLike[str],
     to: PathOrUrl,
     *,
-    against: PathOrUrl | Sequence[Receipt] | None = None,
+    against: PathOrUrl | Sequence[PathOrUrl | Receipt] | None = None,
     key: str | None = None,
     over: bool = False,
     alone: bool = False,
@@ -37,10 +38,11 @@ def restore_backup(
     """To a new path, or with `over` in place of the store that is there. If anything is wrong, that stays as it is.
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
-    with neither, or `alone`, nobody does. If it is damaged, it is asked as far as it can be read: what was told
-    anew or cut since the backup is then not put back. If it is lost, receipts that were kept outside of it
-    (`read_receipts`) say who was erased, and what was only forgotten comes back. `key` is the backup's, if it is not
-    that of the store that is made; the present store may have either, or none.
+    with neither nobody does. If it is damaged, it is asked as far as it can be read: what was told anew or cut since
+    the backup is then not put back. If it is lost, receipts that were kept outside of it (`read_receipts`) say who was
+    erased, and what was only forgotten comes back; a list may have both. `alone` asks no store, which is refused over
+    one that is whole. `key` is the backup's, if it is not that of the store that is made; the present store may have
+    either, or none.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
@@ -49,7 +51,7 @@ def restore_backup(
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
         raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
-    source, receipts = _who_knows(against, to if goal.exists() else None, alone)
+    source, receipts = _who_knows(against, to if goal.exists() else None, key, alone)
     own = source is not None and _same(source, goal)
     site, manifest = checked(Path(backup).expanduser().absolute(), chosen.engine, key or chosen.key)
     # Made ready beside its place, so that nobody opens it before the last word is out.
@@ -62,8 +64,8 @@ def restore_backup(
             check_holds(to, key, needed=own)
         before = _last_word(goal, key, own)
         with ExitStack() as opened:
-            present = opened.enter_context(asked(source, key)) if source is not None else receipts
-            items, kept_out = _purged(ready, chosen, manifest.items, present)
+            present = opened.enter_context(asked(source, key)) if source is not None else None
+            items, kept_out = _purged(ready, chosen, manifest.items, present, receipts)
             if own:
                 opened.close()
 
@@ -76,7 +78,8 @@ def restore_backup(
             put_in_place(ready, goal, unchanged)
     finally:
         clear(ready)
-    told = Restored(str(goal), manifest, items, kept_out, damaged=present is not None and present.damaged)
+    told = Restored(str(goal), manifest, items, kept_out, asked=present is not None)
+    told = replace(told, damaged=present is not None and present.damaged)
     return replace(told, receipts=receipts.found) if receipts else told
 
 
@@ -93,12 +96,25 @@ def goal_of(to: PathOrUrl) -> Path:
 
 
 def _who_knows(
-    against: PathOrUrl | Sequence[Receipt] | None, replaced: PathOrUrl | None, alone: bool
+    against: PathOrUrl | Sequence[PathOrUrl | Receipt] | None, replaced: PathOrUrl | None, key: str | None, alone: bool
 ) -> tuple[PathOrUrl | None, Receipts | None]:
-    """The store that is asked what was forgotten, or the receipts."""
-    if against is not None and not isinstance(against, (str, os.PathLike)):
-        return None, Receipts(against)
-    return None if alone else against if against is not None else replaced, None
+    """The store that is asked what was forgotten, and the receipts."""
+    given = [against] if isinstance(against, (str, os.PathLike)) else list(against or ())
+    stores = [one for one in given if isinstance(one, (str, os.PathLike))]
+    kept = [one for one in given if not isinstance(one, (str, os.PathLike))]
+    receipts = Receipts(kept) if kept else None
+    if len(stores) > 1:
+        raise InvalidInput("one store says what was forgotten since the backup, and receipts beside it: name one.")
+    if alone:
+        if replaced is not None and readable(replaced, key, whole=True):
+            raise InvalidInput(
+                f"{replaced} is there and can be read: leave out --alone, and what was forgotten in it stays out. "
+                "If it is not to be asked, restore to a new path."
+            )
+        return None, receipts
+    if not stores and receipts and replaced is not None and not readable(replaced, key):
+        return None, receipts
+    return stores[0] if stores else replaced, receipts
 
 
 def _opened(path: Path, chosen: Settings) -> SqliteStore:
@@ -133,13 +149,20 @@ def _same(source: PathOrUrl, goal: Path) -> bool:
 
 
 def _purged(
-    ready: Path, chosen: Settings, items: int, present: Present | Receipts | None
+    ready: Path, chosen: Settings, items: int, present: Present | None, receipts: Receipts | None
 ) -> tuple[int, Mapping[str, int] | None]:
     """How many items are left in it, and what was taken out."""
-    with closing(_opened(ready, chosen)) as restored:
-        kept_out = None if present is None else present.replay(cast("Forgetting", restored))
-        told = {"items": items, "kept_out": sum((kept_out or {}).values()), "alone": present is None}
-        restored.audit.append("restore", told)
-        if not restored.purge():
+    with closing(_opened(ready, chosen)) as opened:
+        restored = cast("Forgetting", opened)
+        if receipts:
+            receipts.look(restored)
+        # The store first: it puts back what stands in it, and what receipts name beyond that goes for good.
+        known = [one for one in (present, receipts) if one is not None]
+        kept_out: Counter[str] = Counter()
+        for one in known:
+            kept_out.update(one.replay(restored))
+        told = {"items": items, "kept_out": kept_out.total(), "alone": not known}
+        opened.audit.append("restore", told)
+        if not opened.purge():
             raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
-        return restored.status().items, kept_out
+        return opened.status().items, dict(kept_out) if known else None

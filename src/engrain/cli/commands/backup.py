@@ -60,7 +60,10 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     "--alone", is_flag=True, help="No store is left that could be asked: what was forgotten since comes back."
 )
 @click.option(
-    "--receipts", metavar="FILE|DIR", multiple=True, help="As --alone, but who was erased by these stays out."
+    "--receipts",
+    metavar="FILE|DIR",
+    multiple=True,
+    help="Who was erased by these stays out, if the store is lost or older.",
 )
 def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     """Bring a backup back, without what was forgotten or erased since it was taken.
@@ -68,8 +71,9 @@ def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
     The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
     it still says what was forgotten in it, as far as that can be read. If it is lost, receipts that were kept elsewhere
-    say who was erased: give only those that you trust, for nobody can check them without the store. The backup itself
-    is never changed.
+    say who was erased: give only those that you trust, for nobody can check them without the store. Of a store that can
+    be read and receipts both are asked; with --alone no store is, which is refused over one that is whole. The backup
+    itself is never changed.
     """
     from engrain.memory.restoring import restore_backup
 
@@ -80,19 +84,19 @@ def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     cli.answer(done, lambda: _restored(done))
 
 
-def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> str | list[Receipt] | None:
+def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str | Receipt]:
     """Who says what was forgotten since."""
     from engrain.memory.receipts import read_receipts
     from engrain.memory.restoring import goal_of
 
-    if chosen["against"] and (chosen["alone"] or chosen["receipts"]):
-        raise click.UsageError("--alone and --receipts say that there is no present store: leave out --against.")
-    if chosen["receipts"]:
-        return read_receipts(chosen["receipts"])
-    if chosen["alone"] or chosen["against"] or goal_of(target).exists():
-        given: str | None = chosen["against"]
-        return given
-    return _present(cli)
+    if chosen["against"] and chosen["alone"]:
+        raise click.UsageError("--alone says that there is no present store: leave out --against.")
+    receipts = read_receipts(chosen["receipts"])
+    if chosen["against"]:
+        return [chosen["against"], *receipts]
+    if chosen["alone"] or goal_of(target).exists() or (receipts and not _there(cli)):
+        return [*receipts]
+    return [_present(cli), *receipts]
 
 
 def _restored(done: Restored) -> Iterator[str]:
@@ -107,13 +111,17 @@ def _restored(done: Restored) -> Iterator[str]:
 
 
 def _present(cli: Session) -> str:
-    store = cli.store or DEFAULT_STORE
-    if "://" not in store and not Path(store).expanduser().exists():
+    if not _there(cli):
         raise InvalidInput(
             "what was forgotten since the backup must not come back: name the present store with --against STORE, "
             "or, if it is lost, the receipts of erasures with --receipts FILE|DIR; say --alone if there is neither."
         )
-    return store
+    return cli.store or DEFAULT_STORE
+
+
+def _there(cli: Session) -> bool:
+    store = cli.store or DEFAULT_STORE
+    return "://" in store or Path(store).expanduser().exists()
 
 
 def _backup_key() -> str:
