@@ -35,14 +35,15 @@ def width() -> int:
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
 
 
-def wrapped(text: str, indent: str = "", longest: int | None = LONGEST) -> Iterator[str]:
-    """The text at the terminal's width, its own line breaks kept; a long one is cut with a note of how much is left."""
+def wrapped(text: str, indent: str = "", longest: int | None = LONGEST, whole: str = "--json") -> Iterator[str]:
+    """The text at the terminal's width, its own line breaks kept; a long one is cut with a note of how much is left and
+    of what shows it `whole`."""
     cut = text if longest is None or len(text) <= longest else text[:longest].rstrip() + " …"
     for paragraph in safe(cut).split("\n"):
         lines = textwrap.wrap(paragraph, width() - len(indent), break_on_hyphens=False, replace_whitespace=False)
         yield from (indent + line for line in lines or [""])
     if cut is not text:
-        yield faint(f"{indent}({len(text) - len(cut) + 2:,} more characters: --full or --json shows them)")
+        yield faint(f"{indent}({len(text) - len(cut) + 2:,} more characters: {whole} shows them)")
 
 
 def faint(text: str) -> str:
@@ -53,10 +54,10 @@ def strong(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def item_lines(item: Item, *, full: bool = False) -> Iterator[str]:
+def item_lines(item: Item, *, full: bool = False, whole: str = "--json") -> Iterator[str]:
     """The text, and below it, fainter, its id and what there is to know; what engrain keeps for itself is in the JSON,
     and who found a fact where it is shown in full."""
-    yield from wrapped(item.text, longest=None if full else LONGEST)
+    yield from wrapped(item.text, longest=None if full else LONGEST, whole=whole)
     yield from map(faint, wrapped(particulars(item, full=full), INDENT))
 
 

@@ -1,17 +1,18 @@
-"""Say what somebody may have meant by a source that nothing came from."""
+"""Say what else somebody may mean by a source: names that are like it, and what tools brought from it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from engrain.cli.shown import faint, safe, wrapped
+from engrain.cli.shown import faint, many, safe, wrapped
 from engrain.core.messages import RESERVED
 from engrain.core.near import near
 
 if TYPE_CHECKING:
+    from engrain.cli.session import Session
     from engrain.core.items import Item
     from engrain.memory import Memory
 
@@ -20,18 +21,24 @@ SHOWN = 5
 
 
 def nothing_from(memory: Memory, source: str) -> list[str]:
-    """Names that are like it, and what tools answered that were called with it."""
-    lines = [f"Nothing came from {safe(source)}."]
+    """With the names that are like it."""
     items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
     known = {one.name for item in items for one in item.sources if one.name}
     like = list(dict.fromkeys([*_of_host(source, known), *near(source, known, SHOWN)]))[:SHOWN]
-    lines += [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
-    answers = list(_answers(memory, source))[:SHOWN]
+    named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
+    return [f"Nothing came from {safe(source)}.", *named]
+
+
+def by_tools(cli: Session, memory: Memory, source: str, found: Collection[str]) -> Iterator[str]:
+    """What tools answered that were called with it, but for items that were found already, by their ids."""
+    answers = [item for item in _answers(memory, source) if item.id not in found]
     if answers:
-        lines.append("A tool was called with it, and what it answered has the tool for its source. To take that back:")
-    for item in answers:
-        lines += [f"  engrain forget {item.id}", *map(faint, wrapped(item.text, "    ", longest=150))]
-    return lines
+        yield "A tool was called with it, and what it answered has the tool for its source: it stays. To take it back:"
+    for item in answers[:SHOWN]:
+        yield f"  {cli.command('forget', item.id)}"
+        yield from map(faint, wrapped(item.text, "    ", longest=150, whole=cli.command("get", item.id)))
+    if len(answers) > SHOWN:
+        yield f"  … and {many(len(answers) - SHOWN, 'other')}"
 
 
 def _of_host(source: str, known: set[str]) -> list[str]:

@@ -14,7 +14,7 @@ from engrain.core.erasure import Erasure, Hold, Reach, Subject
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
-from engrain.lifecycle.erasure.asked import base, checked, under_way
+from engrain.lifecycle.erasure.asked import base, check_free, checked, under_way
 from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
 from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder, count_files
 from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
@@ -43,6 +43,8 @@ class Erasures(Parts):
         found = port(self.kit).reach(subject)
         items = tuple(self.kit.items.get_many(self.scope, found.ids))
         kept = tuple(self.kit.items.get_many(self.scope, found.kept))
+        if dry_run and found:
+            check_free(self.kit, subject)
         if dry_run or not found:
             return Undone(items, kept, None)
         done = erase(self.kit, subject, {}, _no_folder, report)

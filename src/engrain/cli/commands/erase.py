@@ -14,7 +14,7 @@ from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_line
 from engrain.cli.receipt_files import ReceiptFiles
 from engrain.cli.session import Session, typed, whole_id
 from engrain.cli.shown import faint, many, wrapped
-from engrain.cli.sources import nothing_from
+from engrain.cli.sources import by_tools, nothing_from
 from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 
@@ -141,10 +141,11 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     """
     with cli.memory() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
-        meant = [] if found else nothing_from(memory, source)
-    for text in meant:
-        click.echo(text, err=True)
+        notes = [] if found else nothing_from(memory, source)
+        notes += by_tools(cli, memory, source, {item.id for item in found.items})
     cli.answer(found, lambda: _undone(found))
+    for text in notes:
+        click.echo(text, err=True)
     if not found and yes:
         sys.exit(1)
 

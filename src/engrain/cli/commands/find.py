@@ -41,7 +41,7 @@ def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str |
     query = parsed_where(where)
     with cli.memory() as memory:
         items = _paged(memory, query, history, as_of, limit)
-        count = cli.answer_each(items, lambda item: item_lines(item, full=full))
+        count = cli.answer_each(items, lambda item: item_lines(item, full=full, whole="--full or --json"))
         if not count:
             tell_hidden(cli, memory)
     if not count and not cli.json:

@@ -24,7 +24,7 @@ _HINTS = {
 def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
     """The scopes that it reaches. What is refused is refused in a dry run too."""
     if dry_run:
-        _check_free(kit, subject)
+        check_free(kit, subject)
     if subject.by == "user":
         named = _beside(kit, subject)
         own = _own(kit, subject, folders)
@@ -57,6 +57,13 @@ def base(folder: Folder) -> Base | None:
     return base_of((folder.read(BASE) or b"").decode(errors="replace"))
 
 
+def check_free(kit: Kit, subject: Subject) -> None:
+    """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
+    user = subject if subject.by == "user" else owner(subject.scope)
+    if user and (held := _holding(kit, subject)):
+        raise refusal(user, held.reasons)
+
+
 def _check_known(kit: Kit, user: Subject) -> None:
     """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
     if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
@@ -66,13 +73,6 @@ def _check_known(kit: Kit, user: Subject) -> None:
     raise NotFound(
         f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
     )
-
-
-def _check_free(kit: Kit, subject: Subject) -> None:
-    """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
-    user = subject if subject.by == "user" else owner(subject.scope)
-    if user and (held := _holding(kit, subject)):
-        raise refusal(user, held.reasons)
 
 
 def _beside(kit: Kit, user: Subject) -> list[Scope] | None:
