@@ -21,7 +21,7 @@ import pytest
 from redis_server import start_redis
 from test_models import Failing
 
-from engrain import Memory, Source
+from engrain import Memory, OnHold, Source
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.checked import Checked
@@ -507,6 +507,21 @@ def test_26_what_was_erased_and_is_back_fails(memory: Memory, opened: Open, cloc
     assert_stands(memory, "erasures", "pass")
     run(memory, "update item set recorded_at = recorded_at - 999000000 where text like 'Ben is back%'")
     assert_stands(memory, "erasures", "fail", "are there again", "engrain erase")
+
+
+def test_26_an_erasure_that_a_hold_refused_is_not_left_out_after_the_release(memory: Memory, opened: Open) -> None:
+    opened(user="ben").remember("Ben lives in Oslo.")
+    memory.hold("ben", reason="case-7")
+    with pytest.raises(OnHold):
+        memory.erase(user="ben")
+    assert_stands(memory, "erasures", "pass")
+    memory.release("ben")
+    assert_stands(
+        memory, "erasures", "warn", "refused under a legal hold", "engrain erase --yes --receipt receipt.json"
+    )
+    assert "--user ben" in point(memory, "erasures").mend
+    memory.erase(user="ben")
+    assert_stands(memory, "erasures", "pass", "1 erasure is complete")
 
 
 def test_27_an_audit_log_that_was_touched_fails(memory: Memory) -> None:

@@ -49,7 +49,7 @@ def a_killed_writer(stage: Stage) -> None:
     there = stage.run("sum(memory.get(id) is not None for id in acknowledged)")
     stage.fact("acknowledged", told, told >= LEAST)
     lost = stage.fact("lost", told - there, told == there)
-    unsound = [one.point for one in stage.names["memory"].check() if one.state == "fail"]
+    unsound = [one.name for one in stage.names["memory"].check() if one.state == "fail"]
     stage.fact("failed_checks", unsound, not unsound)
     sound = "the store is sound" if not unsound else f"failed checks: {', '.join(unsound)}"
     stage.verdict(f"Killed while it wrote: {told} writes acknowledged, {lost} lost, {sound}.")

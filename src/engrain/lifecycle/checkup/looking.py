@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from engrain.core.audit import Audited
+from engrain.core.audit import Audited, Entry
 from engrain.core.checked import Group, Verdict, command
 from engrain.core.items import Item
 from engrain.core.queries import Finding, ListQuery, StoreStatus
@@ -80,10 +80,14 @@ class Look:
 
     def last(self, what: str) -> datetime | None:
         """When this was last done, as the audit log has it; None if that is long ago, or never was."""
+        return max((one.at for one in self.recorded if one.what == what), default=None)
+
+    @property
+    def recorded(self) -> list[Entry]:
+        """The newest entries of the audit log."""
         if self.kit.audit is None or self.audited is None:
-            return None
-        entries = self.kit.audit.entries(max(0, self.audited.entries - RECENT), RECENT)
-        return max((one.at for one in entries if one.what == what), default=None)
+            return []
+        return self.kit.audit.entries(max(0, self.audited.entries - RECENT), RECENT)
 
     def run(self, *words: str, about: str = "") -> str:
         """A command of engrain for this memory, as it is to be typed, in the marks that the report takes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from engrain.core.checked import Verdict, failed, named, passed, several, warned
+from engrain.core.checked import Verdict, command, failed, named, passed, several, warned
 from engrain.core.erasure import Erasure, Hold
 from engrain.core.items import Item
 from engrain.core.journal import ENDED, TaskQuery
@@ -16,6 +16,7 @@ from engrain.core.scope import Scope
 from engrain.lifecycle.care import lapsing
 from engrain.lifecycle.care.rounds import ALL, Round
 from engrain.lifecycle.checkup.looking import READ, Look, Point, ago
+from engrain.ports import Erasing
 
 SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
 SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
@@ -52,9 +53,27 @@ def erasures(look: Look) -> Verdict:
         if rows := sum(left.values()):
             why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {ago(one.at, look.now)}"
             return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
+    for user, at in _put_off(look, erasing).items():
+        why = f"an erasure that was asked for {ago(at, look.now)} was refused under a legal hold, which has ended since"
+        line = command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
+        return warned(why, f"`{line}`")
     if not done:
         return passed("no erasure was asked for")
     return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing of them is back")
+
+
+def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
+    """Whose erasure a hold refused, and nobody asked for again."""
+    asked: dict[str, datetime] = {}
+    for entry in look.recorded:
+        if entry.what == "erase_refused" and entry.details.get("by") == "user":
+            asked[str(entry.subject)] = entry.at
+        elif entry.what == "erase":
+            asked.pop(str(entry.subject), None)
+    for hold in erasing.holds():
+        asked.pop(hold.mark, None)  # nobody sees it meanwhile
+    known = {erasing.mark(user): Scope(user.scope.tenant, None, user.name) for user in erasing.users()} if asked else {}
+    return {known[mark]: at for mark, at in asked.items() if mark in known}
 
 
 def audit_log(look: Look) -> Verdict:
