@@ -198,3 +198,27 @@ def test_a_function_of_one_s_own(open_memory: Open) -> None:
     empty = open_memory(user="ben", redact=lambda _: "", background=False, embedder=HashEmbedder())
     with pytest.raises(EmptyText):
         empty.remember("x")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_sync_reports_a_line_as_it_was_taken_in(open_memory: Open, tmp_path: Path, dry_run: bool) -> None:
+    memory = open_memory(redact=["keys", "mails"], background=False, embedder=HashEmbedder())
+    (tmp_path / "files" / "memory").mkdir(parents=True)
+    (tmp_path / "files" / "MEMORY.md").write_text(f"# Memory\n\n- my mail is {MAIL} and my key {KEY}\n")
+    (tmp_path / "files" / "SOUL.md").write_text(f"I am the agent of {MAIL}.\n")
+    done = memory.mirror(tmp_path / "files").sync(dry_run=dry_run)
+    assert [one.text for one in done.taken] == ["my mail is «mail» and my key «key»", "I am the agent of «mail»."]
+    assert not any(secret in repr(done) + str(done) for secret in SECRETS)
+
+
+def test_a_sync_reports_a_conflict_without_what_is_private(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(redact=["keys", "mails"], background=False, embedder=HashEmbedder())
+    mirror = memory.mirror(tmp_path)
+    id = memory.remember("Ana likes tea.")
+    mirror.sync()
+    memory.correct(id, "Ana likes coffee.")
+    page = tmp_path / "MEMORY.md"
+    page.write_text(page.read_text().replace("Ana likes tea.", f"Ana likes tea with {MAIL}."))
+    done = mirror.sync()
+    assert [one.text for one in done.conflicts] == ["Ana likes tea with «mail»."]
+    assert MAIL in (tmp_path / "memory" / "conflicts.md").read_text()

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from engrain.capture.redacting import clean
 from engrain.core.conflicts import unsettled, with_conflicts
 from engrain.core.errors import BadText, ConfigError, StoreError
 from engrain.core.items import TRUST, SourceKind
@@ -69,7 +70,7 @@ class Round:
         found = decided(verdicts(desk), accept=self._terms.accept, restore=self._terms.restore)
         if TRUST[hand.by] >= TRUSTED:
             found = vouched(found, desk)
-        wanted = wishes(found, desk.before, hand)
+        wanted = wishes(found, desk.before, hand, self._kit.redact)
         clashes = list(_clashes(found, desk))
         conflicts = self._conflicts(desk.pages[CONFLICTS].text, clashes)
         safe = dict(raws)
@@ -89,7 +90,7 @@ class Round:
         return Synced(
             tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
             took.told,
-            tuple(clashes),
+            tuple(replace(one, text=clean(one.text, self._kit.redact)) for one in clashes),
             tuple(_held_back(found, desk)),
             tuple(_notes(desk, hand.first and was is not None)),
             self._terms.dry_run,

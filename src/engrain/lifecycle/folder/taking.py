@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
+from typing import TYPE_CHECKING
 
 from engrain.capture import write
+from engrain.capture.redacting import clean
 from engrain.core.errors import InvalidInput
 from engrain.core.items import Item, Source, SourceKind
 from engrain.core.merging import Seen, Verdict
@@ -16,6 +18,9 @@ from engrain.core.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.core.scope import Scope
 from engrain.lifecycle.folder.shelf import TRUSTED, entry_of, log_entry_of
 from engrain.ports import Kit
+
+if TYPE_CHECKING:
+    from engrain.core.redact import Redact
 
 LEAST: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted
 IMPORTANCE = 0.7  # of what somebody took the trouble to write down by hand
@@ -63,7 +68,7 @@ class _Wish:
         return "changed" if self.note.slot else "corrected"
 
 
-def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand) -> list[_Wish]:
+def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand, redact: Redact | None) -> list[_Wish]:
     """Every note proved: a line that cannot be kept is an error that names it, before anything is written."""
     found: list[_Wish] = []
     for one in verdicts:
@@ -72,7 +77,9 @@ def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand) 
             found.append(_Wish(one.line.file, old.text, None, None, old))
         elif one.do in ("add", "edit") and one.seen:
             was = before[one.line.id] if one.do == "edit" and one.line else None
-            found.append(_Wish(one.seen.file, one.seen.entry.text, one.seen, _note(one.seen, was, hand), was))
+            # As it is taken in: what is private stands in no report either.
+            text = clean(one.seen.entry.text, redact)
+            found.append(_Wish(one.seen.file, text, one.seen, _note(one.seen, was, hand), was))
     # What goes takes along what rests on it: what is still to be corrected must not be among that.
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
