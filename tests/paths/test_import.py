@@ -18,7 +18,7 @@ from engrain.conformance.embedder import HashEmbedder
 
 MEM0: Any = {
     "results": [
-        {"id": "m1", "memory": "Ana likes tea.", "created_at": "2024-07-01T10:00:00-07:00", "user_id": "x",
+        {"id": "m1", "memory": "Ana likes tea.", "created_at": "2024-07-01T10:00:00-07:00", "user_id": "ana",
          "metadata": {"k": 1}, "categories": ["food"], "hash": "abc"},
         {"id": "m2", "memory": "Ana lives in Lima.", "created_at": None},
     ],
@@ -81,7 +81,7 @@ def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
     assert loaded(memory, MEM0).form == "mem0"
     tea = memory.list({"text": "Ana likes tea."})[0]
     assert (tea.kind, str(tea.occurred_at), tea.trust) == ("fact", "2024-07-01 17:00:00+00:00", 0.6)
-    assert tea.metadata == {"k": 1, "categories": ["food"], "user_id": "x"}
+    assert tea.metadata == {"k": 1, "categories": ["food"], "user_id": "ana"}
     assert memory.about("Ben")[0].text == "ana knows ben"
 
 
@@ -246,10 +246,25 @@ def test_what_was_changed_to_something_forgotten_here_stays_out(memory: Memory) 
 def test_memories_of_several_users_are_taken_only_if_said(memory: Memory) -> None:
     mixed = json.loads(json.dumps(MEM0))
     mixed["results"][1]["user_id"] = "ben"
-    with pytest.raises(Conflict, match="ben, x"):
+    with pytest.raises(Conflict, match="ana, ben"):
         loaded(memory, mixed)
     assert memory.list() == []
     assert loaded(memory, mixed, other_scope=True).added == 3
+
+
+def test_memories_of_another_user_are_taken_only_if_said(open_memory: Open, memory: Memory) -> None:
+    ben = open_memory(store=":memory:", user="ben", background=False, embedder=HashEmbedder())
+    for how in ({}, {"dry_run": True}, {"skip_bad": True}):
+        with pytest.raises(Conflict, match=r"of ana, and this memory is that of user=ben.*--other-scope"):
+            loaded(ben, MEM0, **how)
+    assert ben.list() == []
+    assert loaded(ben, MEM0, other_scope=True).added == 3
+    assert loaded(memory, MEM0).added == 3
+
+
+def test_a_memory_without_a_user_takes_those_of_one_user(open_memory: Open) -> None:
+    shared = open_memory(user=None, agent="team", background=False, embedder=HashEmbedder())
+    assert loaded(shared, MEM0).added == 3
 
 
 @pytest.mark.parametrize("form", ALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
@@ -14,6 +14,7 @@ from engrain.core.errors import BadLine, Conflict, EngrainError
 from engrain.core.foreign import Origin, entries, notes_of, owners
 from engrain.core.items import Source
 from engrain.core.notes import Note, as_note, checked
+from engrain.core.scope import Scope
 from engrain.core.text import MAX_METADATA, MAX_TEXT
 from engrain.lifecycle.exchange.archives import Document
 from engrain.lifecycle.exchange.lines import lines, value_of
@@ -51,21 +52,31 @@ def notes_in(file: BinaryIO, source: str | None) -> Read:
     return found
 
 
-def entries_in(documents: Iterable[Document], origin: Origin, several: bool = False) -> Read:
-    """Conflict if they are of several users, unless that is wanted."""
+def entries_in(documents: Iterable[Document], origin: Origin, scope: Scope, other_scope: bool = False) -> Read:
+    """Conflict if they are of another user or of several, unless that is wanted."""
     found = Read()
     for name, value in documents:
-        if len(users := owners(value, origin)) > 1 and not several:
-            raise Conflict(
-                f"these are memories of {len(users)} users, {', '.join(users)[:200]}, and this memory is one user's. "
-                "Load each user's by themselves, or say that all are to go here: other_scope=True, --other-scope."
-            )
+        if not other_scope:
+            _check_owner(owners(value, origin), scope)
         for number, entry in enumerate(entries(value, origin), 1):
             try:
                 found.notes.extend(notes_of(entry, origin))
             except EngrainError as exc:
                 found.bad.append(BadLine(number, type(exc).__name__, f"{name}: {exc}" if name else str(exc)))
     return found
+
+
+def _check_owner(users: Sequence[str], scope: Scope) -> None:
+    if len(users) > 1:
+        raise Conflict(
+            f"these are memories of {len(users)} users, {', '.join(users)[:200]}, and this memory is one user's. "
+            "Load each user's by themselves, or say that all are to go here: other_scope=True, --other-scope."
+        )
+    if users and scope.user not in (None, users[0]):
+        raise Conflict(
+            f"these are memories of {users[0][:200]}, and this memory is that of {scope}. Say so if they are to "
+            "go here all the same: other_scope=True, --other-scope."
+        )
 
 
 def _note(value: object, source: str | None) -> Note:

@@ -29,7 +29,7 @@ Done = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a file is loaded. `source` is that of notes which name none; `other_scope` takes an export of another memory;
+    """How a file is loaded. `source` is that of notes which name none; `other_scope` takes what is another memory's;
     `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
     `facts` draws facts from the conversations of others."""
 
@@ -68,7 +68,7 @@ def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Lo
     form, documents = told(file, terms.form)
     if form == "engrain":
         return _export(file, scope, kit, terms, done)
-    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, terms.other_scope)
+    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
     return _notes(read, form, scope, kit, terms, done)
 
 
