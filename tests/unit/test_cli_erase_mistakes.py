@@ -203,3 +203,20 @@ def test_both_runs_count_in_one_order_and_name_no_backups_that_were_not_made(sto
     assert done.splitlines()[0] == f"Erased: {counts}"
     assert counts.startswith("1 memory, 2 items")
     assert ("1 task," in counts, "backups" in done) == (True, False)
+
+
+def test_the_receipt_of_a_user_who_is_named_is_theirs(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(store, "Ben lives in Oslo.", "ben")
+    done = {user: json.loads(run(store, "erase", "--user", user, "--yes", "--json").output) for user in ("ana", "ben")}
+    ids = {user: told["id"] for user, told in done.items()}
+    assert json.loads(run(store, "erase", "receipt").output)["receipt"] == ids["ben"], "the last one"
+    for user in ("ana", "ben"):
+        assert json.loads(run(store, "erase", "receipt", "--user", user).output)["receipt"] == ids[user]
+    with monkeypatch.context() as patched:
+        patched.setenv("ENGRAIN_USER", "ana")
+        assert json.loads(run(store, "erase", "receipt").output)["receipt"] == ids["ben"], "nobody asked for hers"
+    keep(store, "Ana is back.")
+    missing = run(store, "erase", "receipt", "--user", "anna")
+    assert (missing.exit_code, "no receipt of the user 'anna'" in missing.output) == (1, True), missing.output
+    assert "Did you mean 'ana'?" in missing.output
+    assert "Did you mean" not in run(store, "erase", "receipt", "--user", "zoe").output

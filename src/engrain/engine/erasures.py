@@ -21,6 +21,7 @@ from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
 from engrain.lifecycle.recording import newest, record
 from engrain.ports import AuditLog, Erasable
 
+_ALL = 1_000_000
 _log = logging.getLogger("engrain")
 
 
@@ -108,7 +109,11 @@ class Erasures(Parts):
             raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
         return Subject(Scope(self.scope.tenant, None, name), "user", name)
 
-    def audit(self, after: int | None, limit: int) -> builtins.list[Entry]:
+    def audit(self, user: str | None, after: int | None, limit: int) -> builtins.list[Entry]:
+        if user is not None:
+            mark = port(self.kit).mark(self.user(user))
+            found = [one for one in self._log().entries(after or 0, _ALL) if one.subject == mark]
+            return found[-limit:] if after is None else found[:limit]
         return newest(self._log(), limit) if after is None else self._log().entries(after, limit)
 
     def verify_audit(self, head: str | None) -> Audited:

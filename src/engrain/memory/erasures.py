@@ -89,10 +89,11 @@ class Erasures(Opened):
         return self._open.holds(user)
 
     @traced
-    def audit(self, *, after: int | None = None, limit: int = 1_000) -> builtins.list[Entry]:
-        """What was removed, moved and held, without content: entries with a number above `after`, or the newest."""
+    def audit(self, *, user: str | None = None, after: int | None = None, limit: int = 1_000) -> builtins.list[Entry]:
+        """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
+        `user` of this tenant, those that concern all of them, not one session or item."""
         after = None if after is None else checked_count(after, "after", 0, 1 << 60)
-        return self._open.audit(after, checked_count(limit, "limit", 1, 1_000_000))
+        return self._open.audit(user, after, checked_count(limit, "limit", 1, 1_000_000))
 
     @traced
     def verify_audit(self, *, head: str | None = None) -> Audited:

@@ -17,9 +17,11 @@ from engrain.cli.shown import faint, many, wrapped
 from engrain.cli.sources import by_tools, nothing_from
 from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.near import near
 
 if TYPE_CHECKING:
     from engrain.lifecycle.erasure.erasing import Undone
+    from engrain.memory import Memory
 
 SHOWN = 20
 _ALL = 1_000_000
@@ -107,17 +109,24 @@ def verify(ctx: click.Context, receipt: str, texts: tuple[str, ...]) -> None:
 @erase.command(
     "receipt",
     cls=Verb,
-    examples=("engrain erase receipt > ana.json", "engrain erase receipt cr2vs4 > ana.json"),
+    examples=("engrain erase receipt --user ana > ana.json", "engrain erase receipt cr2vs4 > ana.json"),
     prints="A receipt out of the audit log, as `engrain erase --receipt` writes it.",
 )
 @click.argument("id", required=False)
-@click.pass_obj
-def receipt(cli: Session, id: str | None) -> None:
-    """Print a receipt once more: the last one, or that of an id, of which the beginning is enough."""
+@click.pass_context
+def receipt(ctx: click.Context, id: str | None) -> None:
+    """Print a receipt once more: the last one, or that of an id, of which the beginning is enough.
+
+    With --user the last of those by which everything of this user was erased.
+    """
     from engrain.lifecycle.erasure.receipts import Receipt
 
+    cli: Session = ctx.obj
+    user = cli.user if typed(ctx, "user") and id is None else None
     with cli.memory() as memory:
-        log = [entry for entry in memory.audit(after=0, limit=_ALL) if entry.what == "erase"]
+        log = [entry for entry in memory.audit(user=user, after=0, limit=_ALL) if entry.what == "erase"]
+        if user is not None and not log:
+            raise NotFound(f"there is no receipt of the user {user!r} in this store.{_receipted(memory, user)}")
     found = [entry for entry in log if str(entry.details["receipt"]).startswith(id or "")]
     if not log:
         raise NotFound("nothing was erased in this store yet: its audit log has no receipt.")
@@ -125,6 +134,14 @@ def receipt(cli: Session, id: str | None) -> None:
         raise NotFound(f"{len(found) or 'no'} receipts begin with {id!r}. `engrain audit --json` has the id of each.")
     kept = Receipt.of(found[-1])
     cli.answer(kept, lambda: [str(kept)])
+
+
+def _receipted(memory: Memory, name: str) -> str:
+    """A user of nearly this name who has one and is here again, or where else to look."""
+    here = near(name, [one.user for one in memory.memories() if one.user and one.tenant == memory.scope.tenant], 3)
+    meant = [one for one in here if any(entry.what == "erase" for entry in memory.audit(user=one, after=0, limit=_ALL))]
+    told = f" Did you mean {meant[0]!r}?" if meant else ""
+    return f"{told} That of a session, a source or an item is found by its id: engrain audit --json"
 
 
 @verb(
@@ -139,7 +156,7 @@ def undo(cli: Session, source: str, yes: bool) -> None:
 
     What it had replaced or corrected holds again. Something that has another source too stays, without this one.
     """
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
         notes = [] if found else nothing_from(memory, source)
         notes += by_tools(cli, memory, source, {item.id for item in found.items})
