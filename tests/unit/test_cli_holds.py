@@ -100,7 +100,7 @@ def test_a_reason_with_a_space_is_told_what_a_reason_is(store: Path) -> None:
     assert (bad.exit_code, "a code word such as case-7" in bad.stderr) == (1, True)
 
 
-def test_who_is_hidden_is_listed_by_name_and_told_by_status_recall_and_list(store: Path) -> None:
+def test_who_is_hidden_is_listed_by_name_and_told_by_status(store: Path) -> None:
     assert "legal hold" not in run(store, "status", "--user", "bruno").stdout
     run(store, "hold", "--user", "bruno", "--reason", "case-7")
     run(store, "erase", "--user", "bruno", "--yes")
@@ -112,7 +112,46 @@ def test_who_is_hidden_is_listed_by_name_and_told_by_status_recall_and_list(stor
     status = run(store, "status", "--user", "bruno").stdout
     assert "for case-7; hidden, because an erasure was asked for" in " ".join(status.split())
     assert json.loads(run(store, "status", "--user", "bruno", "--json").stdout)["hold"]["hidden"]
-    for words in (("recall", "Where?"), ("recall", "Where?", "--json"), ("list",)):
-        found = run(store, *words, "--user", "bruno")
-        assert (found.exit_code, "under a legal hold (case-7) and hidden" in found.stderr) == (0, True)
-        assert "legal hold" not in run(store, *words, "--user", "carla").stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "recall Where",
+        "recall Where --json",
+        "list",
+        "get cr2pvv0vpt",
+        "why cr2pvv0vpt",
+        "slot user.city",
+        "slots",
+        "slots --json",
+        "about Bruno",
+        "sessions",
+        "sessions monday",
+        "episodes",
+        "procedures",
+        "tasks",
+        "tasks show order-42",
+        "undo scraper",
+        "forget --where slot=user.city --yes",
+    ],
+)
+def test_whoever_looks_into_what_a_hold_hides_is_told(store: Path, words: str) -> None:
+    run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    assert "legal hold" not in run(store, *words.split(), "--user", "bruno").stderr
+    run(store, "erase", "--user", "bruno", "--yes")
+    assert run(store, *words.split(), "--user", "bruno").stderr.count("under a legal hold (case-7) and hidden") == 1
+    assert "legal hold" not in run(store, *words.split(), "--user", "carla").stderr
+
+
+def test_the_list_of_memories_says_how_many_are_hidden(store: Path) -> None:
+    with Memory(store, user="carla", embedder=HashEmbedder()) as memory:
+        memory.remember("Carla lives in Rome.")
+    run(store, "hold", "--user", "bruno", "--reason", "case-7")
+    run(store, "hold", "--user", "carla", "--reason", "case-7")
+    assert run(store, "memories").stderr == ""
+    run(store, "erase", "--user", "bruno", "--yes")
+    for words in (("memories",), ("memories", "--json")):
+        found = run(store, *words)
+        assert ("carla" in found.stdout, "bruno" in found.stdout) == (True, False)
+        assert "1 more user is hidden under a legal hold" in found.stderr

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -15,15 +15,17 @@ from click.core import ParameterSource
 
 from engrain.cli.plain import document, line
 from engrain.cli.verbs import COMMON
-from engrain.core.errors import BadText, Conflict, EngrainError, NotFound, ReadOnlyStore
+from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, NotFound, ReadOnlyStore
 
 if TYPE_CHECKING:
+    from engrain.core.erasure import Hold
     from engrain.memory import Memory
 
 DEFAULT_STORE = "engrain.db"
 MAX_STDIN = 1 << 26
 SHORTEST_PREFIX = 6
 ID_LENGTH = 26
+HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"
 
 
 @dataclass
@@ -57,6 +59,14 @@ class Session:
             if makes:
                 raise
             return Memory(self.store, background=False, read_only=True, **who)  # type: ignore[arg-type]
+
+    @contextmanager
+    def looking(self, *, embeds: str = "") -> Iterator[Memory]:
+        """The memory, for a command that looks into it: what a legal hold hides reads as empty, and that is told."""
+        with self.memory(embeds=embeds) as memory:
+            for one in hidden(memory, self.user) if self.user else ():
+                click.echo(f"warning: this memory is under a legal hold ({one.reason}) and {HIDDEN}.", err=True)
+            yield memory
 
     def answer(self, value: Any, lines: Callable[[], Iterable[str]]) -> None:
         """One JSON document, or the lines for people."""
@@ -112,14 +122,12 @@ def typed(ctx: click.Context | None, option: str) -> bool:
     return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE or typed(ctx.parent, option)
 
 
-HIDDEN = "hidden, because an erasure was asked for: nothing is shown until the release"
-
-
-def tell_hidden(cli: Session, memory: Memory) -> None:
-    """What a legal hold hides reads as empty: say so to whoever finds nothing."""
-    held = memory.holds(user=cli.user) if cli.user else []
-    if any(one.hidden for one in held):
-        click.echo(f"warning: this memory is under a legal hold ({held[0].reason}) and {HIDDEN}.", err=True)
+def hidden(memory: Memory, user: str | None = None) -> list[Hold]:
+    """The holds that hide something; none in a store that cannot erase."""
+    try:
+        return [one for one in memory.holds(user=user) if one.hidden]
+    except ConfigError:
+        return []
 
 
 def _warm(store: str | None, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.session import HIDDEN, Session
+from engrain.cli.session import HIDDEN, Session, hidden
 from engrain.cli.shown import flat, many, size, table
 from engrain.cli.verbs import verb
 from engrain.core.scope import Scope
@@ -44,8 +44,12 @@ def memories(cli: Session) -> None:
     """
     with cli.memory() as memory:
         found = memory.memories()
+        away = sum(one.user is not None for one in hidden(memory))
     if not cli.answer_each(found, _owned) and not cli.json:
-        click.echo("No memory in this store yet.")
+        click.echo("No memory is shown." if away else "No memory in this store yet.")
+    if away:
+        told = many(away, "more user is", "more users are")
+        click.echo(f"note: {told} hidden under a legal hold. `engrain hold` names them.", err=True)
 
 
 def _owned(one: Owned) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engrain.cli.session import Session, tell_hidden, whole_id
+from engrain.cli.session import Session, whole_id
 from engrain.cli.shown import faint, item_lines, safe
 from engrain.cli.verbs import verb
 from engrain.cli.where import parsed_where, where_option
@@ -39,11 +39,9 @@ PAGE = 1_000
 def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str | None, limit: int, full: bool) -> None:
     """List items, newest first."""
     query = parsed_where(where)
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         items = _paged(memory, query, history, as_of, limit)
         count = cli.answer_each(items, lambda item: item_lines(item, full=full, whole="--full or --json"))
-        if not count:
-            tell_hidden(cli, memory)
     if not count and not cli.json:
         click.echo(faint("Nothing matches." if where else "Nothing is remembered here yet."), err=True)
 
@@ -56,7 +54,7 @@ def list_items(cli: Session, where: tuple[str, ...], history: bool, as_of: str |
 @click.argument("id")
 def get(cli: Session, id: str) -> None:
     """Show one item whole. The beginning of an id is enough where only one item has it."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         item = memory.get(whole_id(memory, id))
     if item is None:
         raise NotFound(f"there is no item {id!r} in this memory. `engrain list` shows what there is.")
@@ -71,7 +69,7 @@ def get(cli: Session, id: str) -> None:
 @click.argument("id")
 def why(cli: Session, id: str) -> None:
     """Say where an item came from, and what has become of it."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         answer = memory.why(whole_id(memory, id))
     cli.answer(answer, lambda: safe(str(answer)).split("\n"))
 
@@ -85,7 +83,7 @@ def why(cli: Session, id: str) -> None:
 @AS_OF
 def slot(cli: Session, name: str, as_of: str | None) -> None:
     """Look up the one value that a slot holds."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         item = memory.slot(name, as_of=as_of)
     if item is None:
         when = f" as of {as_of}" if as_of else ""
@@ -102,7 +100,7 @@ def slot(cli: Session, name: str, as_of: str | None) -> None:
 @AS_OF
 def slots(cli: Session, prefix: str, as_of: str | None) -> None:
     """List the filled slots whose name starts with PREFIX."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         items = memory.slots(prefix, as_of=as_of)
     cli.answer(items, lambda: _each(items, "No slot is filled."))
 
@@ -116,7 +114,7 @@ def slots(cli: Session, prefix: str, as_of: str | None) -> None:
 @AS_OF
 def about(cli: Session, entity: str, as_of: str | None) -> None:
     """List the relations of an entity, on either side."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         items = memory.about(entity, as_of=as_of)
     cli.answer(items, lambda: _each(items, f"No relation of {entity!r} is known."))
 

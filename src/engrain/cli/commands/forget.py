@@ -40,7 +40,7 @@ def forget(cli: Session, id: str | None, where: tuple[str, ...], yes: bool, keep
     """Remove one item, or all that match a filter, with everything derived from it, from every file of the store."""
     if (id is None) == (not where):
         raise click.UsageError("Give one id, or a --where filter.")
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         what: str | dict[str, Any]
         if id is not None:
             what = whole_id(memory, id)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many.")
 def sessions(cli: Session, session: str | None, limit: int) -> None:
     """List sessions, or show what was said in one."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         if session is None:
             found = memory.sessions(limit)
             cli.answer(found, lambda: [text for one in found for text in _listed(one)] or ["No session yet."])
@@ -51,7 +51,7 @@ def episodes(cli: Session, session: str | None, important: bool, limit: int) -> 
     """List what happened lately."""
     if session and important:
         raise click.UsageError("--important looks at all sessions: leave --session out.")
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         found = memory.episodic.important(limit) if important else memory.episodic.recent(limit, session)
     cli.answer(found, lambda: [text for one in found for text in _happened(one)] or ["Nothing happened lately."])
 
@@ -67,7 +67,7 @@ def procedures(cli: Session, name: str | None, goal: str | None) -> None:
     """List ways of doing things, and how they turned out."""
     if name and goal:
         raise click.UsageError("Give a name or --goal, not both.")
-    with cli.memory(embeds=goal or "") as memory:
+    with cli.looking(embeds=goal or "") as memory:
         if name and not memory.procedural.versions(name):
             raise NotFound(f"there is no procedure {name!r}. `engrain procedures` lists them.")
         if goal:

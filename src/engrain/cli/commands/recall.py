@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.session import Session, given_text, tell_hidden
+from engrain.cli.session import Session, given_text
 from engrain.cli.shown import day, faint, particulars, strong, width, wrapped
 from engrain.cli.verbs import verb
 from engrain.cli.where import parsed_where, where_option
@@ -43,10 +43,8 @@ def recall(cli: Session, query: str, where: tuple[str, ...], explain: bool, prom
     QUERY is the argument; with "-" it is read from stdin.
     """
     question, filters = given_text(query, "query"), parsed_where(where)
-    with cli.memory(embeds=question) as memory:
+    with cli.looking(embeds=question) as memory:
         found = memory.recall(question, where=filters, **given)
-        if not found.hits:
-            tell_hidden(cli, memory)
     cli.answer(found, lambda: _block(found) if prompt else _report(found, explain))
 
 

@@ -55,7 +55,7 @@ def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
     if ctx.invoked_subcommand:
         return
     cli: Session = ctx.obj
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         count = cli.answer_each(memory.tasks(status=status, limit=limit), task_lines)
     if not count and not cli.json:
         click.echo(faint("No such task." if status else "No task has been started here yet."), err=True)
@@ -70,7 +70,7 @@ def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Print steps as they come, until the task ends or stops.")
 def show(cli: Session, task: str, follow: bool) -> None:
     """Show a task with a timeline of its steps."""
-    with cli.memory() as memory:
+    with cli.looking() as memory:
         found = memory.timeline(task)
         if not follow:
             cli.answer(found, lambda: timeline_lines(found))
