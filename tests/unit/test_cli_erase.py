@@ -101,10 +101,25 @@ def test_the_receipt_says_what_remains_and_until_when(store: Path, tmp_path: Pat
     run(store, "backup", str(tmp_path / "old.db"))
     run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana")
     told = run(store, "erase", "--user", "ana", "--yes", "--receipt", str(tmp_path / "ana.json")).output
-    for words in ("backups made before, 1 on record", "exports of this user, 1 on record", "--folder"):
+    for words in ("backups made before, 1 on record", "exports made before, 1 on record", "--folder"):
         assert words in told
     remains = {one["what"]: one for one in json.loads((tmp_path / "ana.json").read_text())["remains"]}
     assert remains["exports_made_before"] == {"what": "exports_made_before", "known": 1, "until": "removed_by_hand"}
+
+
+@pytest.mark.parametrize("user", ["ana", None])
+@pytest.mark.parametrize("by", ["session", "source", "id"])
+def test_the_receipt_of_a_part_names_the_exports_and_the_folders_too(tmp_path: Path, by: str, user: str | None) -> None:
+    with Memory(tmp_path / "agent.db", user=user, embedder=HashEmbedder(), background=False) as memory:
+        kept = memory.remember("Ana lives in Lima.", source="page")
+        memory.add_message("user", "I live in Lima.", session="monday")
+        memory.export(tmp_path / "e.jsonl")
+        with Memory(tmp_path / "agent.db", user="ben", embedder=HashEmbedder(), background=False) as ben:
+            ben.export(tmp_path / "b.jsonl")
+        receipt = memory.erase(**{by: {"session": "monday", "source": "page", "id": kept}[by]}).receipt
+    assert receipt is not None
+    remains = {one["what"]: one.get("known") for one in receipt.values["remains"]}
+    assert remains == {"backups_made_before": 0, "exports_made_before": 1, "folders_not_named": None}
 
 
 def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) -> None:

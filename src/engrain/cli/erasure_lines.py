@@ -20,7 +20,7 @@ REMAINS = {
     "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
     "copies_made_before": "copies made before, {known} on record: erase it there too",
     "copies_beside": "copies of the store's file beside it, {known}: remove them; `engrain erase verify` names them",
-    "exports_made_before": "exports of this user, {known} on record: remove the files",
+    "exports_made_before": "exports made before, {known} on record: remove the files",
     "folders_not_named": "folders of `engrain files` that were not named with --folder",
     "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
     "logs_of_servers_beside": "the logs of the servers beside, until they rewrite them",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from engrain.core.erasure import SETTLED, Erasure, Subject
+from engrain.core.erasure import SETTLED, Erasure, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
@@ -136,8 +136,15 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(SETTLED)
         beside += _servers(kit, one)
-    port(kit).keep(one.id, {"beside": beside, "files": files, "named": one.notes.get("named", 0)}, one.prints)
+    notes = {"beside": beside, "files": files, "named": one.notes.get("named", 0), "owner": _owner(kit, one)}
+    port(kit).keep(one.id, notes, one.prints)
     return port(kit).unname(one.id)
+
+
+def _owner(kit: Kit, one: Erasure) -> str | None:
+    """The mark of the user whose it is, which their exports carry; None of a memory of nobody."""
+    user = owner(one.subject.scope) if one.subject else None
+    return port(kit).mark(user) if user else None
 
 
 def _servers(kit: Kit, one: Erasure) -> int:

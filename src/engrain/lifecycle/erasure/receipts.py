@@ -121,9 +121,11 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
     if beside := kit.erasing.copies() if kit.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
-    if exports := _count([entry for entry in log if entry.subject == one.mark], "export"):
+    # Of a part: those of its user, or, in a memory of nobody, of all such memories.
+    owners = {one.mark, one.notes.get("owner", one.mark)}
+    if exports := _count([entry for entry in log if entry.subject in owners], "export"):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
-    if one.by == "user" and not one.notes.get("named"):
+    if not one.notes.get("named"):
         yield {"what": "folders_not_named", "until": BY_HAND}
     if backend == "postgres":
         yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
