@@ -33,6 +33,14 @@ def test_paths_in_a_settings_file_are_seen_from_that_file(tmp_path: Path, monkey
     assert Path(settings(toml(tmp_path / "app", "")).store) == tmp_path / "app/engrain.db"
 
 
+def test_a_path_beside_the_settings_is_shown_without_detours(tmp_path: Path) -> None:
+    (tmp_path / "else").mkdir()
+    (tmp_path / "conf").mkdir()
+    toml(tmp_path / "conf", '[stores]\ndefault = "../agent.db"\n[lifecycle]\nmirror = "files/{user}"\n')
+    found = settings(str(tmp_path / "else" / ".." / "conf" / "engrain.toml"))
+    assert (found.store, found.lifecycle.mirror) == (f"{tmp_path}/agent.db", f"{tmp_path}/conf/files/{{user}}")
+
+
 @pytest.mark.parametrize("url", [":memory:", "postgresql://h/d", "reference://", "/var/agent.db"])
 def test_addresses_in_a_settings_file_stay_as_they_are(tmp_path: Path, url: str) -> None:
     assert settings(toml(tmp_path, f'[stores]\ndefault = "{url}"\n')).store == url
