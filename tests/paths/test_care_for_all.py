@@ -434,7 +434,27 @@ def test_an_erasure_cleans_the_folder_of_its_user_and_of_nobody_else(
     assert not (tmp_path / "files" / "ana").exists(), "not even the name is left"
 
 
-def test_an_erasure_leaves_what_a_person_put_into_the_folder(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+def test_a_round_for_a_memory_that_was_never_written_makes_nothing(opened: Open, tmp_path: Path) -> None:
+    memory = opened("anna", lifecycle={"mirror": str(tmp_path / "files" / "{user}")})
+    for done in (memory.maintain(dry_run=True), memory.maintain()):
+        assert (done.counts.get("mirrored", 0), done.trouble) == (0, ())
+    assert not (tmp_path / "files").exists()
+    assert memory.memories() == []
+
+
+def test_what_somebody_wrote_into_the_folder_of_a_memory_comes_in_though_it_is_the_first(
+    opened: Open, tmp_path: Path
+) -> None:
+    memory = opened("ana", lifecycle={"mirror": str(tmp_path / "files" / "{user}")})
+    (tmp_path / "files" / "ana").mkdir(parents=True)
+    (tmp_path / "files" / "ana" / "MEMORY.md").write_text("# Memory\n\n- Ana likes tea.\n")
+    assert memory.maintain().counts["mirrored"] == 1
+    assert [item.text for item in memory.list()] == ["Ana likes tea."]
+
+
+def test_an_erasure_leaves_what_a_person_put_into_the_folder(
+    opened: Open, clock: SetClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rules = {"mirror": str(tmp_path / "files" / "{user}")}
     trifles(opened, clock, ("ana",))
     nobody = opened(lifecycle=rules)
@@ -442,6 +462,8 @@ def test_an_erasure_leaves_what_a_person_put_into_the_folder(opened: Open, clock
     (tmp_path / "files" / "ana" / "own.txt").write_text("Mine.")
     assert nobody.erase(user="ana").receipt is not None
     assert [one.name for one in (tmp_path / "files" / "ana").iterdir()] == ["own.txt"]
+    assert f"{tmp_path / 'files' / 'ana'} stays" in caplog.text
+    assert "own.txt" in caplog.text
 
 
 # Many

@@ -49,7 +49,6 @@ def test_without_an_owner_every_memory_is_cared_for(run: Run) -> None:
     assert counted(run("maintain", "--dry-run", "--json")) == 2
     assert counted(run("--user", "ana", "maintain", "--dry-run", "--json")) == 1
     assert counted(run("maintain", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 1
-    assert counted(run("--agent", "x", "maintain", "--dry-run", "--json")) == 0
     assert counted(run("maintain", "--everyone", "--dry-run", "--json", ENGRAIN_USER="bruno")) == 2
     assert run("maintain").stdout.splitlines() == [
         "Care in 2 memories:",
@@ -81,6 +80,33 @@ def test_what_cannot_be_done_for_one_is_said_and_the_rest_is_done(run: Run, sett
     told = run("--user", "bruno", "maintain", code=1).stdout
     assert "removed 1 item of little importance" in told
     assert "not done: mirrored:" in told
+
+
+def test_a_mistyped_owner_is_not_cared_for(run: Run, settings: Path, tmp_path: Path) -> None:
+    settings.write_text(settings.read_text() + 'mirror = "files/{user}"\n')
+    for words in ((), ("--dry-run",), ("--json",)):
+        told = run("--user", "anna", "maintain", *words, code=1)
+        assert "nothing is kept of user=anna here. Did you mean 'ana'?" in told.output
+    assert "nothing is kept of agent=x here." in run("--agent", "x", "maintain", code=1).output
+    assert not (tmp_path / "files").exists()
+    assert run("maintain", "--each").stdout.splitlines()[0] == "Care in 2 memories:"
+
+
+def test_two_agents_of_one_user_are_told_of_a_folder_for_each(run: Run, settings: Path) -> None:
+    settings.write_text(settings.read_text() + 'mirror = "files/{user}"\n')
+    with Memory(settings, user="ana", agent="h1", background=False) as memory:
+        memory.remember("Ana likes tea.")
+    told = run("maintain", code=1).stdout
+    assert "2 more would have it" in told
+    assert 'mirror = "files/{user}/{agent}"' in told
+    run("--user", "ana", "maintain")
+    assert 'mirror = "files/{user}/{agent}"' in run("--user", "ana", "--agent", "h1", "maintain", code=1).stdout
+
+
+def test_what_is_synced_is_told_in_words(run: Run, settings: Path) -> None:
+    settings.write_text(settings.read_text() + 'mirror = "files/{user}"\n')
+    assert "would sync 2 folders of files" in run("maintain", "--dry-run").stdout.splitlines()
+    assert "synced 2 folders of files" in run("maintain").stdout.splitlines()
 
 
 def rows(memory: Memory) -> dict[str, str]:

@@ -30,6 +30,15 @@ def for_each(pattern: str) -> bool:
     return _PLACE.search(pattern) is not None
 
 
+def parted(pattern: str, *scopes: Scope) -> str:
+    """A pattern by which these memories, that have one folder together, have one each."""
+    named = {*_PLACE.findall(pattern)}
+    wanted = named | {part for part in PARTS for one in scopes if getattr(one, part)}
+    if wanted == named:
+        wanted |= {part for part in PARTS if part not in named and part != "tenant"} or {*PARTS}
+    return "/".join(["files", *(f"{{{part}}}" for part in PARTS if part in wanted)])
+
+
 def folder_of(pattern: str, scope: Scope) -> str:
     """Names that are not safe as the name of a folder are written in letters that are, with a hash that tells them from
     all others; one that is not given is a name of its own. None leads out of the folder, and no two are alike."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import click
 
+from engrain.cli.known import something
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import many, safe
@@ -105,20 +106,14 @@ def _agents(cli: Session, memory: Memory) -> list[str | None]:
     every = [one for one in whole if one.tenant == cli.tenant]
     found = [one.agent for one in every if one.user == cli.user]
     if cli.user is None:
-        if cli.agent not in found and any(one.user for one in whole) and not _something(memory):
+        if cli.agent not in found and any(one.user for one in whole) and not something(memory):
             whose = f"of the agent {cli.agent!r} alone" if cli.agent else "of no user"
             raise NotFound(f"nothing is kept {whose} here. Name a user with --user: `engrain memories` lists them.")
         return found
-    if found or _something(memory):
+    if found or something(memory):
         return found
     guess = hint(cli.user, [one.user for one in every if one.user])
     raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
-
-
-def _something(memory: Memory) -> bool:
-    """On a server beside, or hidden."""
-    status = memory.status()
-    return status.hold is not None or any(count != 0 for count in status.holds.values())
 
 
 def _files(path: str, agents: Sequence[str | None]) -> dict[str, str | None]:

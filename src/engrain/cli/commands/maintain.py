@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engrain.cli.known import check_known
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import many, safe
@@ -44,6 +45,8 @@ def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool, trust_clock
     """
     with cli.memory() as memory, progress("Caring", None, cli.json) as told:
         everyone = everyone or not (cli.user or cli.agent or cli.tenant)
+        if not everyone:
+            check_known(memory)
         wanted = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock, "everyone": everyone}
         done = memory.maintain(**wanted, progress=told)
     cli.answer(done, lambda: _lines(done, each))

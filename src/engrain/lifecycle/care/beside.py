@@ -8,7 +8,7 @@ from pathlib import Path
 from engrain.core.folders import for_each
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.maintained import Doing
-from engrain.core.mirrored import BASE, base_of
+from engrain.core.mirrored import BASE, MEMORY, SOUL, base_of
 from engrain.lifecycle.care import backups
 from engrain.lifecycle.care.backups import Rotation
 from engrain.lifecycle.care.rounds import ALL, REMOVED, Done, Pass, Round, Tell
@@ -40,6 +40,11 @@ def belongs_to(_: Round, folder: Folder) -> str | None:
     return base.scope if base else None
 
 
+def has_files(_: Round, folder: Folder) -> bool:
+    """Whether somebody wrote into a folder that no memory has met."""
+    return any(folder.read(name) for name in (MEMORY, SOUL)) or bool(folder.days())
+
+
 def mirror(care: Round, folder: Folder, changes: bool) -> Pass:
     mirror = Mirror(care.kit, care.scope, folder)
     found = mirror.sync(dry_run=True)
@@ -53,8 +58,7 @@ def mirror(care: Round, folder: Folder, changes: bool) -> Pass:
         tell(1)
 
     each = (Doing("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
-    which = "whose MEMORY.md is kept within its budget"
-    return Pass("mirrored", each, ("synced", "sync"), "folder", which, act)
+    return Pass("mirrored", each, ("synced", "sync"), "folder", "of files", act)
 
 
 def backed_up(care: Round) -> list[Pass]:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
-from engrain.core.folders import for_each
+from engrain.core.folders import for_each, parted
 from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
 from engrain.lifecycle.care import beside, consolidate, lapsing
@@ -104,8 +104,12 @@ class Course:
         open_folder, sharing = self._store.kit.folder, dict[str, list[Round]]()
         if open_folder is None:
             return
+        written = {*memories(self._store.kit)}
         for care in self._cares:
-            sharing.setdefault(open_folder(care.scope).path, []).append(care)
+            folder = open_folder(care.scope)
+            # A memory that was never written, such as that of a mistyped name, gets no folder.
+            if care.scope in written or self._planned("mirrored", care, partial(beside.has_files, folder=folder)):
+                sharing.setdefault(folder.path, []).append(care)
         for cares in sharing.values():
             folder = open_folder(cares[0].scope)
             if len(cares) == 1:
@@ -116,7 +120,14 @@ class Course:
             others = [care.scope for care in cares if care.scope.id != whose]
             # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
             if len(others) == len(cares) or for_each(self._store.policies.mirror):
-                self._failed("mirrored", None, StoreError(_shared(folder.path, others)))
+                self._failed("mirrored", None, StoreError(self._shared(folder.path, cares, others)))
+
+    def _shared(self, path: str, cares: Sequence[Round], others: Sequence[Scope]) -> str:
+        each = parted(self._store.policies.mirror, *(care.scope for care in cares))
+        return (
+            f"{path} is kept in step with one memory, and {len(others):,} more would have it, such as that of "
+            f'{others[0]}. Give each its own: mirror = "{each}" in [lifecycle].'
+        )
 
     # One pass
 
@@ -205,10 +216,3 @@ class Course:
 
 def _of(scope: Scope | None, one: Pass) -> Pass:
     return replace(one, each=tuple(replace(doing, scope=doing.scope or scope) for doing in one.each))
-
-
-def _shared(path: str, scopes: Sequence[Scope]) -> str:
-    return (
-        f"{path} is kept in step with one memory, and {len(scopes):,} more would have it, such as that of {scopes[0]}. "
-        'Give each its own: mirror = "files/{user}" in [lifecycle], or with {agent} and {tenant} as well.'
-    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import Conflict, StoreError
@@ -12,6 +14,10 @@ from engrain.lifecycle.erasure.prints import Prints, joined, looked_for, prints_
 from engrain.lifecycle.folder.mirror import WAIT, Mirror
 from engrain.ports import Kit
 from engrain.ports.files import Folder
+
+SHOWN = 5
+
+_log = logging.getLogger("engrain")
 
 OpenFolder = Callable[[str], Folder]
 
@@ -24,6 +30,7 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
         gone = _remove_all(folder)
         if kit.folder and for_each(kit.policies.mirror) and folder.path in {kit.folder(own).path for own in one.scopes}:
             folder.leave()  # its name is that of the user
+            _tell_left(Path(folder.path))
         return gone
     if one.subject is None or kit.erasing is None:
         return 0
@@ -63,6 +70,14 @@ def _remove_all(folder: Folder) -> int:
                     raise StoreError(f"{folder.path}/{name} is being written: {exc}") from exc
                 gone += 1
     return gone
+
+
+def _tell_left(path: Path) -> None:
+    """What is somebody's own is not ours to remove, and whoever erases must know of it."""
+    if left := sorted(one.name for one in path.iterdir()) if path.is_dir() else []:
+        more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
+        named = ", ".join(left[:SHOWN])
+        _log.warning("%s stays, for what is not engrain's in it: %s%s. Remove it by hand.", path, named, more)
 
 
 def _names(folder: Folder) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from engrain.capture.redacting import clean
 from engrain.core.conflicts import unsettled, with_conflicts
 from engrain.core.errors import BadText, ConfigError, StoreError
+from engrain.core.folders import parted
 from engrain.core.items import TRUST, SourceKind
 from engrain.core.layout import Budget
 from engrain.core.merging import Verdict
@@ -104,9 +105,10 @@ class Round:
         raw = self._folder.read(BASE)
         base = base_of(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
+            each = parted(self._kit.policies.mirror, self._scope)
             raise ConfigError(
                 f"{self._folder.path} is kept in step with another memory than that of {self._scope}. Give this one a "
-                'folder of its own; in the settings, mirror = "files/{user}" gives one to each.'
+                f'folder of its own; in the settings, mirror = "{each}" gives one to each.'
             )
         if base is not None and self._kit.log.progress(self._scope, _session(base), WORK) >= base.round:
             return Hand(self._terms.by, base), raw
