@@ -82,6 +82,7 @@ def test_what_is_no_receipt_is_refused_before_anything_is_restored(lost: Path) -
         json.dumps({**whole, "asked_at": "yesterday"}),
         json.dumps({**whole, "asked_at": "2026-01-01T00:00:00"}),
         json.dumps({**whole, "receipt": None}),
+        json.dumps({**whole, "receipt": "Ana lives in Lima."}),
         json.dumps({**whole, "audit": {"n": 1 << 80, "hash": ""}}),
     ]
     for text in wrong:
@@ -180,3 +181,27 @@ def test_who_names_a_damaged_store_hears_of_receipts(healthy: Path) -> None:
     (healthy / "h.db").write_bytes(b"\0" * 8192)
     told = run("restore", healthy / "hb.db", healthy / "new.db", "--against", healthy / "h.db")
     assert (told.exit_code, "with --receipts" in told.output) == (1, True), told.output
+
+
+@pytest.mark.parametrize("way", ["restore", "replay"])
+def test_a_receipt_that_was_carried_over_holds(lost: Path, way: str) -> None:
+    goal, receipt = lost / "a.db", lost / "receipts" / "ana.json"
+    if way == "restore":
+        told = run("restore", lost / "b1.db", goal, "--receipts", lost / "receipts")
+    else:
+        restore_backup(lost / "b1.db", goal, alone=True)
+        told = run("replay", goal, "--receipts", lost / "receipts")
+    assert told.exit_code == 0, told.output
+    for name in ("ana", "ben"):
+        seen = run("--store", goal, "erase", "verify", lost / "receipts" / f"{name}.json")
+        assert (seen.exit_code, "carried over by a restore of 20" in seen.output) == (0, True), seen.output
+    other = {**json.loads(receipt.read_text()), "counts": {"item": 0}}
+    receipt.write_text(json.dumps(other))
+    seen = run("--store", goal, "erase", "verify", receipt)
+    assert (seen.exit_code, "the file was changed" in seen.output) == (1, True), seen.output
+
+
+def test_a_receipt_that_no_restore_was_given_does_not_hold(lost: Path) -> None:
+    restore_backup(lost / "b1.db", lost / "a.db", against=read_receipts([lost / "receipts" / "ana.json"]))
+    seen = run("--store", lost / "a.db", "erase", "verify", lost / "receipts" / "ben.json")
+    assert (seen.exit_code, "no receipt of this id" in seen.output) == (1, True), seen.output

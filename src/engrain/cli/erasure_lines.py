@@ -129,6 +129,8 @@ def _recorded(found: Verified) -> str:
         return f"The audit log {holds}, but the log itself was changed: engrain audit verify"
     if found.recorded:
         return "The audit log holds this receipt."
+    if found.carried:
+        return f"This receipt was carried over by a restore of {found.carried:%Y-%m-%d}: the log that held it is lost."
     if found.known:
         return "The audit log says other things under the id of this receipt: the file was changed."
     return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"

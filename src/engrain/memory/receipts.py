@@ -41,6 +41,11 @@ class Receipts:
         self._receipts = sorted(receipts, key=lambda one: str(one.values["asked_at"]))
         self.found: dict[str, int] = {}  # rows from before it, by the id of each receipt
 
+    @property
+    def told(self) -> Mapping[str, str]:
+        """For the log of the store that is made: the digest of each, by its id."""
+        return {str(one.values["receipt"]): one.digest for one in self._receipts}
+
     def look(self, restored: Forgetting) -> None:
         """How many rows each of them names, before anything is taken out."""
         for one in self._receipts:

@@ -62,6 +62,7 @@ def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt])
         store = opened.enter_context(closing(open_movable(target)))
         rows = known.replay(cast("Forgetting", store))
         cared = cast("_Cared", store)
-        if any(rows.values()):
-            cared.audit.append("restore", {"kept_out": sum(rows.values())})
+        given = {"receipts": known.told} if isinstance(known, Receipts) else {}
+        if given or any(rows.values()):
+            cared.audit.append("restore", {"kept_out": sum(rows.values()), **given})
         return Replayed(rows, cared.purge())

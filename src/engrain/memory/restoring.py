@@ -162,7 +162,7 @@ def _purged(
         for one in known:
             kept_out.update(one.replay(restored))
         told = {"items": items, "kept_out": kept_out.total(), "alone": not known}
-        opened.audit.append("restore", told)
+        opened.audit.append("restore", {**told, "receipts": receipts.told} if receipts else told)
         if not opened.purge():
             raise StoreBusy(f"{ready} is in use: close the programs that read it, then try again.")
         return opened.status().items, dict(kept_out) if known else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
-from engrain.core.audit import Entry
+from engrain.core.audit import Entry, is_code
 from engrain.core.erasure import By, Erasure
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.ports import Kit
@@ -51,6 +52,11 @@ class Receipt:
                 "this is not a receipt of an erasure, as `engrain erase --receipt FILE` writes."
             ) from exc
 
+    @property
+    def digest(self) -> str:
+        """Of all that it says."""
+        return hashlib.blake2b(str(self).encode(), digest_size=16).hexdigest()
+
     def __str__(self) -> str:
         """As JSON, for a file."""
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
@@ -58,7 +64,7 @@ class Receipt:
 
 def _sound(values: Mapping[str, Any]) -> bool:
     """What is acted on is of the right kind."""
-    named = all(isinstance(values[name], str) for name in ("receipt", "subject"))
+    named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
     return named and values["by"] in get_args(By) and all(one.tzinfo is not None for one in times)
 
@@ -73,9 +79,10 @@ def _as_filed(given: Any) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
-    whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `bytes` is how many
-    were looked through for them: none of a server. `copies` are files beside the store that somebody copied it to,
-    which were not looked into."""
+    whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `carried` is when a
+    restore was given this receipt in the place of the log that held it. `bytes` is how many were looked through for
+    them: none of a server. `copies` are files beside the store that somebody copied it to, which were not looked
+    into."""
 
     rows: Mapping[str, int]
     found: int
@@ -84,9 +91,11 @@ class Verified:
     bytes: int = 0
     copies: tuple[str, ...] = ()
     known: bool = True
+    carried: datetime | None = None
 
     def __bool__(self) -> bool:
-        return not any(self.rows.values()) and not self.found and self.recorded and not self.faults
+        told = self.recorded or self.carried is not None
+        return told and not any(self.rows.values()) and not self.found and not self.faults
 
 
 def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
@@ -155,8 +164,17 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     same = entry is not None and Receipt.of(replace(entry)) == receipt
     found, size = _found(kit, texts)
     beside = tuple(kit.erasing.copies())
-    known = same or any(one.details.get("receipt") == done.id for one in kit.audit.entries(0, _ALL))
-    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside, known)
+    log = kit.audit.entries(0, _ALL)
+    given = [(one.at, digest) for one in log if (digest := _given(one).get(done.id))]
+    known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
+    carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
+    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside, known, carried)
+
+
+def _given(entry: Entry) -> Mapping[str, str]:
+    """The receipts that a restore was given: the digest of each, by its id."""
+    found = entry.details.get("receipts") if entry.what == "restore" else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
