@@ -51,7 +51,8 @@ def pending(store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         patched.setattr(erasing, "_proved", raising(StoreUnavailable("away")))
         for user in ("ana", "ben"):
             told = run(store, "erase", "--user", user, "--yes")
-            assert (told.exit_code, "--resume --receipt FILE" in told.output) == (1, True)
+            command = shlex.join(["--resume", "--receipt", "FILE", "--user", user, "--store", str(store)])
+            assert (told.exit_code, f"engrain erase {command}" in told.output) == (1, True)
     return store
 
 
@@ -121,7 +122,10 @@ def test_a_receipt_is_printed_out_of_the_audit_log(store: Path, tmp_path: Path) 
     keep(store, "Ben lives in Oslo.", "ben")
     first = run(store, "erase", "--user", "ana", "--yes")
     id = json.loads(run(store, "erase", "receipt").output)["receipt"]
-    assert f"engrain erase receipt {id} > FILE" in first.output
+    assert (
+        f"{shlex.join(['engrain', 'erase', 'receipt', id, '--user', 'ana', '--store', str(store)])} > FILE"
+        in first.output
+    )
     run(store, "erase", "--user", "ben", "--yes")
     last = json.loads(run(store, "erase", "receipt").output)["receipt"]
     assert last != id
@@ -220,3 +224,25 @@ def test_the_receipt_of_a_user_who_is_named_is_theirs(store: Path, monkeypatch: 
     assert (missing.exit_code, "no receipt of the user 'anna'" in missing.output) == (1, True), missing.output
     assert "Did you mean 'ana'?" in missing.output
     assert "Did you mean" not in run(store, "erase", "receipt", "--user", "zoe").output
+
+
+@pytest.mark.parametrize("by", ["session", "source", "id"])
+def test_a_part_that_is_asked_for_again_gets_the_receipt_that_the_dry_run_promises(store: Path, by: str) -> None:
+    with Memory(store, user="ana", embedder=HashEmbedder(), background=False) as memory:
+        memory.add_message("user", "I live in Lima.", session="monday")
+        name = {"session": "monday", "source": "page", "id": memory.remember("Ana has a cat.", source="page")}[by]
+    asked = "erase", "--user", "ana", f"--{by}", name
+    assert run(store, *asked, "--yes").exit_code == 0
+    assert "there is a receipt" in run(store, *asked).output
+    again = run(store, *asked, "--yes", "--json")
+    assert (again.exit_code, json.loads(again.output)["receipt"] is not None) == (0, True), again.output
+    for yes in ((), ("--yes",)):
+        never = run(store, "erase", "--user", "ana", f"--{by}", "tuesday", *yes)
+        assert (never.exit_code, "nothing of this" in never.output) == (1, True), never.output
+
+
+def test_the_place_of_care_is_no_tenant(store: Path) -> None:
+    run(store, "maintain")
+    told = run(store, "erase", "--user", "anna")
+    assert (told.exit_code, "'anna' in this store" in told.output) == (1, True), told.output
+    assert run(store, "memories").output == "user=ana: 1 item\n"

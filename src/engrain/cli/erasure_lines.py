@@ -9,6 +9,7 @@ from engrain.cli.shown import faint, many, safe, strong
 
 if TYPE_CHECKING:
     from engrain.cli.receipt_files import ReceiptFiles
+    from engrain.cli.session import Session
     from engrain.core.scope import Scope
     from engrain.lifecycle.erasure.erasing import Erased
     from engrain.lifecycle.erasure.receipts import Receipt, Verified
@@ -49,21 +50,22 @@ KINDS: Mapping[str, tuple[str, str | None]] = {
 }
 
 
-def erased_lines(done: Erased, files: ReceiptFiles) -> Iterator[str]:
+def erased_lines(done: Erased, files: ReceiptFiles, cli: Session) -> Iterator[str]:
     if done.dry_run:
         yield from _would(done)
     elif done.receipt is None:
         yield f"Pending: {done.why}"
-        yield "Nobody finds it any more. It is completed by itself, or with: engrain erase --resume --receipt FILE"
+        command = cli.command("erase", "--resume", "--receipt", "FILE")
+        yield f"Nobody finds it any more. It is completed by itself, or with: {command}"
     else:
         yield f"{strong('Erased')}: {counted(done.receipt.values['counts']) or 'nothing'}."
         yield from _proof(done.receipt)
-        yield from _kept(done.receipt, files)
+        yield from _kept(done.receipt, files, cli)
 
 
-def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles) -> Iterator[str]:
+def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles, cli: Session) -> Iterator[str]:
     for one in answers:
-        yield from erased_lines(one, files)
+        yield from erased_lines(one, files, cli)
     if not answers:
         yield "No erasure is under way."
 
@@ -112,15 +114,16 @@ def _proof(receipt: Receipt) -> Iterator[str]:
             yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
 
 
-def _kept(receipt: Receipt, files: ReceiptFiles) -> Iterator[str]:
+def _kept(receipt: Receipt, files: ReceiptFiles, cli: Session) -> Iterator[str]:
     id = receipt.values["receipt"]
+    command = cli.command("erase", "receipt", id)
     if id in files.names:
         yield f"Receipt {id}, in {files.names[id]}."
     elif id in files.failed:
         yield str(receipt)
-        yield f"The erasure is complete, but {files.failed[id]}. The receipt is above, and: engrain erase receipt {id}"
+        yield f"The erasure is complete, but {files.failed[id]}. The receipt is above, and: {command}"
     else:
-        yield f"Receipt {id}. Keep it outside the store: engrain erase receipt {id} > FILE"
+        yield f"Receipt {id}. Keep it outside the store: {command} > FILE"
 
 
 def _recorded(found: Verified) -> str:

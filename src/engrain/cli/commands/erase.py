@@ -78,9 +78,9 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
             if one.receipt:
                 files.write(one.receipt)
     if resume:
-        cli.answer(answers, lambda: resumed_lines(answers, files))
+        cli.answer(answers, lambda: resumed_lines(answers, files, cli))
     else:
-        cli.answer(done, lambda: erased_lines(done, files))
+        cli.answer(done, lambda: erased_lines(done, files, cli))
     ctx.exit(int(bool(files.failed) or any(one.pending for one in answers)))
 
 
