@@ -483,8 +483,10 @@ def test_a_session_goes_with_all_that_was_derived_from_it(memory: Memory, store:
     assert [item.text for item in memory.list()] == ["The chess club is far from here."]
     # What rested on both is derived again from what is left.
     assert log.progress(memory.scope, "monday", "extract") == 0
+    again = memory.erase(session="tuesday")
+    assert (again.receipt is not None, any(again.counts.values())) == (True, False)
     with pytest.raises(NotFound):
-        memory.erase(session="tuesday")
+        memory.erase(session="wednesday")
 
 
 def test_an_item_is_erased_like_forgotten_with_a_receipt(memory: Memory, store: Path) -> None:

@@ -10,6 +10,7 @@ from engrain.core.holds import refusal
 from engrain.core.mirrored import BASE, Base, base_of
 from engrain.core.near import hint
 from engrain.core.scope import Scope
+from engrain.lifecycle.care.moments import memories
 from engrain.lifecycle.erasure.erasing import port
 from engrain.ports import Erasable, Kit
 from engrain.ports.files import Folder
@@ -31,7 +32,7 @@ def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder],
         if not found and named == [] and not own:
             _check_known(kit, subject)
         return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
-    known = _running(kit, subject) or (dry_run and port(kit).erased(subject))
+    known = _running(kit, subject) or port(kit).erased(subject)
     if not found and not folders and not known:
         raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
     return found.scopes
@@ -68,7 +69,7 @@ def _check_known(kit: Kit, user: Subject) -> None:
     """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
     if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
         return
-    scopes = kit.items.scopes()
+    scopes = memories(kit)
     meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
