@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,7 +25,8 @@ class AuditGroup(Verb, click.Group):
     cls=AuditGroup,
     invoke_without_command=True,
     examples=("engrain audit", "engrain audit --after 100 --json", "engrain audit verify"),
-    prints="Each entry: its number, when, what, and counts. With --json, JSON Lines: one entry a line.",
+    prints="Each entry: its number, when, what, and counts; of an erasure the id of its receipt. With --json, JSON "
+    "Lines: one entry a line.",
 )
 @click.option("--after", type=int, help="From the entry after this number on; without it the newest.")
 @click.option("--limit", "-n", type=int, default=1_000, show_default=True, help="At most so many.")
@@ -40,7 +41,7 @@ def audit(ctx: click.Context, after: int | None, limit: int) -> None:
         count = cli.answer_each(entries, lambda one: [_line(one)])
     if not count and not cli.json:
         click.echo(faint("Nothing has been recorded here yet."), err=True)
-    elif after is None and entries[0].n > 1 and not cli.json:
+    elif count and after is None and entries[0].n > 1 and not cli.json:
         click.echo(faint(f"The newest {count:,}. For those before: engrain audit --after 0"), err=True)
 
 
@@ -75,7 +76,19 @@ def _whole(found: Audited, head: str | None) -> Iterator[str]:
 
 
 def _line(one: Entry) -> str:
-    counts = one.details.get("counts", one.details)
-    told = ", ".join(f"{name} {value}" for name, value in counts.items() if value)
-    by = f" by {one.details['by']}" if "by" in one.details else ""
-    return f"{one.n:>5}  {one.at:%Y-%m-%d %H:%M}  {strong(one.what)}{by}  {faint(told)}"
+    told = _codes({name: one.details[name] for name in ("receipt", "form") if name in one.details})
+    told += _codes(one.details.get("counts", {name: value for name, value in one.details.items() if name != "by"}))
+    by = f" ({'item' if one.details['by'] == 'id' else one.details['by']})" if "by" in one.details else ""
+    rest = f"  {faint(', '.join(told))}" if told else ""
+    return f"{one.n:>5}  {one.at:%Y-%m-%d %H:%M}  {strong(one.what.replace('_', ' '))}{by}{rest}"
+
+
+def _codes(details: Mapping[str, Any]) -> list[str]:
+    """Those that say something, such as "item 5"."""
+    return [_code(name, value) for name, value in details.items() if value]
+
+
+def _code(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return f"{name.removesuffix('s') if len(value) == 1 else name} {' and '.join(map(str, value))}"
+    return f"{name.replace('_', ' ')} {value}"
