@@ -72,3 +72,20 @@ def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
     (known,) = telling._Page({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
     assert known.count("> Ana likes tea.") == len(items)
     assert time.process_time() - began < 4
+
+
+def test_names_that_programs_use_are_told_in_words(memory: Memory, tmp_path: Path) -> None:
+    memory.remember("Tea", slot="user.prefers.drink")
+    memory.remember("Blue", slot="favourite_colour")
+    memory.relate("Ana", "works_at", "Acme")
+    memory.remember("She said works_at.")
+    memory.start_session("monday")
+    memory.add_message("user", "My city is Lima. I am a baker and I like tea.")
+    memory.end_session()
+    memory.export(tmp_path / "out.md", form="markdown")
+    page = (tmp_path / "out.md").read_text()
+    for text in ("about: prefers drink; since", "about: favourite colour; since", "> Ana works at Acme\n",
+                 "> She said works_at.\n", "summary of the session monday; since"):  # fmt: skip
+        assert text in page, text
+    assert "session:" not in page
+    assert "user." not in page.split("# What this memory holds")[1].replace("by the user.", "")

@@ -15,6 +15,7 @@ from engrain.core.exporting import EXPORTED
 from engrain.core.messages import RESERVED
 from engrain.core.moving import Row
 from engrain.core.scope import Scope
+from engrain.core.sessions import SLOT
 from engrain.lifecycle.exchange.exporting import Exported, rows_of
 from engrain.ports import Kit
 
@@ -127,19 +128,19 @@ class _Page:
             f"importance {one['importance']:g} of 1",
         ]
         if one["slot"]:
-            told.insert(0, f"on {_plain(one['slot'])}")
+            told.insert(0, _plain(_about(one["slot"])))
         if one["pinned"]:
             told.append("pinned")
         if one["expires_at"] is not None:
             told.append(f"kept until {_time(one['expires_at'])}")
-        lines = [*_quoted(one["text"]), "", f"{'; '.join(told)}.", ""]
+        lines = [*_quoted(_text(one)), "", f"{'; '.join(told)}.", ""]
         # How far a summary goes is engrain's own.
         lines += _beside(one["metadata"]) if one["kind"] != "summary" else []
         after = self._items.get(one["replaced_by"] or "")
         if after:
-            lines += ["Then:", "", *_quoted(after["text"]), ""]
+            lines += ["Then:", "", *_quoted(_text(after)), ""]
         cited = (self._items.get(id) for id in self._cites.get(one["id"], ()) if one["kind"] != "summary")
-        for text in (there["text"] for there in cited if there and there["text"] != one["text"]):
+        for text in (_text(there) for there in cited if there and there["text"] != one["text"]):
             lines += ["Because of:", "", *_quoted(_short(text, CITED)), ""]
         return lines
 
@@ -195,6 +196,21 @@ def _by_name(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
     for row in rows:
         found.setdefault(row.key[1], []).append(row.values)
     return found
+
+
+def _text(one: Values) -> str:
+    """As it is kept; of a relation with its name in words."""
+    text, parts = str(one["text"]), one["relation"]
+    if parts is None or text != f"{parts['subject']} {parts['relation']} {parts['object']}":
+        return text
+    return f"{parts['subject']} {parts['relation'].replace('_', ' ')} {parts['object']}"
+
+
+def _about(slot: str) -> str:
+    """What a slot is of, in words."""
+    if slot.startswith(SLOT):
+        return f"summary of the session {slot.removeprefix(SLOT)}"
+    return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
 
 
 def _holds(one: Values) -> bool:
