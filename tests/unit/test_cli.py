@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import subprocess
@@ -512,3 +513,17 @@ def test_the_memories_of_a_store_are_listed_with_their_owners(run: Run) -> None:
     assert lines == ["user=ana: 1 item", "agent=sales, user=ana: 1 item", "user=bob: 1 item"]
     second = json.loads(run("memories", "--json").output.splitlines()[1])
     assert second == {"tenant": None, "agent": "sales", "user": "ana", "items": 1}
+
+
+def test_the_help_says_which_verbs_print_json_lines(run: Run) -> None:
+    told = " ".join(run("--help").output.split())
+    named = re.search(r"With --json, (.+?) print JSON Lines, (.+?); every other command prints one document\.", told)
+    assert named is not None
+    for text in ("Ana likes tea.", "Ana likes coffee."):
+        run("remember", text, "--slot", f"user.{len(text)}")
+    assert "list" in named[1]
+    assert len(run("list", "--json").stdout.splitlines()) == 2
+    assert len(json.loads(run("slots", "--json").stdout)) == 2
+    for verb in ("memories", "audit", "tasks", "hold"):
+        assert verb in named[1]
+        assert all(json.loads(line) for line in run(verb, "--json").stdout.splitlines())

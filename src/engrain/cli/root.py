@@ -121,6 +121,9 @@ def root(ctx: click.Context, store: str | None, user: str | None, agent: str | N
 
     `engrain COMMAND --help` has examples and says what is printed. These options may also stand after the
     command; each has an environment variable: ENGRAIN_STORE, ENGRAIN_USER, ENGRAIN_AGENT, ENGRAIN_TENANT.
+
+    With --json, list, memories, audit, tasks, hold, export --all-agents, chat, files watch and tasks show --follow
+    print JSON Lines, one thing a line; every other command prints one document.
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
