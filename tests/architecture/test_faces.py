@@ -74,3 +74,8 @@ def test_every_public_name_says_what_it_is() -> None:
     for name in engrain.__all__:
         if name not in ("__version__", "TIERS"):
             assert inspect.getdoc(getattr(engrain, name)), name
+
+
+def test_every_verb_says_what_it_does() -> None:
+    verbs_alone = verbs(Memory) - {"scope", *TIERS}
+    assert [name for name in sorted(verbs_alone) if not getattr(Memory, name).__doc__] == []

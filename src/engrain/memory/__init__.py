@@ -125,6 +125,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
 
     @traced
     def status(self) -> Status:
+        """How this memory stands: where it is, how much of each kind it holds, what is under way, what is amiss."""
         return self._open.status()
 
     @traced

@@ -119,6 +119,7 @@ class Knowledge(Opened):
 
     @traced
     def get(self, id: str) -> Item | None:
+        """The item of this id, in whatever version; None if there is none, or none any more."""
         return self._open.get(id)
 
     @traced
