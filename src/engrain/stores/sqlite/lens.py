@@ -207,10 +207,6 @@ class Lenses:
                 "over_cap": self._over_cap,
             }
 
-    def forget_scope(self, scope: Scope) -> None:
-        with self._lock:
-            self._places.pop(scope.id, None)
-
     def clear(self) -> None:
         with self._lock:
             self._places.clear()

@@ -17,7 +17,6 @@ _TERM_SHIFT, _COUNT_BITS = np.uint64(32), np.uint64(5)
 _COUNT_MASK, _PASSAGE_MASK = np.uint64(31), np.uint64((1 << 27) - 1)
 _LOW = np.uint64((1 << 32) - 1)
 _LARGE = 31  # this count or a higher one: the true one stands aside
-MOST_PASSAGES = 1 << 27
 # So many unsorted ones cost a few microseconds per term to look through, less than sorting them for each search.
 _TAIL = 4096
 
