@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,12 +26,13 @@ class Rotation:
     keep: int
 
 
-def back_up(kit: Kit, path: Path, key: str | None = None) -> BackedUp:
+def back_up(kit: Kit, path: Path, key: str | None = None, rotation: str | None = None) -> BackedUp:
+    """`rotation` is the code of the folder that lets go of it by itself."""
     store = kit.items
     if not isinstance(store, Backed):
         raise ConfigError(f"a {kit.items.status().backend} store is {TOOLS}")
     # First of all: one that is killed leaves a part of it, and a receipt must know.
-    entry = record(kit, "backup_begun", {})
+    entry = record(kit, "backup_begun", {"rotation": rotation} if rotation else {})
     begun = {"begun": entry.n} if entry else {}
     try:
         manifest = store.backup(path, key)
@@ -57,7 +59,7 @@ def take(kit: Kit, rotation: Rotation, name: str, now: datetime) -> BackedUp:
     except OSError as exc:
         raise StoreError(f"the folder of backups {rotation.folder} cannot be made: {exc.strerror}.") from exc
     clear(kit, rotation, now)
-    return back_up(kit, rotation.folder / name)
+    return back_up(kit, rotation.folder / name, rotation=code_of(kit, rotation.folder))
 
 
 def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
@@ -81,6 +83,12 @@ def drop(kit: Kit, rotation: Rotation, name: str, now: datetime) -> bool:
     except OSError as exc:
         raise StoreError(f"the old backup {path} cannot be removed: {exc.strerror}.") from exc
     return True
+
+
+def code_of(kit: Kit, folder: Path) -> str:
+    """The backups of this store in a folder, as the audit log names them: no path stands there."""
+    place = folder.expanduser().resolve() / _stem(kit)
+    return hashlib.blake2b(str(place).encode(), digest_size=8).hexdigest()
 
 
 def _stem(kit: Kit) -> str:

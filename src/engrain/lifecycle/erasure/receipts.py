@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, get_args
 
 from engrain.core.audit import Entry, is_code
 from engrain.core.erasure import By, Erasure
 from engrain.core.errors import ConfigError, InvalidInput
+from engrain.lifecycle.care.backups import code_of
 from engrain.ports import Kit
 from engrain.version import __version__
 
@@ -120,10 +122,11 @@ def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[st
 def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """The audit log knows how many copies were made of what was there."""
     log = kit.audit.entries(0, _ALL) if kit.audit else []
-    if backend != "reference":
-        yield {"what": "backups_made_before", "known": _backups(log), "until": BY_HAND}
     rules = kit.policies
-    if rules.backup_folder:
+    rotation = code_of(kit, Path(rules.backup_folder)) if rules.backup_folder else None
+    if backend != "reference":
+        yield {"what": "backups_made_before", "known": _backups(log, rotation), "until": BY_HAND}
+    if rotation:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
     if copies := _count(log, "copy"):
@@ -146,10 +149,13 @@ def _count(log: Sequence[Entry], what: str) -> int:
     return sum(entry.what == what for entry in log)
 
 
-def _backups(log: Sequence[Entry]) -> int:
-    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+def _backups(log: Sequence[Entry], rotation: str | None) -> int:
+    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones. What is
+    let go of by the clock, in the folder of now, is told apart."""
     whole = sum(entry.what == "backup" and "begun" not in entry.details for entry in log)
-    return whole + _count(log, "backup_begun") - _count(log, "backup_failed")
+    failed = {entry.details.get("begun") for entry in log if entry.what == "backup_failed"}
+    begun = [entry for entry in log if entry.what == "backup_begun" and entry.n not in failed]
+    return whole + len([entry for entry in begun if rotation is None or entry.details.get("rotation") != rotation])
 
 
 def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
