@@ -192,6 +192,8 @@ def test_a_receipt_that_was_carried_over_holds(lost: Path, way: str) -> None:
         restore_backup(lost / "b1.db", goal, alone=True)
         told = run("replay", goal, "--receipts", lost / "receipts")
     assert told.exit_code == 0, told.output
+    ids = [json.loads((lost / "receipts" / f"{name}.json").read_text())["receipt"] for name in ("ana", "ben")]
+    assert f"receipts {ids[0]} and {ids[1]}" in run("--store", goal, "audit").output
     for name in ("ana", "ben"):
         seen = run("--store", goal, "erase", "verify", lost / "receipts" / f"{name}.json")
         assert (seen.exit_code, "carried over by a restore of 20" in seen.output) == (0, True), seen.output

@@ -89,6 +89,6 @@ def _codes(details: Mapping[str, Any]) -> list[str]:
 
 
 def _code(name: str, value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, (list, dict)):  # of the receipts of a restore, their ids
         return f"{name.removesuffix('s') if len(value) == 1 else name} {' and '.join(map(str, value))}"
     return f"{name.replace('_', ' ')} {value}"
