@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -160,10 +161,14 @@ def test_receipts_keep_out_what_an_older_copy_of_the_store_does_not_know(healthy
 
 
 def test_a_store_that_is_whole_is_not_passed_over(healthy: Path) -> None:
-    for more in ((), ("--receipts", healthy / "ana.json")):
-        told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--alone", *more)
-        assert (told.exit_code, "leave out --alone" in told.output) == (1, True), told.output
-        assert kept(healthy / "h.db")[0] == ["Bo lives in Bergen."]
+    shutil.copy(healthy / "hb.db", healthy / "older.db")
+    for other in (["--alone"], ["--against", healthy / "older.db"]):
+        for more in ((), ("--receipts", healthy / "ana.json")):
+            told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", *other, *more)
+            assert (told.exit_code, f"leave out {other[0]}" in told.output) == (1, True), told.output
+            assert kept(healthy / "h.db")[0] == ["Bo lives in Bergen."]
+    told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--against", healthy / "h.db")
+    assert (told.exit_code, kept(healthy / "h.db")[0]) == (0, ["Bo lives in Bergen."]), told.output
 
 
 def test_receipts_replace_a_store_that_cannot_be_read(healthy: Path) -> None:

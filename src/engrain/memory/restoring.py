@@ -40,9 +40,9 @@ def restore_backup(
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
     with neither nobody does. If it is damaged, it is asked as far as it can be read: what was told anew or cut since
     the backup is then not put back. If it is lost, receipts that were kept outside of it (`read_receipts`) say who was
-    erased, and what was only forgotten comes back; a list may have both. `alone` asks no store, which is refused over
-    one that is whole. `key` is the backup's, if it is not that of the store that is made; the present store may have
-    either, or none.
+    erased, and what was only forgotten comes back; a list may have both. `alone` asks no store. To pass over one that
+    is replaced and is whole is refused. `key` is the backup's, if it is not that of the store that is made; the
+    present store may have either, or none.
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
@@ -105,12 +105,13 @@ def _who_knows(
     receipts = Receipts(kept) if kept else None
     if len(stores) > 1:
         raise InvalidInput("one store says what was forgotten since the backup, and receipts beside it: name one.")
+    other = alone or (stores and replaced is not None and not _same(stores[0], goal_of(replaced)))
+    if other and replaced is not None and readable(replaced, key, whole=True):
+        raise InvalidInput(
+            f"{replaced} is there and can be read: leave out {'--alone' if alone else '--against'}, and what was "
+            "forgotten in it stays out. If it is not to be asked, restore to a new path."
+        )
     if alone:
-        if replaced is not None and readable(replaced, key, whole=True):
-            raise InvalidInput(
-                f"{replaced} is there and can be read: leave out --alone, and what was forgotten in it stays out. "
-                "If it is not to be asked, restore to a new path."
-            )
         return None, receipts
     if not stores and receipts and replaced is not None and not readable(replaced, key):
         return None, receipts

@@ -72,8 +72,8 @@ def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
     it still says what was forgotten in it, as far as that can be read. If it is lost, receipts that were kept elsewhere
     say who was erased: give only those that you trust, for nobody can check them without the store. Of a store that can
-    be read and receipts both are asked; with --alone no store is, which is refused over one that is whole. The backup
-    itself is never changed.
+    be read and receipts both are asked. If TO is whole it is always asked: --alone, or another store than it with
+    --against, is then refused. The backup itself is never changed.
     """
     from engrain.memory.restoring import restore_backup
 
