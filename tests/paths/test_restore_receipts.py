@@ -19,6 +19,12 @@ def run(*words: object) -> Result:
     return CliRunner().invoke(root, [*map(str, words)])
 
 
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No store is there by default."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def lost(tmp_path: Path) -> Path:
     """A folder with a backup from before, a receipt of ana and one of ben's session; the store is gone."""
