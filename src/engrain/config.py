@@ -117,7 +117,7 @@ def _beside(path: Path, named: str) -> str:
     scheme, found, rest = named.rpartition("://")
     if scheme not in ("", "sqlite", "file") or rest in ("", ":memory:"):
         return named
-    return f"{scheme}{found}{os.path.normpath(path.parent / Path(rest).expanduser())}"
+    return f"{scheme}{found}{os.path.abspath(path.parent / Path(rest).expanduser())}"
 
 
 def _redact() -> tuple[str, ...]:

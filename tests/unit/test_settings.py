@@ -33,11 +33,15 @@ def test_paths_in_a_settings_file_are_seen_from_that_file(tmp_path: Path, monkey
     assert Path(settings(toml(tmp_path / "app", "")).store) == tmp_path / "app/engrain.db"
 
 
-def test_a_path_beside_the_settings_is_shown_without_detours(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", ["", "../conf/"])
+def test_a_path_beside_the_settings_is_shown_without_detours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
     (tmp_path / "else").mkdir()
     (tmp_path / "conf").mkdir()
     toml(tmp_path / "conf", '[stores]\ndefault = "../agent.db"\n[lifecycle]\nmirror = "files/{user}"\n')
-    found = settings(str(tmp_path / "else" / ".." / "conf" / "engrain.toml"))
+    monkeypatch.chdir(tmp_path / "else")
+    found = settings(f"{start or tmp_path / 'else' / '..' / 'conf'}/engrain.toml")
     assert (found.store, found.lifecycle.mirror) == (f"{tmp_path}/agent.db", f"{tmp_path}/conf/files/{{user}}")
 
 

@@ -107,8 +107,8 @@ def _agents(cli: Session, memory: Memory) -> list[str | None]:
     found = [one.agent for one in every if one.user == cli.user]
     if cli.user is None:
         if cli.agent not in found and any(one.user for one in whole) and not something(memory):
-            whose = f"of the agent {cli.agent!r} alone" if cli.agent else "of no user"
-            raise NotFound(f"nothing is kept {whose} here. Name a user with --user: `engrain memories` lists them.")
+            whose = f"of the agent {cli.agent!r} alone" if cli.agent else "without a user"
+            raise NotFound(f"nothing is kept here {whose}. Name a user with --user: `engrain memories` lists them.")
         return found
     if found or something(memory):
         return found
