@@ -68,7 +68,7 @@ def verify(ctx: click.Context, head: str | None) -> None:
 
 
 def _whole(found: Audited, head: str | None) -> Iterator[str]:
-    yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: nobody touched them."
+    yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: the chain is whole."
     if head is not None:
         yield "The head that was kept is among them."
     if found.entries:

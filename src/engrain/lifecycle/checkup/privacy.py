@@ -59,7 +59,7 @@ def erasures(look: Look) -> Verdict:
         return warned(why, f"`{line}`")
     if not done:
         return passed("no erasure was asked for")
-    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing of them is back")
+    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back")
 
 
 def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
