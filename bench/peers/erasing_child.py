@@ -14,17 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.update(
-    MEM0_TELEMETRY="False",
-    ANONYMIZED_TELEMETRY="False",
-    POSTHOG_DISABLED="1",
-    DO_NOT_TRACK="1",
-    HF_HUB_OFFLINE="1",
-)
+import numpy as np
+import serve  # switches telemetry off before a peer is imported
 
-import numpy as np  # after the switches above: some peers read them when they are imported
-
-DIMENSION = 384
+DIMENSION = serve.DIMENSION
 
 
 def vector(text):
@@ -32,24 +25,7 @@ def vector(text):
     return np.random.default_rng(abs(hash(text))).standard_normal(DIMENSION).tolist()
 
 
-class Mem0:
-    """Its own default store, Qdrant in local mode, and its history. infer=False: no model is called."""
-
-    def __init__(self, folder):
-        from mem0 import Memory
-
-        store = {"path": str(folder / "qdrant"), "on_disk": True, "embedding_model_dims": DIMENSION}
-        unused = {"api_key": "none", "openai_base_url": "http://127.0.0.1:9"}
-        self.memory = Memory.from_config(
-            {
-                "vector_store": {"provider": "qdrant", "config": store},
-                "llm": {"provider": "openai", "config": unused},
-                "embedder": {"provider": "openai", "config": unused},
-                "history_db_path": str(folder / "history.db"),
-            }
-        )
-        self.memory.embedding_model = self
-
+class Mem0(serve.Mem0):
     def embed(self, text, memory_action=None):
         return vector(text)
 
