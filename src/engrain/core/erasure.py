@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from engrain.core.scope import Scope
 
 By = Literal["user", "session", "source", "id"]
+PARTS: tuple[By, ...] = ("session", "source", "id")  # of one memory
 # shut: nobody writes or reads it any more. rows: its rows are gone. named: the other stores and files are clean, and
 # no name is left. Then the bytes are swept and looked for, and the receipt closes it.
 Stage = Literal["shut", "rows", "named"]
@@ -49,6 +50,14 @@ def first_version(at: int) -> int:
     """Of a summary after an erasure at that moment (microseconds; 0 for none): one that nobody who was still summing up
     has in hand. Milliseconds, as many as a small number holds."""
     return 1 + at // 1_000 % (1 << 30) if at else 0
+
+
+def by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """The hashes of what was forgotten in each scope, by its id."""
+    found: dict[str, set[str]] = {}
+    for scope, digest in tombstones:
+        found.setdefault(scope, set()).add(digest)
+    return found
 
 
 def keyed(key: bytes, *parts: str) -> str:

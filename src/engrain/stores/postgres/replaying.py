@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import By, Erased, owner
+from engrain.core.erasure import PARTS, Erased, by_scope, owner
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.stores.postgres.erasing import HIDDEN
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from engrain.stores.postgres.erasing import PostgresErasing
 
 _SQL, _FORGET, _QUERIES = load("erasing.sql"), load("forget.sql"), load("queries.sql")
-PARTS: tuple[By, ...] = ("session", "source", "id")
 
 
 def replay(
@@ -31,9 +30,7 @@ def replay(
     known = {mark: at for mark, _, at, _ in db.rows(_SQL["erased"], {"mark": None})}
     marks = {one.mark for one in erased if known.get(one.mark, -1) < to_micros(one.at)}
     total: dict[str, int] = {}
-    forgotten: dict[str, set[str]] = {}
-    for id_, hash_ in tombstones:
-        forgotten.setdefault(id_, set()).add(hash_)
+    forgotten = by_scope(tombstones)
     _show(erasing, db)
     for row in db.rows(_SQL["named"]):
         scope = Scope(*row[1:4])
