@@ -51,14 +51,6 @@ def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
 
 
 class ErasingSuite(Suite):
-    @pytest.fixture
-    def erasing(self, store: Any) -> Any:
-        return store.erasing
-
-    @pytest.fixture
-    def audit(self, store: Any) -> Any:
-        return store.audit
-
     # A user
 
     def test_all_of_a_user_goes_and_nothing_of_anybody_else(self, store: Any, erasing: Erasing) -> None:

@@ -19,14 +19,6 @@ from engrain.ports import AuditLog, Erasing
 
 
 class HoldSuite(Suite):
-    @pytest.fixture
-    def erasing(self, store: Any) -> Any:
-        return store.erasing
-
-    @pytest.fixture
-    def audit(self, store: Any) -> Any:
-        return store.audit
-
     def test_a_hold_refuses_and_hides(self, store: Any, erasing: Erasing) -> None:
         (id,) = add(store, fact("Ana lives in Lima."))
         held = erasing.hold(USER, "case-7")

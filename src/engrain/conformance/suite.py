@@ -54,6 +54,14 @@ class Suite:
         return store.journal
 
     @pytest.fixture
+    def erasing(self, store: Any) -> Any:
+        return store.erasing
+
+    @pytest.fixture
+    def audit(self, store: Any) -> Any:
+        return store.audit
+
+    @pytest.fixture
     def feed(self) -> Callable[[], None]:
         """Called after writing to `store` and before asking `vectors`."""
         return lambda: None
