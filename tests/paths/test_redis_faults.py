@@ -166,6 +166,10 @@ def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore,
     with pytest.raises(OutcomeUnknown):
         store.journal.keep(lease, "where it stands")
     assert time.monotonic() - began < TIMEOUT + 1
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        store.journal.claim(Claim(ANA, "other", "me"))  # which first notes the scope: nothing can have happened
+    assert time.monotonic() - began < TIMEOUT + 1
 
 
 def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
