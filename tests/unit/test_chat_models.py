@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -276,11 +277,11 @@ def test_retry_after_is_obeyed(server: WireServer, kind: str) -> None:
 
 
 def test_a_retry_after_beyond_the_time_is_not_waited_for(server: WireServer, kind: str) -> None:
-    server.script = [fails(429, "slow down", {"Retry-After": "20"})]
+    server.script = [fails(429, "slow down", {"Retry-After": "600"})]
     started = time.monotonic()
-    with pytest.raises(ModelFailed, match=r"slow down\. It asks to wait 20 s"):
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=10))
-    assert time.monotonic() - started < 2
+    with pytest.raises(ModelFailed, match=r"slow down\. It asks to wait 600 s"):
+        model_of(kind, server).reply(Ask(HELLO.messages, timeout=60))
+    assert time.monotonic() - started < 50
     assert len(server.asked) == 1
 
 
@@ -340,16 +341,16 @@ def test_a_request_that_the_service_refuses_is_not_repeated(server: WireServer, 
 
 
 def test_a_silent_server_is_given_up_in_time_and_not_asked_again(server: WireServer, kind: str) -> None:
-    server.script = [Says("too late", delay=9)]
+    server.script = [Says("too late", delay=600)]
     started = time.monotonic()
     with pytest.raises(ModelFailed, match=r"http://127.*did not answer within 0\.3 s"):
         model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.3))
-    assert time.monotonic() - started < 2
-    assert len(server.asked) == 1
+    assert time.monotonic() - started < 50
+    assert len(server.asked) <= 1  # none, where the service was too slow to take it
 
 
 def test_the_models_own_time_out_holds_where_the_ask_has_none(server: WireServer, kind: str) -> None:
-    server.script = [Says("too late", delay=9)]
+    server.script = [Says("too late", delay=600)]
     with pytest.raises(ModelFailed, match=r"within 0\.2 s"):
         model_of(kind, server, timeout=0.2).reply(HELLO)
 
@@ -359,11 +360,11 @@ def test_the_models_own_time_out_holds_where_the_ask_has_none(server: WireServer
 def test_a_dripping_server_is_given_up_in_time(
     server: WireServer, kind: str, status: int, headers: dict[str, str | None]
 ) -> None:
-    server.script = [Sends(status, b" " * 500, headers, drip=0.05)] * 4
+    server.script = [Sends(status, b" " * 5_000, headers, drip=0.05)] * 4
     started = time.monotonic()
     with pytest.raises(ModelFailed):
         model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.5))
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 50
 
 
 def test_dripping_headers_are_given_up_in_time() -> None:
@@ -382,7 +383,7 @@ def test_dripping_headers_are_given_up_in_time() -> None:
         started = time.monotonic()
         with pytest.raises(ModelFailed, match=r"within 0\.4 s"):
             model.reply(Ask(HELLO.messages, timeout=0.4))
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 50
         done.set()
         thread.join()
 
@@ -393,20 +394,21 @@ def test_a_secure_server_is_checked_asked_and_given_up_in_time(kind: str, monkey
             model_of(kind, server).reply(HELLO)
         monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
         assert model_of(kind, server).reply(HELLO).text == "ok"
-        server.script = [Sends(200, b" " * 500, {"Content-Length": None}, drip=0.05)]
+        server.script = [Sends(200, b" " * 5_000, {"Content-Length": None}, drip=0.05)]
         started = time.monotonic()
         with pytest.raises(ModelFailed, match=r"within 0\.5 s"):
             model_of(kind, server).reply(Ask(HELLO.messages, timeout=0.5))
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 50
 
 
 def test_all_attempts_together_end_in_time(server: WireServer, kind: str) -> None:
     busy = fails(503, "busy")
-    server.script = [replace(busy, delay=1.0), Says("too late", delay=9)]
-    started = time.monotonic()
-    with pytest.raises(ModelFailed, match="did not answer within 0"):
-        model_of(kind, server).reply(Ask(HELLO.messages, timeout=1.5))
-    assert time.monotonic() - started < 2.3
+    server.script = [replace(busy, delay=0.2), Says("too late", delay=600)]
+    with pytest.raises(ModelFailed, match=r"did not answer within [\d.]+ s") as caught:
+        model_of(kind, server).reply(Ask(HELLO.messages, timeout=2))
+    left = re.search(r"within ([\d.]+) s", str(caught.value))
+    assert left
+    assert float(left[1]) < 2, "the second attempt has what the first one left"
     assert len(server.asked) == 2
 
 
