@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 from free_ports import free_port
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 
 
 @dataclass
@@ -43,7 +43,7 @@ class ChromaProcess:
         """As by the power button."""
         if self._process and self._process.poll() is None:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(120)
 
     def pause(self) -> None:
         """It keeps its connections and says nothing."""

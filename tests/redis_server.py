@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 _KEEPS_ALL = ("--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
-_START_SECONDS = 30.0
+_START_SECONDS = 180.0
 _SLOTS = 16_384
 
 
@@ -55,7 +55,7 @@ class Server:
         """As by the power button: what was acknowledged must be there again after the next start."""
         assert self._process
         self._process.kill()
-        self._process.wait(30)
+        self._process.wait(120)
 
     def stop(self) -> None:
         if self._process and self._process.poll() is None:

@@ -28,7 +28,7 @@ _SETTINGS = {
     "max_connections": "200",
     "log_min_messages": "warning",
 }
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 MEMBER = "member"
 
 
@@ -70,13 +70,13 @@ class Postgres:
         """As by the power button: what was acknowledged must be there again after the next start."""
         assert self._process
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(30)
+        self._process.wait(120)
 
     def stop(self) -> None:
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(30)
+                self._process.wait(120)
             except subprocess.TimeoutExpired:
                 self._process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -21,7 +21,7 @@ def test_code_blocks_run_one_after_another_and_print_what_is_shown(page: Path, t
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAIN_")}
     for code, printed in BLOCK.findall(page.read_text()):
         run = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180
         )
         assert run.returncode == 0, run.stderr
         if printed:

@@ -52,8 +52,8 @@ class Service:
     def model(self, kind: str) -> Model:
         url = self._address.read_text()
         if kind == "anthropic":
-            return AnthropicModel("claude-test", base_url=url, timeout=20.0)
-        return OpenAIModel("gpt-test", base_url=f"{url}/v1", timeout=20.0)
+            return AnthropicModel("claude-test", base_url=url, timeout=120.0)
+        return OpenAIModel("gpt-test", base_url=f"{url}/v1", timeout=120.0)
 
     def _serve(self) -> None:
         with WireServer() as server:

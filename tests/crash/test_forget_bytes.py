@@ -94,7 +94,7 @@ def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Pat
         assert other.status().purge_pending
         other.close()
         (tmp_path / "stop").touch()
-        reader.communicate(timeout=30)
+        reader.communicate(timeout=180)
     finally:
         kill(reader)
     store.apply(Plan(SCOPE, (Add(draft("later")),)))
@@ -109,7 +109,7 @@ def _pending_after_commit(store: SqliteStore) -> bool:
 
 
 def _until(done) -> None:  # type: ignore[no-untyped-def]
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + 180
     while not done():
         assert time.monotonic() < ends
         time.sleep(0.05)

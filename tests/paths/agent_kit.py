@@ -41,8 +41,8 @@ def says(text: str = "", *calls: tuple[str, dict[str, Any]], stop: Any = None) -
 
 def model_on(kind: str, server: WireServer) -> Model:
     if kind == "anthropic":
-        return AnthropicModel("claude-test", base_url=server.anthropic_url, timeout=5.0)
-    return OpenAIModel("gpt-test", base_url=server.openai_url, timeout=5.0)
+        return AnthropicModel("claude-test", base_url=server.anthropic_url, timeout=60.0)
+    return OpenAIModel("gpt-test", base_url=server.openai_url, timeout=60.0)
 
 
 def told(messages: Sequence[Message]) -> list[tuple[str, str]]:

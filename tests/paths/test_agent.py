@@ -566,7 +566,7 @@ def test_many_agents_on_one_session_never_tear_a_call_from_its_result(open_memor
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     rows = log(open_memory(embedder=HashEmbedder()), "s")
     assert len(rows) == 3 * 4 * 5
     for at, (_, text) in enumerate(rows):

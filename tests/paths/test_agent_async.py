@@ -101,11 +101,11 @@ def test_the_calls_of_one_reply_are_made_side_by_side(tmp_path: Path) -> None:
         both = threading.Barrier(2)
 
         async def meet(name: str) -> str:
-            await asyncio.wait_for(met.wait(), 5)
+            await asyncio.wait_for(met.wait(), 180)
             return name
 
         def meet_in_threads(name: str) -> str:
-            both.wait(5)
+            both.wait(180)
             return name
 
         for meeting in (meet, meet_in_threads):
@@ -143,7 +143,7 @@ def test_a_time_out_stops_a_coroutine(tmp_path: Path) -> None:
 
         async def hang() -> str:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
             finally:
                 ended.append("stopped")
             return "never"
@@ -164,7 +164,7 @@ def test_a_cancelled_turn_keeps_what_was_said_and_the_next_goes_on(tmp_path: Pat
 
             async def hang() -> str:
                 begun.set()
-                await asyncio.sleep(60)
+                await asyncio.sleep(600)
                 return "never"
 
             agent = AsyncAgentWithMemory(memory, Scripted(says("", ("hang", {}))), [hang])

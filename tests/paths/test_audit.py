@@ -280,7 +280,7 @@ def test_four_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Pat
     for process in started:
         assert process.stdout is not None
         process.stdout.readline()
-    assert [process.wait(60) for process in started[:3]] == [0, 0, 0]
+    assert [process.wait(180) for process in started[:3]] == [0, 0, 0]
     started[3].send_signal(signal.SIGKILL)
     started[3].communicate()
     with Memory(path, background=False, embedder=HashEmbedder()) as memory:

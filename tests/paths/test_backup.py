@@ -94,7 +94,7 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(store: Path, tmp_p
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        assert told.wait(20)
+        assert told.wait(180)
         with opened(store) as memory:
             for n in range(3):
                 before = list(written)

@@ -111,7 +111,7 @@ def test_the_keeper_cares_for_users_whose_memory_is_closed(
     trifles(opened, clock)
     rules = {"every_minutes": 60}
     open_ones = [opened(user, background=True, lifecycle=rules) for user in ("ana", "bruno")]
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 180
     while not sum(one.status().background["care"]["rounds"] for one in open_ones) and time.monotonic() < ends:
         time.sleep(0.02)
     time.sleep(0.1)
@@ -126,7 +126,7 @@ def test_what_goes_wrong_in_a_round_of_the_keeper_is_seen(
     trifles(opened, clock)
     monkeypatch.setattr(consolidating, "_let_go", failing_for("bruno"))
     memory = opened("ana", background=True, lifecycle={"every_minutes": 60})
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 180
     while not memory.status().background["care"]["error"] and time.monotonic() < ends:
         time.sleep(0.02)
     assert memory.status().background["care"]["error"] == "user=bruno: consolidated: the disk is away"
@@ -520,7 +520,7 @@ def test_two_programs_that_back_up_to_one_name_at_once_leave_one_whole_backup(op
     )
     called = [sys.executable, "-c", code, str(tmp_path / "agent.db"), str(tmp_path / "b.db")]
     running = [subprocess.Popen(called, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [one.communicate(timeout=60)[1] for one in running]
+    told = [one.communicate(timeout=180)[1] for one in running]
     assert [one.returncode for one in running].count(0) == 1, told
     for line in (one.strip().splitlines()[-1] for one in told if one.strip()):
         assert "StoreBusy" in line or "there already" in line

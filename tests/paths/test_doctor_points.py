@@ -654,9 +654,8 @@ def test_35_a_store_that_nobody_looks_after_warns(memory: Memory, clock: SetCloc
 def test_35_work_beside_that_fails_warns(opened: Open) -> None:
     memory = opened(embedder=Failing(), background=True)
     memory.remember("The invoice number is 90210.")
-    for _ in range(200):
-        if memory.status().background["error"]:
-            break
+    ends = time.monotonic() + 180
+    while not memory.status().background["error"] and time.monotonic() < ends:
         time.sleep(0.02)
     assert_stands(memory, "upkeep", "warn", "embedding: the server did not answer", "engrain status")
 

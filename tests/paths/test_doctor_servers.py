@@ -97,7 +97,7 @@ def test_a_server_whose_checksums_were_switched_off_warns() -> None:
             assert points(memory)["integrity"].state == "pass"
         assert server._process
         server._process.send_signal(signal.SIGINT)
-        server._process.wait(30)
+        server._process.wait(180)
         switch = [servers._binaries() / "pg_checksums", "--disable", "-D", server.folder / "data"]
         subprocess.run(switch, check=True, capture_output=True, **servers._someone())
         server.start()

@@ -40,7 +40,7 @@ def facts(*entries: dict[str, Any]) -> Says:
 
 
 def settled(memory: Memory) -> None:
-    assert memory._open.enricher.wait(20)
+    assert memory._open.enricher.wait(180)
 
 
 def kept(memory: Memory) -> list[str]:
@@ -201,7 +201,7 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
         name = "slow"
 
         def reply(self, ask: Ask) -> Reply:
-            held.wait(10)
+            held.wait(180)
             asked.append(ask.messages[0].text)
             return Reply("[]", (), "end", self.name)
 
@@ -209,7 +209,7 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
     for session in ("first", "second"):
         memory.add_message("user", f"Hello to the {session}.", session=session)
     enricher = memory._open.enricher
-    enricher.wait(10)
+    assert enricher.wait(180)
     enricher.wake("first", all_of_it=True)
     while enricher.state()["reading"] != "first":
         time.sleep(0.01)
@@ -317,7 +317,7 @@ def test_a_model_that_cannot_sum_up_still_sees_facts(open_memory, model, server)
     server.script = [Says("I would rather not."), facts({"message": 1, "quote": "for my brother it is Lima"})]
     memory = open_memory(model=model)
     memory.start_session("b")
-    end = time.monotonic() + 10
+    end = time.monotonic() + 180
     while "for my brother it is Lima" not in kept(memory) and time.monotonic() < end:
         time.sleep(0.02)
     assert "for my brother it is Lima" in kept(memory)
@@ -340,10 +340,7 @@ def test_a_model_that_fails_or_answers_nonsense_loses_nothing_and_is_seen(open_m
     closing = memory.end_session()
     assert closing is not None
     assert "Lisbon" in str(closing)
-    for _ in range(100):
-        if memory.status().background["enrichment"]["error"]:
-            break
-        time.sleep(0.05)
+    wait_for(memory, lambda status: status.background["enrichment"]["error"])
     state = memory.status().background["enrichment"]
     assert state["error"]
     assert memory.status().model["calls"] >= 1
@@ -397,7 +394,8 @@ def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone
 
 
 def wait_for(memory: Memory, met: Callable[[Any], Any]) -> Any:
-    for _ in range(200):
+    ends = time.monotonic() + 180
+    while time.monotonic() < ends:
         status = memory.status()
         if met(status):
             return status
@@ -530,10 +528,7 @@ def test_an_answer_of_any_shape_leaves_the_thread_alive(open_memory) -> None:  #
     memory.start_session("a")
     memory.add_message("user", "The wedding is in Lisbon.")
     memory.end_session()
-    for _ in range(100):
-        if memory.status().background["enrichment"]["error"]:
-            break
-        time.sleep(0.05)
+    wait_for(memory, lambda status: status.background["enrichment"]["error"])
     assert "odd" in memory.status().background["enrichment"]["error"]
 
 

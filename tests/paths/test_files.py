@@ -779,11 +779,11 @@ def watched(memory: Memory, mirror: Mirror) -> Iterator[list[Synced | EngrainErr
     thread.start()
     yield heard
     mirror.stop()
-    thread.join(10)
+    thread.join(180)
     assert not thread.is_alive()
 
 
-def eventually(what: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(what: Callable[[], bool], seconds: float = 180) -> None:
     ends = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < ends, "it never happened"

@@ -99,7 +99,7 @@ def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_roun
 
     one = keeper(memory, care)
     one.start()
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 180
     while not one.state()["rounds"] and time.monotonic() < ends:
         time.sleep(0.01)
     one.stop()
@@ -113,18 +113,18 @@ def test_closing_does_not_wait_for_ever_for_a_round(memory: Memory, monkeypatch:
 
     def care() -> Maintained:
         begun.set()
-        over.wait(20)
+        over.wait(180)
         return memory.maintain()
 
     one = keeper(memory, care)
     one.start()
-    assert begun.wait(20)
+    assert begun.wait(180)
     before = time.monotonic()
     one.stop()
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 60
     over.set()
     assert one._thread is not None
-    one._thread.join(20)
+    one._thread.join(180)
 
 
 def test_a_clock_that_jumps_back_does_not_stop_it_for_ever(memory: Memory, clock: SetClock) -> None:
@@ -172,7 +172,7 @@ def test_it_runs_while_a_memory_is_open_and_stops_with_it(
     monkeypatch.setattr(keeping, "SOON", 0.02)
     memory = opened(tmp_path / "agent.db", clock, background=True)
     try:
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + 180
         while not memory.status().background["care"]["rounds"] and time.monotonic() < ends:
             time.sleep(0.01)
         state = memory.status().background["care"]
@@ -195,5 +195,5 @@ def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> Non
         "memory.remember('Ana likes tea.')\n"
     )
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "agent.db")], check=True, timeout=30)
-    assert time.monotonic() - began < 20
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "agent.db")], check=True, timeout=180)
+    assert time.monotonic() - began < 60

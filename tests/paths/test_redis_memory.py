@@ -144,7 +144,7 @@ def dies() -> None:
 def killed(settings: Path) -> None:
     """After the items of its memory step were written, before the record."""
     command = [sys.executable, redis_program.__file__, str(settings)]
-    program = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    program = subprocess.run(command, capture_output=True, timeout=180, check=False)
     assert program.returncode == -signal.SIGKILL, program.stderr.decode()
 
 
@@ -280,4 +280,4 @@ def test_redis_is_loaded_only_where_it_is_used(tmp_path: Path) -> None:
         f"Memory({str(tmp_path / 'agent.db')!r}, embedder=HashEmbedder()).close()\n"
         "assert 'redis' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=180)

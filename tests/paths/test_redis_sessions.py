@@ -66,7 +66,7 @@ os.kill(os.getpid(), 9)
 
 def test_a_killed_process_leaves_its_working_memory_to_the_next(tmp_path: Path, server: Server) -> None:
     path = settings(tmp_path, server.url)
-    killed = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, timeout=60, check=False)
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, timeout=180, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     with opened(path) as memory:
         assert memory.working.task == ""

@@ -146,7 +146,7 @@ def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> 
     begun = threading.Barrier(4)
 
     def send(number: int) -> int:
-        begun.wait(5)
+        begun.wait(180)
         threading.Event().wait(0.1 * (number + 1))
         sent.append(number)
         return number
@@ -159,7 +159,7 @@ def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> 
                     return await asyncio.gather(*(run.effect("mail", send, one, key=str(one)) for one in range(3)))
 
             first = asyncio.create_task(start())
-            await asyncio.to_thread(begun.wait, 5)
+            await asyncio.to_thread(begun.wait, 180)
             first.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await first
@@ -175,7 +175,7 @@ def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str
 
     def send(number: int) -> int:
         begun.set()
-        go.wait(5)
+        go.wait(180)
         sent.append(number)
         return number
 

@@ -169,11 +169,11 @@ def test_of_many_tasks_at_once_one_has_the_memory_s_own(memory: Memory) -> None:
 
     def work(number: int) -> bool:
         with memory.task(f"order {number}", goal=f"goal {number}") as run:
-            together.wait(10)
+            together.wait(180)
             run.step("think", lambda: run.working.add_thought(f"of {number}"))
-            together.wait(10)
+            together.wait(180)
             assert (run.working.task, run.working.scratchpad) == (f"goal {number}", (f"of {number}",))
-            together.wait(10)
+            together.wait(180)
             return run.working is memory.working
 
     with ThreadPoolExecutor(count) as pool:

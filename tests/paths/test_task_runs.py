@@ -213,12 +213,12 @@ def test_a_run_that_is_left_while_a_step_runs_is_not_done(memory: Memory, calls:
 
     def slow() -> None:
         started.set()
-        go.wait(5)
+        go.wait(180)
 
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(TaskError, match="while fetch ran"), memory.task("order") as run:
             fetched = pool.submit(run.step, "fetch", slow)
-            assert started.wait(5)
+            assert started.wait(180)
         go.set()
         assert isinstance(fetched.exception(), LeaseLost)
     assert memory.tasks()[0].status == "parked"

@@ -298,8 +298,8 @@ def test_finished_siblings_are_kept(memory: Memory, clock: SetClock) -> None:
 def test_steps_of_one_name_at_the_same_time_need_a_key(memory: Memory) -> None:
     started, go = threading.Event(), threading.Event()
     with memory.task("order") as run, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(run.step, "fetch", lambda: started.set() or go.wait(5))
-        assert started.wait(5)
+        first = pool.submit(run.step, "fetch", lambda: started.set() or go.wait(180))
+        assert started.wait(180)
         with pytest.raises(StepConcurrent, match="key="):
             run.step("fetch", lambda: 2)
         assert run.step("fetch", lambda: 2, key="other") == 2

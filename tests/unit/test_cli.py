@@ -60,7 +60,9 @@ def listed(run: Run, *args: str) -> list[dict[str, Any]]:
 
 
 def shell(*args: str, **extra: Any) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*ENGRAIN, *args], capture_output=True, env=CLEAN | extra.pop("env", {}), timeout=30, **extra)
+    return subprocess.run(
+        [*ENGRAIN, *args], capture_output=True, env=CLEAN | extra.pop("env", {}), timeout=180, **extra
+    )
 
 
 def cpu_seconds(*args: str) -> float:

@@ -133,7 +133,7 @@ def test_a_running_task_is_followed_live(run: Run, memory: Memory) -> None:
     def work() -> None:
         with memory.task("live") as task:
             task.step("first", lambda: 1)
-            go.wait(10)
+            go.wait(180)
             task.step("second", lambda: 2)
 
     with memory.task("other"):

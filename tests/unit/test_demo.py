@@ -19,7 +19,7 @@ DEMO = (sys.executable, "-m", "engrain.cli", "demo", "--fast")
 
 
 def test_the_facts_are_as_promised(tmp_path: Path) -> None:
-    done = subprocess.run([*DEMO, "--json"], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run([*DEMO, "--json"], capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     facts = answer["facts"]
@@ -42,7 +42,7 @@ def test_the_facts_are_as_promised(tmp_path: Path) -> None:
 
 def test_it_reads_well_at_80_columns(tmp_path: Path) -> None:
     start = time.perf_counter()
-    done = subprocess.run(DEMO, capture_output=True, text=True, cwd=tmp_path, timeout=60, env={"COLUMNS": "80"})
+    done = subprocess.run(DEMO, capture_output=True, text=True, cwd=tmp_path, timeout=300, env={"COLUMNS": "80"})
     assert time.perf_counter() - start <= 45  # a third of it on an idle machine
     assert (done.returncode, done.stderr) == (0, "")
     for title, _ in SCENES:

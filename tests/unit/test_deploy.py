@@ -137,7 +137,7 @@ def test_a_memory_opens_as_the_role_that_the_script_makes(services: dict[str, An
     try:
         environment = {**os.environ, "ENGRAIN_DB_PASSWORD": "it's a secret"}
         subprocess.run(
-            [*psql, "-f", DEPLOY / "postgres.sql"], env=environment, check=True, capture_output=True, timeout=60
+            [*psql, "-f", DEPLOY / "postgres.sql"], env=environment, check=True, capture_output=True, timeout=180
         )
         with Memory(f"{server.url('engrain')}?schema=deploy", user="ana", embedder=HashEmbedder()) as memory:
             id = memory.remember("Ana lives in Lima.")

@@ -153,7 +153,7 @@ def run_python(code: str, tmp_path: Path) -> SimpleNamespace:
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "SYSTEMROOT") if name in os.environ}
     folders = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "USERPROFILE": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=kept | folders, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], env=kept | folders, capture_output=True, text=True, timeout=300, check=False
     )
     return SimpleNamespace(code=done.returncode, out=done.stdout.strip(), err=done.stderr.strip())
 

@@ -82,14 +82,14 @@ def half_written(store: PostgresStore, slow: Plan) -> Iterator[None]:
         if plan is slow:
             db.rows("select 1")  # all that was sent is done
             reached.set()
-            assert go_on.wait(30)
+            assert go_on.wait(180)
         return applied
 
     store._apply = halting  # type: ignore[method-assign]
     with ThreadPoolExecutor(1) as pool:
         writer = pool.submit(store.apply, slow)
         try:
-            assert reached.wait(30)
+            assert reached.wait(180)
             yield
         finally:
             go_on.set()
@@ -198,7 +198,7 @@ def test_a_lease_ends_by_the_server_s_clock_though_recorded_times_stand_still(st
 
 
 def _open(url: str, ready: object, answers: object) -> None:
-    ready.wait(30)  # type: ignore[attr-defined]
+    ready.wait(180)  # type: ignore[attr-defined]
     try:
         PostgresStore(url).close()
         answers.put("opened")  # type: ignore[attr-defined]
@@ -213,9 +213,9 @@ def test_several_that_start_at_once_make_one_schema(schema: str) -> None:
     started = [spawn.Process(target=_open, args=(url, ready, answers)) for _ in range(4)]
     for one in started:
         one.start()
-    assert [answers.get(timeout=60) for _ in started] == ["opened"] * 4
+    assert [answers.get(timeout=180) for _ in started] == ["opened"] * 4
     for one in started:
-        one.join(30)
+        one.join(180)
     with member(schema) as connection:
         keys = connection.execute("select count(*) from meta where name = 'key'").fetchone()
     assert keys == (1,)
@@ -382,7 +382,7 @@ def test_while_a_long_sweep_is_at_work_nobody_stands_in_line_behind_it(
             assert not store.purge()
             assert time.monotonic() - began < 2
             assert watch.execute(sweeps, (f'vacuum%"{schema}"%',)).fetchone() == (1,)
-        assert first.result(20)
+        assert first.result(180)
     assert store.purge()
     store.close()
 

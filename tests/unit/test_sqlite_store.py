@@ -65,7 +65,7 @@ def in_threads(count: int, work) -> list[object]:  # type: ignore[no-untyped-def
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(180)
     return results
 
 
@@ -160,7 +160,7 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
 
     program = (
         "import sys, time; from pathlib import Path; from engrain.stores.sqlite.lock import FileLock\n"
-        "FileLock(Path(sys.argv[1])).acquire(5); print('held', flush=True); time.sleep(60)"
+        "FileLock(Path(sys.argv[1])).acquire(180); print('held', flush=True); time.sleep(600)"
     )
     other = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lock")], stdout=subprocess.PIPE)
     try:
@@ -170,10 +170,10 @@ def test_a_lock_that_is_not_given_back_in_time_is_reported(tmp_path: Path) -> No
         began = time.monotonic()
         with pytest.raises(StoreBusy):
             lock.acquire(0.2)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 60
         other.kill()
         other.wait()
-        lock.acquire(5)  # the dead hold nothing
+        lock.acquire(180)  # the dead hold nothing
         lock.release()
         lock.close()
     finally:
@@ -187,12 +187,12 @@ def test_who_comes_again_does_not_pass_one_that_waits(tmp_path: Path) -> None:
 
     program = (
         "import sys; from pathlib import Path; from engrain.stores.sqlite.lock import FileLock\n"
-        "lock = FileLock(Path(sys.argv[1])); print('asks', flush=True); lock.acquire(20)\n"
+        "lock = FileLock(Path(sys.argv[1])); print('asks', flush=True); lock.acquire(180)\n"
         "Path(sys.argv[2]).touch(); lock.release()"
     )
     path, was_in = tmp_path / "lock", tmp_path / "in"
     lock = FileLock(path)
-    lock.acquire(5)
+    lock.acquire(180)
     other = subprocess.Popen([sys.executable, "-c", program, str(path), str(was_in)], stdout=subprocess.PIPE)
     try:
         assert other.stdout
@@ -203,7 +203,7 @@ def test_who_comes_again_does_not_pass_one_that_waits(tmp_path: Path) -> None:
         time.sleep(0.05)
         assert not was_in.exists()
         lock.release()
-        lock.acquire(20)
+        lock.acquire(180)
         assert was_in.exists()
         lock.release()
         lock.close()
@@ -224,14 +224,14 @@ def test_a_writer_that_meets_nobody_writes_no_number(tmp_path: Path) -> None:
 
 def test_closing_while_the_log_is_tidied_does_not_hang(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go = threading.Event(), threading.Event()
-    monkeypatch.setattr(store._tidy, "_tidy", lambda: (begun.set(), go.wait(10)))
+    monkeypatch.setattr(store._tidy, "_tidy", lambda: (begun.set(), go.wait(180)))
     store._tidy.ask()
-    assert begun.wait(10)
+    assert begun.wait(180)
     stopping = threading.Thread(target=store._tidy.stop, daemon=True)
     stopping.start()
     time.sleep(0.05)
     go.set()
-    stopping.join(10)
+    stopping.join(180)
     assert not stopping.is_alive()
 
 
@@ -245,7 +245,7 @@ def test_a_tidying_that_fails_is_tried_again(store: SqliteStore, monkeypatch: py
     monkeypatch.setattr(store._tidy, "_tidy", fail)
     for number in range(1, 4):
         store._tidy.ask()
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 180
         while len(calls) < number or store._tidy._asked:
             assert time.monotonic() < ends
             time.sleep(0.005)
