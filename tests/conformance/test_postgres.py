@@ -13,6 +13,7 @@ from engrain.conformance import (
     ErasingSuite,
     HoldSuite,
     ItemStoreSuite,
+    LateSuite,
     MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
@@ -108,6 +109,10 @@ def test_random_plans_do_what_they_do_to_the_reference() -> None:
 
 
 class TestHolds(Postgres, HoldSuite):
+    pass
+
+
+class TestLate(Postgres, LateSuite):
     pass
 
 

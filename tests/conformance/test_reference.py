@@ -10,6 +10,7 @@ from engrain.conformance import (
     ErasingSuite,
     HoldSuite,
     ItemStoreSuite,
+    LateSuite,
     MemoryStepSuite,
     MovingSuite,
     OutcomesSuite,
@@ -89,6 +90,10 @@ def test_the_machine_finds_no_difference_between_two_of_a_kind() -> None:
 
 
 class TestHolds(Reference, HoldSuite):
+    pass
+
+
+class TestLate(Reference, LateSuite):
     pass
 
 

@@ -14,6 +14,7 @@ from engrain.conformance import (
     ErasingSuite,
     HoldSuite,
     ItemStoreSuite,
+    LateSuite,
     MovingSuite,
     OutcomesSuite,
     SessionLogSuite,
@@ -121,6 +122,10 @@ def test_random_plans_do_what_they_do_to_the_reference() -> None:
 
 
 class TestHolds(Sqlite, HoldSuite):
+    pass
+
+
+class TestLate(Sqlite, LateSuite):
     pass
 
 

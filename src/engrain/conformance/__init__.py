@@ -14,6 +14,7 @@ from engrain.conformance.following import FollowingSuite
 from engrain.conformance.forgetting import ForgettingSuite
 from engrain.conformance.holds import HoldSuite
 from engrain.conformance.isolation import IsolationSuite
+from engrain.conformance.late import LateSuite
 from engrain.conformance.moving import MovingSuite
 from engrain.conformance.outcomes import OutcomesSuite
 from engrain.conformance.reading import ReadingSuite
@@ -30,6 +31,7 @@ __all__ = [
     "ErasingSuite",
     "HoldSuite",
     "ItemStoreSuite",
+    "LateSuite",
     "MemoryStepSuite",
     "MovingSuite",
     "OutcomesSuite",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from engrain.core.errors import BeingErased
+from engrain.core.plans import Add, Correct, Plan
 from engrain.core.scope import Scope
 
 By = Literal["user", "session", "source", "id"]
@@ -37,6 +39,22 @@ class Subject:
 def owner(scope: Scope) -> Subject | None:
     """The user whose scope it is; None for a memory of no user."""
     return None if scope.user is None else Subject(scope, "user", scope.user)
+
+
+def belongs(plan: Plan) -> set[Subject]:
+    """To whom: its user, and the sessions and sources of what it adds."""
+    user = owner(plan.scope)
+    found = {user} if user else set()
+    for step in plan.steps:
+        if isinstance(step, (Add, Correct)):
+            place, source = step.draft.place, step.draft.source
+            found |= {Subject(plan.scope, "session", place.session)} if place else set()
+            found |= {Subject(plan.scope, "source", source.name)} if source.name else set()
+    return found | {Subject(plan.scope, "session", one.episode.session) for one in plan.episodes}
+
+
+def too_late() -> BeingErased:
+    return BeingErased("what this belongs to was erased while it was on its way: nothing of it was kept.")
 
 
 def session_marks(key: bytes, scope: Scope, session: str) -> list[str]:

@@ -79,6 +79,8 @@ class Plan:
     record: StepWrite | None = None
     # What happened, kept in the same transaction by a store that holds episodes too; for no other.
     episodes: tuple[Happening, ...] = ()
+    # The store's `moment` before anything of this was read or made: BeingErased if what it belongs to was erased since.
+    began: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class Erasing(Protocol):
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way.
-        The Erased of a user has the time of `begin`: the user may have come back since. Whatever is written afterwards
-        has a later time."""
+        The Erased of a user has the time of `begin`, or one before the names went: the user may have come back since.
+        Whatever is written afterwards has a later time."""
 
     def running(self) -> list[Erasure]:
         """Those that are under way, oldest first."""

@@ -79,6 +79,11 @@ class ItemStore(Protocol):
         `missing` if the item is gone.
         """
 
+    def moment(self) -> int:
+        """How far the store's time has come, in microseconds. A plan that `began` then is BeingErased, and nothing of
+        it is kept, if an erasure began since of its user, or one began or ended of a session or source that it adds to:
+        what was on its way when somebody was erased does not come in afterwards."""
+
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         """In the order asked, closed, corrected and expired ones too; unknown ones are left out."""
 

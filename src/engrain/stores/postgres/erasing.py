@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, belongs, keyed, owner
 from engrain.core.errors import NotFound
 from engrain.core.holds import added, refusal, stored, without
-from engrain.core.plans import Forget
+from engrain.core.plans import Forget, Plan
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
@@ -23,6 +23,8 @@ from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
 if TYPE_CHECKING:
+    import psycopg
+
     from engrain.stores.postgres.handle import Handle
 
 _SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget.sql")
@@ -132,10 +134,12 @@ class PostgresErasing:
             erasure = self._known(db, id)
             if erasure.stage != "rows":
                 return erasure
-            hidden = list(erasure.ids)
+            hidden, at = list(erasure.ids), to_micros(erasure.at)
             if erasure.subject is not None and erasure.by == "user":
                 hidden = self.unname_scopes(db, erasure.scopes)
-            db.run(_SQL["unname"], (json.dumps(hidden), id))
+                # Whoever began to write while the erasure's first transaction was open may have seen a later time.
+                at = self._moment(db)
+            db.run(_SQL["unname"], (json.dumps(hidden), at, id))
             db.run(_FORGET["sweep_later"])
             return self._known(db, id)
 
@@ -197,6 +201,11 @@ class PostgresErasing:
     def _erased(self, mark: str | None) -> list[Erased]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
         return [erased_of(row) for row in rows]
+
+    def erased_since(self, db: Db, plan: Plan) -> psycopg.Cursor[Row]:
+        """Asked once the scope is locked, read before the commit: it takes no time of its own."""
+        marks = [self.mark(one) for one in belongs(plan)]
+        return db.ask(_SQL["erased_since"], {"marks": marks, "began": plan.began})
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         ids = (scope.id, aside(self._store._key, scope))

@@ -84,7 +84,8 @@ update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
 -- unname --
 -- The ids of the items that went, or of a user those under which the scopes were put aside, are kept: by them is looked
 -- for what was passed over.
-update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %s, scopes = '[]'
+update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %s, scopes = '[]',
+  at = %s
 where id = %s;
 
 -- drop_erasing --
@@ -96,6 +97,10 @@ on conflict (mark) do update set at = greatest(erased.at, excluded.at), receipt 
 
 -- erased --
 select mark, made_by, at, receipt from erased where %(mark)s::text is null or mark = %(mark)s order by at, mark;
+
+-- erased_since --
+select 1 from erased where mark = any(%(marks)s) and at >= %(began)s
+union all select 1 from erasing where mark = any(%(marks)s) and at >= %(began)s;
 
 -- all_tombstones --
 select scope::text, encode(hash, 'hex') from tombstone;

@@ -15,6 +15,9 @@ select tick(%s), open_change();
 -- moment --
 select greatest(coalesce(%s, (extract(epoch from clock_timestamp()) * 1000000)::bigint), last_value) from clock;
 
+-- last_moment --
+select last_value from clock;
+
 -- end_write --
 -- The number of the last change, which is nobody else's before the commit.
 update scope set seq = currval('change') where id = %s returning seq;

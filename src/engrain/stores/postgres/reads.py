@@ -33,6 +33,9 @@ _MOST_TOUCHES = 1_000
 
 
 class Reads(Handle):
+    def moment(self) -> int:
+        return int(self._asked(None, _SQL["last_moment"])[0][0])
+
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         found = self._items(scope, "items_by_id", (scope.id, list(ids)))
         by_id = {item.id: item for item in found}

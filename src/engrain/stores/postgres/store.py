@@ -9,6 +9,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Happening
+from engrain.core.erasure import too_late
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Draft, Item, Place, Source
 from engrain.core.plans import (
@@ -69,6 +70,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
     def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied | Late[Applied]:
         seq, micros = self._begin_write(db, plan.scope)
         work = Work(db, plan.scope.id, from_micros(micros), micros, self._key, self._models)
+        since = None if plan.began is None else self.erasing.erased_since(db, plan)
         first = _answered(work, plan.request_id, plan.steps)
         if first:
             return first
@@ -91,6 +93,8 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         self._record(db, outcomes)
         write_uses(db, plan.scope, uses)
         ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
+        if since is not None and since.fetchall():
+            raise too_late()
         if ended and plan.request_id is None:
             return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
         applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from engrain.core.clock import to_micros
 from engrain.core.filters import Filter, matches
 from engrain.core.items import Item, Vectors
 from engrain.core.passages import index_words
@@ -41,6 +42,10 @@ class Items(Holder):
                 items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
                 record(state, self, "forget", {"items": items, "cut": cut})
             return applied
+
+    def moment(self) -> int:
+        with self.reading() as state:
+            return to_micros(state.newest)
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         with self.reading() as state:

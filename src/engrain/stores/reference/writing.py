@@ -6,7 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from engrain.core.clock import to_micros
 from engrain.core.episodes import Happening
+from engrain.core.erasure import belongs, keyed, too_late
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.items import Cite, Draft, Item, Source
 from engrain.core.journal import StepWrite
@@ -40,6 +42,8 @@ class Transaction(Work):
 
     def run(self, plan: Plan) -> Applied:
         self.state.refuse(self.scope)
+        if plan.began is not None:
+            self._check_began(plan, plan.began)
         first = self._answered(plan.request_id, plan.steps)
         if first:
             return replace(first, repeated=True)
@@ -60,6 +64,13 @@ class Transaction(Work):
         if plan.request_id is not None:
             self.state.requests[self.scope, plan.request_id] = (self._asked(plan.steps), applied)
         return applied
+
+    def _check_began(self, plan: Plan, began: int) -> None:
+        marks = {keyed(self.key, *one.parts()) for one in belongs(plan)}
+        times = [(one.mark, one.at) for one in self.state.erased.values()]
+        times += [(one.mark, one.at) for one in self.state.erasing.values()]
+        if any(mark in marks and to_micros(at) >= began for mark, at in times):
+            raise too_late()
 
     def _check_version(self, session: str, version: int) -> None:
         if version != stored_summary(self.state, self.key, self.scope, session).version:

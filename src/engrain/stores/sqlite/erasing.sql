@@ -93,6 +93,10 @@ on conflict (mark) do update set at = max(at, excluded.at), receipt = excluded.r
 -- erased --
 select mark, "by", at, receipt from erased where :mark is null or mark = :mark order by at, mark;
 
+-- erased_since --
+select 1 from json_each(:marks) where exists (select 1 from erased where mark = value and at >= :began)
+or exists (select 1 from erasing where mark = value and at >= :began);
+
 -- tombstones --
 -- Of all scopes but the hidden ones.
 select scope.id, lower(hex(hash)) from tombstone join scope on scope.n = tombstone.scope where scope.shut <> 2;

@@ -20,6 +20,11 @@ _LAST = 2**63 - 1
 
 
 class Reads(Handle):
+    def moment(self) -> int:
+        with self._reading() as db:
+            ((_, newest),) = db.rows(_SQL["counters"])
+            return int(newest)
+
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         with self._reading() as db:
             number = self._scope(db, scope)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engrain.core.erasure import keyed, owner
+from engrain.core.erasure import belongs, keyed, owner, too_late
 from engrain.core.errors import BeingErased, OnHold
+from engrain.core.plans import Plan
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.erasing import ERASED, ERASING, HIDDEN, aside
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL, _ERASING = load("queries.sql"), load("erasing.sql")
@@ -28,6 +30,12 @@ def add_scope(db: Connection, key: bytes, scope: Scope) -> int:
     _refuse(0 if how == ERASED else how)
     db.run(_ERASING["reopen_scope"], {"id": scope.id, "n": number, **names})
     return int(number)
+
+
+def check_began(db: Connection, key: bytes, plan: Plan) -> None:
+    marks = as_json([keyed(key, *one.parts()) for one in belongs(plan)])
+    if db.rows(_ERASING["erased_since"], {"marks": marks, "began": plan.began}):
+        raise too_late()
 
 
 def _check_user(db: Connection, mark: str, names: Mapping[str, str | None]) -> None:

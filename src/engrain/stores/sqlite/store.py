@@ -39,6 +39,7 @@ from engrain.stores.sqlite.models import Models
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
 from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
+from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
 from engrain.stores.sqlite.sessions import Sessions, check_version, version_of
 from engrain.stores.sqlite.sql import load
@@ -56,6 +57,8 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
 
         with self._writing() as db:
             work = self._work(db, plan.scope, self._scope(db, plan.scope))
+            if plan.began is not None:
+                check_began(db, self._key, plan)
             first = _answered(work, plan.request_id, plan.steps)
             if first:
                 return first

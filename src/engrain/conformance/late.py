@@ -1,0 +1,107 @@
+"""What a store does with a write that was on its way when what it belongs to was erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engrain.conformance.drafts import ANA, BEN, fact, message
+from engrain.conformance.episodes import episode
+from engrain.conformance.suite import Suite
+from engrain.core.episodes import Happening
+from engrain.core.erasure import Subject
+from engrain.core.errors import BeingErased
+from engrain.core.items import Draft, Source
+from engrain.core.plans import Add, Plan
+from engrain.core.queries import ListQuery
+from engrain.core.scope import Scope
+from engrain.ports import Erasing
+
+USER = Subject(Scope(ANA.tenant, None, ANA.user), "user", ANA.user or "")
+OTHER_AGENT = Scope(ANA.tenant, "another agent", ANA.user)
+_STAGES: tuple[Callable[[Erasing], Any], ...] = (
+    lambda erasing: erasing.take("e1"),
+    lambda erasing: erasing.unname("e1"),
+    lambda erasing: erasing.finish("e1", {"receipt": "e1"}),
+)
+
+
+def _write(store: Any, draft: Draft, began: int, scope: Scope = ANA) -> None:
+    store.apply(Plan(scope, (Add(draft),), began=began))
+
+
+def _refused(store: Any, draft: Draft, began: int, scope: Scope = ANA) -> bool:
+    with pytest.raises(BeingErased):
+        _write(store, draft, began, scope)
+    return not store.page(ListQuery(scope, limit=10))
+
+
+class LateSuite(Suite):
+    @pytest.mark.parametrize("scope", [ANA, OTHER_AGENT])
+    def test_a_write_that_began_before_its_user_was_erased_never_comes_in(
+        self, store: Any, erasing: Erasing, scope: Scope
+    ) -> None:
+        _write(store, fact("From before."), store.moment())
+        began = store.moment()
+        erasing.begin("e1", USER)
+        assert _refused(store, fact("Late."), began, scope)
+        for stage in _STAGES:
+            stage(erasing)
+            assert _refused(store, fact("Late."), began, scope)
+        assert store.scopes() == []
+        _write(store, fact("New."), store.moment(), scope)
+        with pytest.raises(BeingErased):
+            _write(store, fact("Late."), began, scope)
+        assert [one.text for one in store.page(ListQuery(scope, limit=10))] == ["New."]
+
+    def test_a_user_who_comes_back_while_the_proof_is_made_is_kept(self, store: Any, erasing: Erasing) -> None:
+        _write(store, fact("From before."), store.moment())
+        erasing.begin("e1", USER)
+        for stage in _STAGES[:2]:
+            stage(erasing)
+        began = store.moment()
+        _STAGES[2](erasing)
+        _write(store, fact("New."), began)
+        assert [one.text for one in store.page(ListQuery(ANA, limit=10))] == ["New."]
+
+    def test_a_write_of_anybody_else_goes_on(self, store: Any, erasing: Erasing) -> None:
+        _write(store, fact("From before."), store.moment())
+        began = store.moment()
+        erasing.begin("e1", USER)
+        for stage in _STAGES:
+            stage(erasing)
+        _write(store, fact("Ben's."), began, BEN)
+        assert [one.text for one in store.page(ListQuery(BEN, limit=10))] == ["Ben's."]
+
+    @pytest.mark.parametrize(
+        ("subject", "late", "free"),
+        [
+            (Subject(ANA, "session", "monday"), message("Late."), message("Free.", session="tuesday")),
+            (
+                Subject(ANA, "source", "https://bad"),
+                fact("Late.", source=Source("https://bad", "web")),
+                fact("Free.", source=Source("https://good", "web")),
+            ),
+        ],
+    )
+    def test_so_it_is_with_a_session_and_a_source(
+        self, store: Any, erasing: Erasing, subject: Subject, late: Draft, free: Draft
+    ) -> None:
+        began = store.moment()
+        erasing.begin("e1", subject)
+        for stage in _STAGES:
+            stage(erasing)
+            assert _refused(store, late, began)
+        _write(store, free, began)
+        _write(store, late, store.moment())
+        assert {one.text for one in store.page(ListQuery(ANA, limit=10))} == {free.text, late.text}
+
+    def test_what_happened_in_an_erased_session_is_too_late_as_well(self, store: Any, erasing: Erasing) -> None:
+        began = store.moment()
+        erasing.begin("e1", Subject(ANA, "session", "monday"))
+        for stage in _STAGES:
+            stage(erasing)
+        with pytest.raises(BeingErased):
+            store.apply(Plan(ANA, (), episodes=(Happening(episode("a", session="monday")),), began=began))
