@@ -9,11 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import settings
-
-# How long an example takes is a matter of what else the machine does.
-settings.register_profile("engrain", deadline=None)
-settings.load_profile("engrain")
+from hypothesis import HealthCheck, settings
 
 # A shell that starts the tests in the background hands them an ignored SIGINT, which every child would inherit.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -21,6 +17,17 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
 
 for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("ENGRAIN_")]:
     del os.environ[name]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """By default the same examples every time, so that a failure is of a change and not of luck; the longer suites,
+    and whoever runs single files, try new ones. How long one takes is a matter of what else the machine does."""
+    same = config.getoption("markexpr") == "not slow"
+    settings.register_profile(
+        "engrain", deadline=None, derandomize=same, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    )
+    settings.load_profile("engrain")
+
 
 _connect = socket.socket.connect
 

@@ -28,7 +28,8 @@ _SETTINGS = {
     "max_connections": "200",
     "log_min_messages": "warning",
 }
-_START_SECONDS = 180.0
+_START_SECONDS = 60.0
+_TRIES = 5  # a port that somebody else has for a moment is waited for
 MEMBER = "member"
 
 
@@ -51,11 +52,21 @@ class Postgres:
                 connection.execute(statement.encode())
 
     def start(self) -> None:
+        for _ in range(_TRIES):
+            self._process = self._launched()
+            if self._answers():
+                return
+            self._process.kill()
+            self._process.wait()
+            time.sleep(1)
+        raise RuntimeError(f"Postgres did not start:\n{(self.folder / 'log').read_text()[-2_000:]}")
+
+    def _launched(self) -> subprocess.Popen[bytes]:
         options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
         data = self.folder / "data"
         where = [f"-D{data}", "-h127.0.0.1", f"-p{self.port}", f"-k{self.folder}"]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [_binaries() / "postgres", *where, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -64,7 +75,6 @@ class Postgres:
                 preexec_fn=_die_with_parent,
                 **_someone(),
             )
-        self._wait()
 
     def kill(self) -> None:
         """As by the power button: what was acknowledged must be there again after the next start."""
@@ -81,13 +91,14 @@ class Postgres:
                 self._process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _wait(self) -> None:
+    def _answers(self) -> bool:
         deadline = time.monotonic() + _START_SECONDS
         ready = [_binaries() / "pg_isready", "-q", "-h127.0.0.1", f"-p{self.port}"]
-        while subprocess.run(ready, check=False).returncode:
-            if (self._process and self._process.poll() is not None) or time.monotonic() > deadline:
-                raise RuntimeError(f"Postgres did not start:\n{(self.folder / 'log').read_text()}")
+        while self._process and self._process.poll() is None and time.monotonic() < deadline:
+            if not subprocess.run(ready, check=False).returncode:
+                return True
             time.sleep(0.05)
+        return False
 
 
 @cache

@@ -421,7 +421,7 @@ def test_uses_survive_a_commit_that_fails(store: SqliteStore) -> None:
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     stored=st.lists(numbers, min_size=1, max_size=6), asked=numbers, operator=st.sampled_from(["=", "!=", "<", ">="])
 )
