@@ -118,6 +118,18 @@ def message_of(item: Item) -> Message:
     )
 
 
+def calls_of(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls in the text of a log row; none of one that was cut or corrected."""
+    kept = metadata.get(RESERVED)
+    return _read(text, kept)[1] if isinstance(kept, Mapping) else ()
+
+
+def answered(metadata: Mapping[str, Any]) -> str | None:
+    """The id of the call that a log row answers."""
+    kept = metadata.get(RESERVED)
+    return _text(kept.get("answers")) if isinstance(kept, Mapping) else None
+
+
 def said(item: Item) -> Said:
     return message_of(item).said
 

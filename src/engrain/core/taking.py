@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from engrain.core.brought import NOTHING, Brought
 from engrain.core.erasure import Subject
 from engrain.core.items import TRUST
 from engrain.core.sessions import SLOT as SESSION_SLOT
@@ -55,11 +56,11 @@ class Taking:
     back: Mapping[str, int] = field(default_factory=dict)  # by session: the place from which it is worked on again
 
 
-def taking(subject: Subject, items: Iterable[Part]) -> Taking:
-    """Everything of the subject's scope is given, in the order of ids."""
+def taking(subject: Subject, items: Iterable[Part], brought: Brought = NOTHING) -> Taking:
+    """Everything of the subject's scope is given, in the order of ids; and what tools brought from a source."""
     parts = {one.id: one for one in items}
-    gone = _gone(subject, parts)
-    dead = {id: _dead(subject, part, gone) for id, part in parts.items() if id not in gone}
+    gone = _gone(subject, parts, brought)
+    dead = {id: _dead(subject, part, gone, brought) for id, part in parts.items() if id not in gone}
     stripped = {id: numbers for id, numbers in dead.items() if numbers}
     mixed = {id for id in gone if any(cite in parts and cite not in gone for cite in _cites(parts[id]))}
     losing = [one for one in parts.values() if _loses(one, gone)]
@@ -77,7 +78,7 @@ def taking(subject: Subject, items: Iterable[Part]) -> Taking:
     )
 
 
-def _gone(subject: Subject, parts: Mapping[str, Part]) -> set[str]:
+def _gone(subject: Subject, parts: Mapping[str, Part], brought: Brought) -> set[str]:
     gone = {one.id for one in parts.values() if subject.by == "session" and _of_session(one, subject.name)}
     citing: dict[str, list[str]] = {}
     for one in parts.values():
@@ -86,10 +87,12 @@ def _gone(subject: Subject, parts: Mapping[str, Part]) -> set[str]:
     waiting = [id for one in gone for id in citing.get(one, ())] if gone else []
     if subject.by == "source":
         waiting = [one.id for one in parts.values() if any(origin.name == subject.name for origin in one.origins)]
+        waiting += [id for id in brought.gone if id in parts]
+        waiting += [id for one in brought.seen for id in citing.get(one, ())]
     while waiting:
         id = waiting.pop()
         part = parts[id]
-        if id not in gone and part.origins and len(_dead(subject, part, gone)) == len(part.origins):
+        if id not in gone and part.origins and len(_dead(subject, part, gone, brought)) == len(part.origins):
             gone.add(id)
             waiting += citing.get(id, ())
     return gone
@@ -99,13 +102,15 @@ def _of_session(part: Part, session: str) -> bool:
     return part.session == session or part.slot == f"{SESSION_SLOT}{session}"
 
 
-def _dead(subject: Subject, part: Part, gone: set[str]) -> tuple[int, ...]:
+def _dead(subject: Subject, part: Part, gone: set[str], brought: Brought) -> tuple[int, ...]:
     """The sources that no longer count: those of that name, and those that rest on what is gone."""
     named = subject.name if subject.by == "source" else None
     return tuple(
         origin.number
         for origin in part.origins
-        if (named is not None and origin.name == named) or any(cite in gone for cite in origin.cites)
+        if (named is not None and origin.name == named)
+        or part.id in brought.gone
+        or any(cite in gone or cite in brought.seen for cite in origin.cites)
     )
 
 

@@ -52,8 +52,8 @@ class Erasures(Opened):
 
     @traced
     def undo(self, source: str, *, dry_run: bool = True, progress: Progress | None = None) -> Undone:
-        """What came from one source, such as a poisoned page or a bad tool, with all it led to; with dry_run=False it
-        is taken back: those items go, and what they had replaced or corrected holds again."""
+        """What came from one source, such as a poisoned page or a bad tool, whichever way it came in, with all it led
+        to; with dry_run=False it is taken back: those items go, and what they had replaced or corrected holds again."""
         return self._open.undo(checked_key(source, "source"), dry_run, progress or _quiet)
 
     @traced

@@ -27,8 +27,9 @@ class Erasing(Protocol):
         """What `take` would remove now, counted as it will count; nothing is changed.
 
         A user: every row of every scope of the tenant with exactly this user. A session: its items, what was derived
-        from them, its episodes, summary and progress. A source: the items that have no other, with what was derived
-        from them. An item: as Forget."""
+        from them, its episodes, summary and progress. A source: the items that have no other, the answers of tools
+        that were called with this address, what the agent said after an answer of either until the user spoke again,
+        and what was derived from all these. An item: as Forget."""
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
         """Stage `shut`, with these notes. From now on a user's scopes read as empty, and every write to them is

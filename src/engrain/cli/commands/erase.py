@@ -14,12 +14,13 @@ from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_line
 from engrain.cli.receipt_files import ReceiptFiles
 from engrain.cli.session import Session, typed, whole_id
 from engrain.cli.shown import faint, many, wrapped
-from engrain.cli.sources import by_tools, nothing_from
+from engrain.cli.sources import nothing_from
 from engrain.cli.verbs import Verb, verb
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.near import near
 
 if TYPE_CHECKING:
+    from engrain.core.items import Item
     from engrain.lifecycle.erasure.erasing import Undone
     from engrain.memory import Memory
 
@@ -152,14 +153,15 @@ def _receipted(memory: Memory, name: str) -> str:
 @click.argument("source")
 @click.option("--yes", "-y", is_flag=True, help="Take it back; without this it is only shown.")
 def undo(cli: Session, source: str, yes: bool) -> None:
-    """Take back what came from one source, such as a poisoned page or a bad tool.
+    """Take back what came from one source, such as a poisoned page or a bad tool, with all it led to.
 
-    What it had replaced or corrected holds again. Something that has another source too stays, without this one.
+    Of an address also the answers of tools that were called with it, and what the agent said after any such answer
+    until the user spoke again. What it had replaced or corrected holds again. Something that has another source too
+    stays, without this one.
     """
     with cli.looking() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
         notes = [] if found else nothing_from(memory, source)
-        notes += by_tools(cli, memory, source, {item.id for item in found.items})
     cli.answer(found, lambda: _undone(found))
     for text in notes:
         click.echo(text, err=True)
@@ -207,13 +209,18 @@ def _step(cli: Session) -> Callable[[str], None]:
     return lambda text: click.echo(faint(f"{text} …"), err=True) if watched else None
 
 
+def _way(item: Item) -> str:
+    """The tool that brought it, who said it, or what it is."""
+    return item.source or "tool" if item.role == "tool" else item.role or item.kind
+
+
 def _undone(found: Undone) -> Iterator[str]:
     if not found:
         return
     for item in found.items[:SHOWN]:
-        yield from wrapped(item.text, "  ", longest=150)
+        yield from wrapped(f"{_way(item)}: {item.text}", "  ", longest=150)
     if len(found.items) > SHOWN:
-        yield faint(f"  … and {many(len(found.items) - SHOWN, 'other')}")
+        yield faint(f"  … and {many(len(found.items) - SHOWN, 'other')}: --json shows them")
     if found.kept:
         yield faint(f"{many(len(found.kept), 'item')} with another source too: they stay, without this one.")
     if found.done is None:

@@ -141,6 +141,19 @@ where item.scope = %s order by source.item, source.number;
 select item.id, cite.number, cited.id from cite join item on item.n = cite.item join item as cited on cited.n = cite.cited
 where item.scope = %s;
 
+-- talks --
+-- Whole sessions in which a tool was called with an address, or answered under that name.
+select item.id, session, role, text, metadata,
+  exists (select 1 from source where source.item = item.n and source.name = %(name)s)
+from item where scope = %(scope)s and kind = 'message' and session in (
+  select session from item where scope = %(scope)s and role = 'assistant' and strpos(text, %(argument)s) > 0
+  union select session from item join source on source.item = item.n
+  where item.scope = %(scope)s and role = 'tool' and source.name = %(name)s)
+order by session, place, item.id;
+
+-- calls --
+select text, metadata from item where scope = %(scope)s and role = 'assistant' and strpos(metadata, '"calls"') > 0;
+
 -- strip --
 delete from source where item = %s and number = %s;
 
@@ -202,3 +215,6 @@ select id, answer from request where scope = %s;
 
 -- drop_request --
 delete from request where scope = %s and id = %s;
+
+-- entombed --
+select hash from tombstone where scope = any(%s::uuid[]) and hash = any(%s);

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
+from engrain.core.brought import NOTHING, Brought, Line, addresses, as_argument, brought
 from engrain.core.erasure import By, Subject
+from engrain.core.messages import calls_of
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.stores.postgres.forget import remove
@@ -29,7 +31,18 @@ def find(db: Db, subject: Subject) -> Taking:
         Part(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, retracted)
         for _, id_, kind, session, place, slot, replaced, ends, retracted, _ in db.rows(_SQL["parts"], (scope,))
     )
-    return taking(subject, parts)
+    return taking(subject, parts, _brought(db, subject))
+
+
+def _brought(db: Db, subject: Subject) -> Brought:
+    if subject.by != "source":
+        return NOTHING
+    values = {"scope": subject.scope.id, "name": subject.name, "argument": as_argument(subject.name)}
+    lines = (
+        Line(id_, session, role, text, json.loads(kept), named)
+        for id_, session, role, text, kept, named in db.rows(_SQL["talks"], values)
+    )
+    return brought(subject.name, lines)
 
 
 def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
@@ -70,10 +83,14 @@ def counted(db: Db, subject: Subject, found: Taking) -> dict[str, int]:
 
 
 def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
-    """Every session, source or item that there is in a scope."""
+    """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "item_ids"}[by]
-    for row in db.rows(_SQL[statement], {"scope": scope.id}):
+    values = {"scope": scope.id}
+    for row in db.rows(_SQL[statement], values):
         yield Subject(scope, by, row[0])
+    if by == "source":
+        calls = (call for text, kept in db.rows(_SQL["calls"], values) for call in calls_of(text, json.loads(kept)))
+        yield from (Subject(scope, by, name) for name in {one for call in calls for one in addresses(call)})
 
 
 def answered(db: Db, scope: str, ids: Collection[str]) -> list[str]:

@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.audit import Entry
+from engrain.core.brought import NOTHING, Line, addresses, brought
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.holds import added, refusal, without
+from engrain.core.messages import calls_of
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
@@ -336,6 +338,8 @@ def _subjects(state: State, by: str) -> Iterator[Subject]:
             yield from (Subject(scope, "session", name) for name in _sessions(state, scope))
         elif by == "source":
             names = {source.name for one in items for source in one.sources if source.name}
+            calls = (call for one in items if one.role == "assistant" for call in calls_of(one.text, one.metadata))
+            names |= {one for call in calls for one in addresses(call)}
             yield from (Subject(scope, "source", name) for name in names)
         elif by == "id":
             yield from (Subject(scope, "id", one.id) for one in items)
@@ -350,7 +354,19 @@ def _sessions(state: State, scope: Scope) -> set[str]:
 
 
 def _found(state: State, subject: Subject) -> Taking:
-    return taking(subject, [_part(one.item) for one in state.within(subject.scope)])
+    items = [one.item for one in state.within(subject.scope)]
+    said = sorted((one for one in items if one.kind == "message" and one.session), key=_order)
+    lines = (_line(one, subject.name) for one in said)
+    return taking(subject, map(_part, items), brought(subject.name, lines) if subject.by == "source" else NOTHING)
+
+
+def _order(item: Any) -> tuple[Any, ...]:
+    return item.session, item.place or 0, item.id
+
+
+def _line(item: Any, name: str) -> Line:
+    named = any(source.name == name for source in item.sources)
+    return Line(item.id, item.session, item.role, item.text, item.metadata, named)
 
 
 def _part(item: Any) -> Part:

@@ -131,6 +131,19 @@ where item.scope = ? order by source.item, source.number;
 select item.id, cite.number, cited.id from cite join item on item.n = cite.item join item as cited on cited.n = cite.cited
 where item.scope = ?;
 
+-- talks --
+-- Whole sessions in which a tool was called with an address, or answered under that name.
+select item.id, session, role, text, metadata,
+  exists (select 1 from source where source.item = item.n and source.name = :name)
+from item where scope = :scope and kind = 'message' and session in (
+  select session from item where scope = :scope and role = 'assistant' and instr(text, :argument)
+  union select session from item join source on source.item = item.n
+  where scope = :scope and role = 'tool' and source.name = :name)
+order by session, place, item.id;
+
+-- calls --
+select text, metadata from item where scope = ? and role = 'assistant' and instr(metadata, '"calls"');
+
 -- strip --
 delete from source where item = ? and number = ?;
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 
+from engrain.core.brought import NOTHING, Brought, Line, addresses, as_argument, brought
 from engrain.core.erasure import By, Subject
+from engrain.core.messages import calls_of
 from engrain.core.scope import Scope
 from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.stores.sqlite import pieces
@@ -28,7 +30,18 @@ def find(db: Connection, scope: int, subject: Subject) -> Taking:
         Part(id_, kind, session, place, slot, tuple(origins.get(id_, ())), replaced, ends, bool(retracted))
         for _, id_, kind, session, place, slot, replaced, ends, retracted in db.rows(_SQL["parts"], (scope,))
     )
-    return taking(subject, parts)
+    return taking(subject, parts, _brought(db, scope, subject))
+
+
+def _brought(db: Connection, scope: int, subject: Subject) -> Brought:
+    if subject.by != "source":
+        return NOTHING
+    values = {"scope": scope, "name": subject.name, "argument": as_argument(subject.name)}
+    lines = (
+        Line(id_, session, role, text, json.loads(kept), bool(named))
+        for id_, session, role, text, kept, named in db.rows(_SQL["talks"], values)
+    )
+    return brought(subject.name, lines)
 
 
 def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
@@ -83,10 +96,13 @@ def _ids(value: object) -> list[str]:
 
 
 def subjects(db: Connection, scope: Scope, number: int, by: By) -> Iterator[Subject]:
-    """Every session, source or item that there is in a scope."""
+    """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "items"}[by]
     for row in db.rows(_SQL[statement], (number,)):
         yield Subject(scope, by, row[1] if by == "id" else row[0])
+    if by == "source":
+        calls = (call for text, kept in db.rows(_SQL["calls"], (number,)) for call in calls_of(text, json.loads(kept)))
+        yield from (Subject(scope, by, name) for name in {one for call in calls for one in addresses(call)})
 
 
 def add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:
