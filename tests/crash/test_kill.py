@@ -20,33 +20,33 @@ def test_kills_lose_nothing_that_was_acknowledged(tmp_path: Path, seconds: float
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     (tmp_path / "go").touch()
-    running = {f"writer{n}": start("steadily", path, f"writer{n}", 600) for n in range(PROCESSES)}
+    running = {f"writer{n}": start("steadily", path, f"writer{n}") for n in range(PROCESSES)}
     number, kills = PROCESSES, 0
-    ends = time.monotonic() + seconds
+    ends, late = time.monotonic() + seconds, time.monotonic() + seconds + 300
     try:
-        while time.monotonic() < ends:
+        # A slow machine gets more time: without writes and kills nothing would be shown.
+        while time.monotonic() < ends or kills < 3 or len(_acknowledged(tmp_path)) <= 20:
+            assert time.monotonic() < late, "nobody writes"
             time.sleep(random.uniform(0.05, 0.5))
             name = random.choice(list(running))
             if list(tmp_path.glob(f"{name}.acks")):
                 assert running[name].poll() is None, "a writer failed by itself"
                 kill(running.pop(name))
                 kills += 1
-                running[f"writer{number}"] = start("steadily", path, f"writer{number}", 600)
+                running[f"writer{number}"] = start("steadily", path, f"writer{number}")
                 number += 1
     finally:
         for process in running.values():
             kill(process)
-    acknowledged = [line for note in tmp_path.glob("*.acks") for line in _lines(note)]
+    acknowledged = _acknowledged(tmp_path)
     store = SqliteStore(path)
     found = Counter(texts(store))
     assert_sound(store)
     assert_whole(store)
     store.close()
-    assert kills >= 3
-    assert len(acknowledged) > 20
     assert [text for text in acknowledged if text not in found] == []
     assert [text for text, count in found.items() if count > 1] == []
 
 
-def _lines(note: Path) -> list[str]:
-    return note.read_text().splitlines()
+def _acknowledged(folder: Path) -> list[str]:
+    return [line for note in folder.glob("*.acks") for line in note.read_text().splitlines()]

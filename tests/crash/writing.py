@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -88,22 +89,19 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def _steadily(path: Path, name: str, seconds: float) -> None:
-    """Adds for some seconds. Notes what was acknowledged, and at the end the count and the longest wait."""
+def _steadily(path: Path, name: str) -> None:
+    """Adds until told to stop. Notes what was acknowledged."""
     import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy's own time is no wait)
 
     store = SqliteStore(path)
     notes = os.open(path.with_name(f"{name}.acks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     while not path.with_name("go").exists():
         time.sleep(0.01)
-    ends = time.monotonic() + seconds
-    count, longest = 0, 0.0
-    while (began := time.monotonic()) < ends:
+    for count in itertools.count():
+        if path.with_name("stop").exists():
+            break
         add(store, f"{name} {count}")
-        longest = max(longest, time.monotonic() - began)
         os.write(notes, f"{name} {count}\n".encode())
-        count += 1
-    path.with_name(f"{name}.result").write_text(f"{count} {longest}")
     store.close()
 
 
@@ -136,7 +134,7 @@ if __name__ == "__main__":
     task, path = sys.argv[1], Path(sys.argv[2])
     try:
         if task == "steadily":
-            _steadily(path, sys.argv[3], float(sys.argv[4]))
+            _steadily(path, sys.argv[3])
         elif task == "few":
             few(path, Path(sys.argv[3]))
         else:
