@@ -24,7 +24,7 @@ class Proxy:
         self.judge: Judge = lambda *_: "pass"
         self.delay = 0.0
         self._ends: list[socket.socket] = []
-        self._buried: dict[socket.socket, Callable[[], Fate]] = {}
+        self._buried: dict[socket.socket, Judge] = {}
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -37,9 +37,9 @@ class Proxy:
         for end in ends:
             _shut(end)
 
-    def bury(self, fate: Callable[[], Fate]) -> None:
+    def bury(self, judge: Judge) -> None:
         """Every connection that is open now meets this with the next that goes through; new ones pass."""
-        self._buried |= dict.fromkeys(self._ends, fate)
+        self._buried |= dict.fromkeys(self._ends, judge)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -58,7 +58,7 @@ class Proxy:
         silent = False
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                fate = self._buried[source]() if source in self._buried else self.judge(direction, data)
+                fate = self._buried.get(source, self.judge)(direction, data)
                 if fate == "cut":
                     break
                 silent = silent or fate == "swallow"
