@@ -62,10 +62,16 @@ class Session:
 
     @contextmanager
     def looking(self, *, embeds: str = "") -> Iterator[Memory]:
-        """The memory, for a command that looks into it: what a legal hold hides reads as empty, and that is told."""
+        """The memory, for a command that looks into it: what a legal hold hides reads as empty, and so does the memory
+        of a wrong name; both are told."""
+        from engrain.cli.known import elsewhere
+        from engrain.cli.shown import safe
+
         with self.memory(embeds=embeds) as memory:
             for one in hidden(memory, self.user) if self.user else ():
                 click.echo(f"warning: this memory is under a legal hold ({one.reason}) and {HIDDEN}.", err=True)
+            if told := elsewhere(memory):
+                click.echo(f"note: {safe(told)}", err=True)
             yield memory
 
     def answer(self, value: Any, lines: Callable[[], Iterable[str]]) -> None:
