@@ -68,7 +68,7 @@ def zombie(path: Path, where: str) -> None:
 
     Tenure.assure, write.drafts = assured, embedded  # type: ignore[method-assign]
     try:
-        with open_memory(path) as memory, memory.task(TASK, lease=0.5) as run:
+        with open_memory(path) as memory, memory.task(TASK, lease=2) as run:
             run.step("one", outside.do, "one")
             run.step("two", lambda: come_to("in a step"))
             run.effect("mail", send)

@@ -62,10 +62,10 @@ MORE = [pytest.param(where, marks=pytest.mark.slow) for where in ("in a step", "
 def test_a_stopped_worker_that_wakes_up_late_changes_nothing(path: Path, where: str) -> None:
     outside = Outside(path.with_suffix(".out"))
     process = subprocess.Popen([sys.executable, PROGRAM, "zombie", str(path), where], stdout=subprocess.PIPE, text=True)
-    wait_for(path.with_suffix(".there"))
-    process.send_signal(signal.SIGSTOP)
-    path.with_suffix(".go").touch()
     with open_memory(path) as memory:
+        wait_for(path.with_suffix(".there"))
+        process.send_signal(signal.SIGSTOP)
+        path.with_suffix(".go").touch()
         with pytest.raises(TaskClaimed), memory.task(TASK):
             pass
         taken_over(memory, outside)

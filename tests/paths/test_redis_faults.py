@@ -22,7 +22,6 @@ from engrain.core.scope import Scope
 from engrain.stores.redis import RedisStore, link
 
 NOW = datetime.now(UTC)
-TIMEOUT = 1.5
 
 
 @pytest.fixture
@@ -39,11 +38,20 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def store(proxy: Proxy) -> Iterator[RedisStore]:
-    """Behind the proxy, and not patient."""
-    opened = RedisStore(f"redis://127.0.0.1:{proxy.port}?timeout={TIMEOUT}")
+def timeout() -> float:
+    """In seconds, of which a silent try takes a third; those who wait it out set a short one."""
+    return 60
+
+
+@pytest.fixture
+def store(proxy: Proxy, timeout: float) -> Iterator[RedisStore]:
+    """Behind the proxy."""
+    opened = RedisStore(f"redis://127.0.0.1:{proxy.port}?timeout={timeout:g}")
     yield opened
     opened.close()
+
+
+SOON = pytest.mark.parametrize("timeout", [3.0])
 
 
 @pytest.fixture
@@ -122,13 +130,12 @@ def test_a_write_whose_connection_is_cut_is_done_once_and_answered(
     assert call() == ANSWERS[name]
 
 
+@pytest.mark.parametrize("timeout", [6.0])
 @pytest.mark.parametrize("name", ["claim", "end", "signal", "add", "remove"])
 def test_a_write_whose_reply_never_comes_is_done_once_and_answered(store: RedisStore, proxy: Proxy, name: str) -> None:
     call = calls(store)[name]
     proxy.judge = strike("swallow", "to client")
-    began = time.monotonic()
     assert call() == ANSWERS[name]
-    assert time.monotonic() - began < TIMEOUT
 
 
 def test_a_lost_reply_counts_nothing_twice(store: RedisStore, beside: RedisStore, proxy: Proxy) -> None:
@@ -138,18 +145,17 @@ def test_a_lost_reply_counts_nothing_twice(store: RedisStore, beside: RedisStore
     assert [one.count for one in beside.episodes.recent(ANA, None, 9, NOW)] == [20]
 
 
+@SOON
 def test_a_server_that_takes_all_and_answers_nothing_is_given_up(
     store: RedisStore, beside: RedisStore, proxy: Proxy
 ) -> None:
     lease = store.journal.claim(Claim(ANA, "order", "me"))
     store.journal.record(lease, StepStart("zero"), StepEnd("zero"))  # the server knows the script now
     proxy.judge = lambda where, _: "swallow" if where == "to client" else "pass"
-    began = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="may or may not"):
         store.journal.record(lease, StepStart("one"), StepEnd("one", result="1"))
     with pytest.raises(StoreUnavailable, match="did not answer in"):
         store.journal.steps(ANA, "order")
-    assert time.monotonic() - began < 2 * (TIMEOUT + 1)
     # It was done, and it may be repeated.
     assert [one.name for one in beside.journal.steps(ANA, "order")] == ["zero", "one"]
     proxy.judge = lambda *_: "pass"
@@ -158,32 +164,29 @@ def test_a_server_that_takes_all_and_answers_nothing_is_given_up(
     assert len(beside.journal.steps(ANA, "order")) == 2
 
 
+@SOON
 def test_a_slow_server_is_waited_for_but_not_longer_than_said(store: RedisStore, proxy: Proxy) -> None:
     proxy.delay = 0.1
     lease = store.journal.claim(Claim(ANA, "order", "me"))
     assert lease.epoch == 1
-    proxy.delay = 30.0
+    proxy.delay = 600.0
     began = time.monotonic()
     with pytest.raises(OutcomeUnknown):
         store.journal.keep(lease, "where it stands")
-    assert time.monotonic() - began < TIMEOUT + 1
-    began = time.monotonic()
     with pytest.raises(StoreUnavailable):
         store.journal.claim(Claim(ANA, "other", "me"))  # which first notes the scope: nothing can have happened
-    assert time.monotonic() - began < TIMEOUT + 1
+    assert time.monotonic() - began < 120
 
 
 def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
     nobody = free_port()
-    began = time.monotonic()
     for cluster in ("?patience=0.5", "?cluster=on&timeout=1&patience=0.5"):
         with pytest.warns(ServerAway, match=f"127.0.0.1:{nobody}.*one try") as told:
             away = RedisStore(f"redis://:secret@127.0.0.1:{nobody}{cluster}")
-        with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{nobody}.* \d+ tries within \d\.\d s"):
+        with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{nobody}.* \d+ tries within \d+\.\d s"):
             _ = away.journal
         assert "secret" not in str(told[0].message)
         assert [one.state for one in away.check()] == ["fail"]
-    assert time.monotonic() - began < 3
     store.close()
     store.close()
     with pytest.raises(StoreClosed):
@@ -195,11 +198,11 @@ def test_a_journal_waits_for_a_server_that_is_still_starting() -> None:
     server = start_redis()
     server.kill()
     with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(lambda: RedisStore(server.url).journal)
+        opening = pool.submit(lambda: RedisStore(f"{server.url}?patience=180").journal)
         time.sleep(1)
         assert not opening.done()
         server.start()
-        assert opening.result(10).task(ANA, "none") is None
+        assert opening.result(180).task(ANA, "none") is None
     server.stop()
 
 
@@ -208,7 +211,7 @@ def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.Mo
     one = redis_cluster()[0]
     through = Proxy(free_port())  # nobody is there yet
     with pytest.warns(ServerAway):
-        store = RedisStore(f"redis://127.0.0.1:{through.port}?cluster=on&timeout=1")
+        store = RedisStore(f"redis://127.0.0.1:{through.port}?cluster=on&timeout=10")
     through._server = one.port
     assert store.episodes.add(ANA, episode("late")).id == "late"
     assert store.trouble is None
@@ -216,21 +219,25 @@ def test_a_cluster_that_comes_up_later_is_found_by_itself(monkeypatch: pytest.Mo
     through.close()
 
 
+@SOON
 def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
     store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(link, "REST", 600.0)
     proxy.judge = lambda *_: "swallow"
-    began = time.monotonic()
+    with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+        store.episodes.recent(ANA, None, 9, NOW)
+    assert "did not answer" in (store.trouble or "")
+    asked: list[bytes] = []
+    proxy.judge = lambda _, data: asked.append(data) or "swallow"
     for _ in range(20):
         with pytest.raises((StoreUnavailable, OutcomeUnknown)):
             store.episodes.recent(ANA, None, 9, NOW)
-    assert time.monotonic() - began < TIMEOUT + 1
-    assert "did not answer" in (store.trouble or "")
+    assert asked == []
     monkeypatch.setattr(store._link, "_again", 0.0)
-    began = time.monotonic()
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="one try"):
         store.episodes.recent(ANA, None, 9, NOW)
-    assert time.monotonic() - began < TIMEOUT / 2  # one try
+    assert asked
     proxy.judge = lambda *_: "pass"
     proxy.cut()
     monkeypatch.setattr(store._link, "_again", 0.0)
@@ -240,7 +247,7 @@ def test_episodes_of_a_silent_server_are_given_up_once_and_then_let_be(
 
 def test_a_full_pool_is_waited_for_and_then_told(server: Server) -> None:
     through = Proxy(server.port)
-    store = RedisStore(f"redis://127.0.0.1:{through.port}?timeout={TIMEOUT}&pool=1")
+    store = RedisStore(f"redis://127.0.0.1:{through.port}?timeout=3&pool=1")
     store.journal.claim(Claim(ANA, "order", "me"))
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(lambda n: store.journal.task(ANA, "order") is not None, range(32)))
@@ -262,7 +269,7 @@ def _error(call: Callable[[], Any]) -> type[BaseException] | None:
 
 def test_a_server_killed_in_the_middle_of_writes_loses_nothing_that_it_acknowledged() -> None:
     server = start_redis()
-    store = RedisStore(f"{server.url}?timeout=10")
+    store = RedisStore(f"{server.url}?timeout=60")
     kills, stop = 3, threading.Event()
     told: list[tuple[str, int]] = []
 
@@ -284,7 +291,7 @@ def test_a_server_killed_in_the_middle_of_writes_loses_nothing_that_it_acknowled
             server.start()
         stop.set()
         for one in workers:
-            one.result(30)
+            one.result(180)
     counts = {one.key: one.count for one in store.episodes.recent(ANA, None, 99, NOW)}
     for n in range(4):
         acknowledged = [step for task, step in told if task == f"task {n}"]
@@ -300,7 +307,7 @@ def test_a_server_of_a_cluster_that_is_away_for_a_while_loses_nothing() -> None:
     servers = redis_cluster()
     for one in servers:
         one.client.flushall()
-    store = RedisStore(f"{servers[0].url}?cluster=on&timeout=20")
+    store = RedisStore(f"{servers[0].url}?cluster=on&timeout=60")
     scopes = [Scope(user=str(n)) for n in range(12)]
     told = dict.fromkeys(scopes, 0)
     stop = threading.Event()
@@ -320,13 +327,13 @@ def test_a_server_of_a_cluster_that_is_away_for_a_while_loses_nothing() -> None:
         _until(lambda: all(told[scope] > before[scope] + 3 for scope in scopes))
         stop.set()
         for one in workers:
-            one.result(60)
+            one.result(180)
     assert [store.episodes.recent(scope, "s", 9, NOW)[0].count for scope in scopes] == list(told.values())
     assert store.episodes.expire(NOW + timedelta(days=2)) == len(scopes)
     store.close()
 
 
-def _until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def _until(true: Callable[[], bool], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -334,11 +341,12 @@ def _until(true: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def test_a_worker_that_slept_is_fenced_by_the_server_s_own_clock(store: RedisStore, beside: RedisStore) -> None:
-    first = store.journal.claim(Claim(ANA, "order", "one", 0.3))
+    first = store.journal.claim(Claim(ANA, "order", "one", 600))
     with pytest.raises(TaskClaimed, match="one"):
         beside.journal.claim(Claim(ANA, "order", "two"))
     store.journal.begin(first, StepStart("mail", kind="effect"))
-    time.sleep(0.35)
+    first = store.journal.extend(first, 0.1)
+    time.sleep(0.15)
     second = beside.journal.claim(Claim(ANA, "order", "two"))
     assert second.epoch == 2
     for write in (

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -74,9 +73,17 @@ def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
     from engrain.core.clock import system_clock
 
     memory = open_memory(clock=system_clock)
-    with memory.task("order", lease=0.3) as run:
-        run.step("slow", lambda: threading.Event().wait(0.8) and None)
-        with pytest.raises(TaskClaimed), memory.task("order", lease=0.3):
+    with memory.task("order", lease=3) as run:
+        (first,) = memory.tasks()
+
+        def slow() -> None:
+            ends = time.monotonic() + 180
+            while memory.tasks()[0].until <= first.until:  # type: ignore[operator]
+                assert time.monotonic() < ends, "no sign of life"
+                time.sleep(0.01)
+
+        run.step("slow", slow)
+        with pytest.raises(TaskClaimed), memory.task("order"):
             pass
         run.step("after", lambda: 1)
 
@@ -87,12 +94,13 @@ def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Op
     memory = open_memory()
     journal = memory._open.kit.journal
     assert journal is not None
-    journal._steady = machine_steady()  # type: ignore[attr-defined]
-    if journal._steady is None:  # type: ignore[attr-defined]
+    steady, later = machine_steady(), 0
+    if steady is None:
         pytest.skip("this machine does not tell one boot from another")
+    journal._steady = lambda: (steady()[0], steady()[1] + later)  # type: ignore[attr-defined]
     for jump in (-3_600, 2 * 86_400, -2 * 86_400):
         task = f"order {jump}"
-        with memory.task(task, lease=0.3, max_age=3_600) as run:
+        with memory.task(task, lease=300, max_age=3_600) as run:
             run.step("a", lambda: 1)
             clock.advance(jump)
             with pytest.raises(TaskClaimed), memory.task(task):
@@ -100,7 +108,7 @@ def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Op
             assert memory.recover(lambda run: pytest.fail("it is running")) == []
             assert [one.status for one in memory.tasks(status="expired")] == []
             kill(run)
-        threading.Event().wait(0.35)
+        later += 301_000_000
         with memory.task(task) as run:
             assert run.epoch == 2
     assert memory.prune_tasks(3_600) == 0
@@ -137,7 +145,7 @@ def test_a_sleep_in_the_process_ends_by_itself(open_memory: Open) -> None:
     with memory.task("nap") as run:
         run.sleep(0.05)
         run.sleep_until("2020-01-01")
-    assert 0.05 <= time.monotonic() - began < 5
+    assert 0.05 <= time.monotonic() - began < 60
     assert [one.status for one in memory.timeline("nap").steps] == ["done", "done"]
 
 
