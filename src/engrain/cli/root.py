@@ -70,6 +70,21 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 COMMANDS = {name: known for section in SECTIONS.values() for name, known in section.items()}
+# What the same act is called elsewhere.
+ELSEWHERE = {
+    **dict.fromkeys(("add", "save", "store", "insert"), "remember"),
+    **dict.fromkeys(("search", "find", "query", "ask"), "recall"),
+    **dict.fromkeys(("delete", "remove", "rm"), "forget"),
+    **dict.fromkeys(("update", "edit"), "correct"),
+    **dict.fromkeys(("check", "verify"), "doctor"),
+    **dict.fromkeys(("migrate", "move"), "copy"),
+    **dict.fromkeys(("users", "scopes"), "memories"),
+    "import": "load",
+    "dump": "export",
+    "show": "get",
+    "unpin": "pin --off",
+    "help": "--help",
+}
 
 
 class Root(click.Group):
@@ -84,6 +99,18 @@ class Root(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as wrong:
+            from engrain.core.near import near
+
+            meant = [ELSEWHERE[args[0]]] if args[0] in ELSEWHERE else near(args[0], COMMANDS)
+            wrong.message += f" Did you mean 'engrain {meant[0]}'?" if meant else ""
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in SECTIONS.items():

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from engrain.cli.plain import document, line
 from engrain.cli.verbs import COMMON
-from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, NotFound, ReadOnlyStore
+from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 
 if TYPE_CHECKING:
     from engrain.core.erasure import Hold
@@ -153,6 +153,10 @@ def _warm(store: str | None, text: str) -> None:
 
 def whole_id(memory: Memory, given: str) -> str:
     """An id, or the beginning of one that only one item has."""
+    if 0 < len(given) < SHORTEST_PREFIX:
+        raise InvalidInput(
+            f"{given!r} is too short for the beginning of an id: write {SHORTEST_PREFIX} letters or more."
+        )
     if not SHORTEST_PREFIX <= len(given) < ID_LENGTH:
         return given
     found = memory.list({"id": {"starts with": given}}, history=True, limit=2)

@@ -19,6 +19,10 @@ class Verb(click.Command):
         self.prints = prints
         self.params += _common_options()
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first paragraph, whole: a list of commands is wrapped, not cut."""
+        return " ".join((self.help or "").partition("\n\n")[0].split())
+
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
         with formatter.section("Examples"):
