@@ -172,6 +172,23 @@ def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
     assert (owners(done), done.trouble) == (["ana", "bruno"], ("user=carla: consolidated: a page is damaged",))
 
 
+def test_one_whose_episodes_cannot_be_read_is_counted_once(
+    opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trifles(opened, clock)
+    book = lapsing._book
+
+    def broken(care: Round) -> Any:
+        if care.scope.user == "carla":
+            raise StoreError("a page is damaged")
+        return book(care)
+
+    monkeypatch.setattr(lapsing, "_book", broken)
+    done = opened().maintain(everyone=True)
+    assert "user=carla: episodes: a page is damaged" in done.trouble
+    assert owners(done) == [*USERS], "the other passes are done for her too"
+
+
 def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_once(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

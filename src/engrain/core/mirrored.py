@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Literal, cast, get_args
 
 SOUL, MEMORY, OVERFLOW, CONFLICTS = "SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md"
@@ -103,6 +103,24 @@ def _state(told: object) -> LineState:
     if told not in get_args(LineState):
         raise ValueError(told)
     return cast("LineState", told)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A look at both sides that found nothing to do: the stamp of the files, since when it is known (in seconds that
+    never run backwards), and the number of the memory's last change. It holds until something in the memory begins or
+    ends by itself."""
+
+    files: bytes
+    since: float
+    seq: int
+    at: datetime
+    until: datetime | None
+    # Files that changed just before a look may change once more without a new stamp: that stamp says nothing yet.
+    settled: bool = False
+
+    def holds(self, files: bytes, now: datetime) -> bool:
+        return self.settled and self.files == files and self.at <= now and (self.until is None or now < self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.episodes import Episode, Happening, Raw
+from engrain.core.mirrored import Rest
 from engrain.core.outcomes import Tally, Trial
 from engrain.core.policies import Policies
 from engrain.core.queries import (
@@ -147,6 +148,8 @@ class Kit:
     before: Embedder | None = None
     # The folder of files that is kept in step with a memory.
     folder: Callable[[Scope], Folder] | None = None
+    # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
+    rests: dict[tuple[str, str], Rest] = field(default_factory=dict)
     redact: Redact | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None

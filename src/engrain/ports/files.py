@@ -36,8 +36,9 @@ class Folder(Protocol):
     def leave(self) -> None:
         """Removes the folder itself, if nothing of anybody is left in it."""
 
-    def signature(self) -> object:
-        """Differs from what it was when one of the files may have changed."""
+    def signature(self, *, base: bool = False) -> object:
+        """Differs from what it was when one of the files that people edit may have changed, or with `base` the file
+        mirror.json. A change within the same tick of the file system's clock as the one before may not show."""
 
     def ticks(self, seconds: float, stop: Event) -> Iterator[None]:
         """At once, then again after so many seconds or when a file changed, until `stop` is set."""

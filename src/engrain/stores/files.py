@@ -112,13 +112,16 @@ class FolderFiles:
             with suppress(OSError):
                 one.rmdir()
 
-    def signature(self) -> object:
+    def signature(self, *, base: bool = False) -> object:
+        days = [_file(name) for name in self.days()]
+        parts = {None: [SOUL, MEMORY], DAYS: [_file(OVERFLOW), _file(CONFLICTS), *days]}
+        if base:
+            parts[HIDDEN] = [_file(BASE)]
         found = []
-        for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *self.days()):
-            with self._inside(_part(name)) as folder:
-                seen = None if folder is None else _stat(folder, _file(name))
-            found.append((name, seen and (seen.st_mtime_ns, seen.st_size, seen.st_ino)))
-        return found
+        for part, names in parts.items():
+            with self._inside(part) as folder, _told(part or self.path):
+                found += [None if folder is None else _stamp(_stat(folder, name)) for name in names]
+        return (*days, *found)
 
     def ticks(self, seconds: float, stop: Event) -> Iterator[None]:
         yield
@@ -176,6 +179,11 @@ def _stat(folder: int, file: str) -> os.stat_result | None:
         return os.stat(file, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _stamp(seen: os.stat_result | None) -> tuple[int, ...] | None:
+    """Nobody sets the time of the last change (ctime) back, as tools do with that of the last writing."""
+    return seen and (seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_ino, seen.st_dev)
 
 
 def _read(folder: int, name: str) -> bytes | None:

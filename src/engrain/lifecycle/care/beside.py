@@ -47,7 +47,7 @@ def has_files(_: Round, folder: Folder) -> bool:
 
 def mirror(care: Round, folder: Folder, changes: bool) -> Pass:
     mirror = Mirror(care.kit, care.scope, folder)
-    found = mirror.sync(dry_run=True)
+    found = mirror.pending()
     # What the round itself takes from the memory is still to come to the files.
     due = changes or bool(found.written or found.taken)
 

@@ -59,11 +59,13 @@ class Course:
         """What matters lasts in every memory before anything goes: the store lets go of all that is over at once. Where
         not every memory has its turn, only what is of those that have goes."""
         over: list[Pass] = []
+        later: list[tuple[Round, Pass]] = []
         kept = True
         for care in self._cares:
             found = self._planned("episodes", care, lapsing.passes)
             kept &= found is not None and self._do(care, found[0])
             over += [_of(care.scope, found[1])] if found else []
+            later += [(care, one) for one in (found or ())[2:]]
         if not kept:
             over = [replace(one, each=(), always=False) for one in over]
             self._failed("expired", None, StoreError("left for the next round: not all that matters could be kept."))
@@ -72,12 +74,12 @@ class Course:
         else:
             for care, one in zip(self._cares, over, strict=False):
                 self._do(care, lapsing.own(care, one))
+        for care, one in later:
+            self._do(care, one)
 
     def _let_go(self) -> Gone:
         gone = Gone(changed={doing.scope for doing in self._each("promoted") if doing.scope})
         for care in self._cares:
-            for one in (self._planned("episodes", care, lapsing.passes) or ())[2:]:
-                self._do(care, one)
             faint = self._planned("consolidated", care, consolidate.planned)
             if faint and faint.each:
                 ids = [doing.id for doing in faint.each]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from engrain.capture import episodes as made
 from engrain.core.episodes import Episode, Happening
@@ -23,10 +24,12 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Every entry of the scope that is still in the store, expired or not, and the rows under them."""
+    """Every entry of the scope that is still in the store, expired or not, and the rows under those that may go or be
+    kept for good."""
 
     entries: tuple[Episode, ...]
     rows: dict[str, Item]
+    began: int  # the store's moment before it was read
 
     def text(self, entry: Episode) -> str:
         row = self.rows.get(entry.item or "")
@@ -49,10 +52,15 @@ def passes(care: Round) -> list[Pass]:
 
 
 def _book(care: Round) -> Book:
-    episodes = care.kit.episodes
+    began, episodes = care.kit.items.moment(), care.kit.episodes
     entries = () if episodes is None else tuple(episodes.recent(care.scope, None, ALL, _EVER))
-    ids = list(dict.fromkeys(one.item for one in entries if one.item))
-    return Book(entries, {row.id: row for row in care.kit.items.get_many(care.scope, ids)} if ids else {})
+    asked = entries if not care.kit.together else [*filter(partial(_ending, care), entries), *_surplus(entries)]
+    ids = list(dict.fromkeys(one.item for one in asked if one.item))
+    return Book(entries, {row.id: row for row in care.kit.items.get_many(care.scope, ids)} if ids else {}, began)
+
+
+def _ending(care: Round, entry: Episode) -> bool:
+    return _left_behind(entry) or not entry.alive(care.now)
 
 
 def _left_behind(entry: Episode) -> bool:
@@ -80,7 +88,7 @@ def _keep(care: Round, entry: Episode, book: Book) -> None:
     _, drafts = made.drafts([], [note], care.kit)
     raw = made.raw_of(care.kit.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
     lasting = Happening(replace(entry, expires_at=None), raw)
-    made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,)), care.kit)
+    made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.kit)
 
 
 def _expire(care: Round, book: Book, over: Sequence[Episode]) -> Pass:
@@ -112,13 +120,13 @@ def own(care: Round, expire: Pass) -> Pass:
     return replace(expire, act=act, always=False)
 
 
-def _surplus(alive: Sequence[Episode]) -> list[Episode]:
+def _surplus(entries: Sequence[Episode]) -> list[Episode]:
     """A store keeps to the limit with each write; this is for entries of an earlier, higher one."""
     most = TIERS["episodic"].max_items or ALL
     sessions: dict[str, list[Episode]] = {}
-    for one in alive:  # newest first
+    for one in entries:  # newest first
         sessions.setdefault(one.session, []).append(one)
-    return [one for entries in sessions.values() for one in entries[most:]]
+    return [one for held in sessions.values() for one in held[most:]]
 
 
 def _trim(care: Round, book: Book, surplus: Sequence[Episode]) -> Pass:

@@ -29,6 +29,13 @@ class Desk:
     stands: Mapping[str, Item | None]
 
     @property
+    def items(self) -> list[Item]:
+        """Those that stand in a file, or in place of one that stood there."""
+        logged = (item for day in self.shelf.days.values() for item in day.values())
+        found = (*self.shelf.facts.values(), *logged, self.shelf.soul, *self.stands.values())
+        return [item for item in found if item]
+
+    @property
     def days(self) -> list[Page]:
         return [page for name, page in self.pages.items() if day_of(name)]
 

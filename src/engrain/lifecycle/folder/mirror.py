@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from engrain.core.conflicts import unsettled
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
+from engrain.core.filters import parse_filter
 from engrain.core.items import SourceKind
 from engrain.core.layout import Budget
-from engrain.core.mirrored import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Synced
+from engrain.core.mirrored import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Rest, Synced
 from engrain.core.pages import read_page
 from engrain.core.scope import Scope
 from engrain.core.text import checked_count
 from engrain.lifecycle.folder.giving import LARGEST
 from engrain.lifecycle.folder.syncing import Round, Terms, text_of
-from engrain.ports import Kit
+from engrain.ports import Kit, ListQuery
 from engrain.ports.files import Folder
 
 WAIT = 30.0  # seconds for another sync of the same folder
 TRIES = 5
 SETTLE = 0.2
+# Seconds after which a file that is written has another stamp than before, on any file system, and also if it is mapped
+# into memory and its pages wait to be written.
+SETTLED = 60.0
 HANDS = ("user", "agent", "document")
 SEEN = 1_000  # changes of the memory that are looked at together
 
@@ -69,6 +76,22 @@ class Mirror:
                 if attempt == TRIES - 1:
                     raise
         raise AssertionError("unreachable")
+
+    def pending(self) -> Synced:
+        """What a sync would do. Where the last look of this opening found nothing, and by their stamps neither the
+        files nor the memory have changed since, nothing is read again."""
+        began, now, seq = time.monotonic(), self._kit.clock(), self._kit.items.newest(self._scope)
+        files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
+        place = (self.path, self._scope.id)
+        known = self._kit.rests.get(place)
+        if known and known.holds(files, now) and not self._kit.items.changes(self._scope, known.seq, 1).changes:
+            return Synced(dry_run=True)
+        one = Round(self._kit, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
+        found = one.run()
+        if not (found.written or found.taken or self._coming(now)):
+            since = known.since if known and known.files == files else began
+            self._kit.rests[place] = Rest(files, since, seq, now, one.until, began - since >= SETTLED)
+        return found
 
     def status(self) -> MirrorStatus:
         """How the folder stands, and what a sync would do."""
@@ -130,6 +153,11 @@ class Mirror:
             return one.run()
         with self._folder.lock(WAIT):
             return one.run()
+
+    def _coming(self, now: datetime) -> bool:
+        """Whether something in the memory begins to hold by itself."""
+        later = parse_filter({"valid_from": {">": now}})
+        return bool(self._kit.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
     def _seq(self, since: int) -> int:
         """The number of the memory's last change."""

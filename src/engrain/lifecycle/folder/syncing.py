@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from engrain.capture.redacting import clean
 from engrain.core.conflicts import unsettled, with_conflicts
@@ -64,10 +65,14 @@ class Round:
 
     def __init__(self, kit: Kit, scope: Scope, folder: Folder, terms: Terms) -> None:
         self._kit, self._scope, self._folder, self._terms = kit, scope, folder, terms
+        # When the first of the items that were looked at ends by itself.
+        self.until: datetime | None = None
 
     def run(self) -> Synced:
+        began = self._kit.items.moment()
         hand, was = self._meeting()
         desk, raws = self._desk(hand.base)
+        self.until = min((at for item in desk.items for at in (item.valid_to, item.expires_at) if at), default=None)
         found = decided(verdicts(desk), accept=self._terms.accept, restore=self._terms.restore)
         if TRUST[hand.by] >= TRUSTED:
             found = vouched(found, desk)
@@ -81,7 +86,7 @@ class Round:
             # What was written by hand is safe before anything stands in its place.
             self._write({CONFLICTS: conflicts}, raws)
             safe[CONFLICTS] = conflicts.encode() or None
-            took = take(wanted, self._kit, self._scope, hand)
+            took = take(wanted, self._kit, self._scope, hand, began)
             on_shelf = shelf(self._kit, self._scope) if wanted else desk.shelf
         given = self._given(replace(desk, shelf=on_shelf), found, took, conflicts)
         if not self._terms.dry_run:
@@ -208,8 +213,7 @@ def _untouched(on_shelf: Shelf, found: Sequence[Verdict]) -> Shelf:
 
 
 def _clashes(found: Sequence[Verdict], desk: Desk) -> Iterator[Clash]:
-    items = (*desk.shelf.facts.values(), desk.shelf.soul, *desk.stands.values())
-    texts = {item.id: item.text for item in items if item}
+    texts = {item.id: item.text for item in desk.items}
     for one in found:
         if one.do != "clash" or one.id is None:
             continue

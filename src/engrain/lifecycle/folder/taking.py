@@ -88,7 +88,7 @@ def told(wanted: Sequence[_Wish]) -> tuple[Taken, ...]:
     return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted)
 
 
-def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand) -> Took:
+def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int) -> Took:
     if not wanted:
         return Took()
     notes = [one.note for one in wanted if one.note]
@@ -112,7 +112,7 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand) -> Took:
             else:
                 steps.append(Correct(one.old.id, draft))
         ends.append(len(steps) - 1)
-    outcomes = kit.items.apply(Plan(scope, tuple(steps))).outcomes
+    outcomes = kit.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in ends]
     _pin(wanted, done, kit, scope)
     return Took(

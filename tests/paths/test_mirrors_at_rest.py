@@ -1,0 +1,258 @@
+"""A folder in step with its memory is not read again until one of them changes, and no change is ever missed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engrain import Memory
+from engrain.conformance.clock import SetClock
+from engrain.conformance.drafts import fact
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.plans import Add, Plan
+from engrain.core.scope import Scope
+from engrain.lifecycle.folder import mirror as mirroring
+from engrain.stores.files import FolderFiles
+
+DAY = 86_400.0
+Open = Callable[..., Memory]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, clock: SetClock) -> Iterator[Open]:
+    rules = {"mirror": str(tmp_path / "files" / "{user}"), "consolidate_below": 0}
+    with ExitStack() as stack:
+
+        def open_one(user: str | None = None) -> Memory:
+            chosen: dict[str, Any] = {"clock": clock, "embedder": HashEmbedder(), "background": False}
+            return stack.enter_context(Memory(tmp_path / "agent.db", user=user, lifecycle=rules, **chosen))
+
+        yield open_one
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "files" / "ana"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is read of any folder."""
+    seen: list[str] = []
+    read = FolderFiles.read
+
+    def told(self: FolderFiles, name: str) -> bytes | None:
+        seen.append(name)
+        return read(self, name)
+
+    monkeypatch.setattr(FolderFiles, "read", told)
+    return seen
+
+
+@pytest.fixture
+def resting(opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch, looks: list[str]) -> Memory:
+    """Cares for two memories, whose folders are in step and are not read any more."""
+    monkeypatch.setattr(mirroring, "SETTLED", 0.0)
+    for user in ("ana", "bruno"):
+        memory = opened(user)
+        memory.remember(f"{user} likes tea.")
+        memory.remember("Quito", slot="user.city")
+        memory.record_decision("Take the train.", "It is quicker.")
+    keeper = opened()
+    assert keeper.maintain(everyone=True).counts["mirrored"] == 2
+    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+    looks.clear()
+    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+    assert looks == [], "it was not at rest"
+    return keeper
+
+
+def edited(page: Path, old: str, new: str) -> None:
+    """In place, and not within the same tick of the file system's clock as the last change."""
+    before, text = page.stat().st_ctime_ns, page.read_text()
+    assert old in text
+    while page.stat().st_ctime_ns == before:
+        page.write_text(text.replace(old, new))
+
+
+def same_size_and_mtime_set_back(folder: Path) -> None:
+    page = folder / "MEMORY.md"
+    was = page.stat()
+    edited(page, "tea", "rum")
+    os.utime(page, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert (page.stat().st_size, page.stat().st_mtime_ns) == (was.st_size, was.st_mtime_ns)
+
+
+def replaced_by_one_of_the_same_size_and_time(folder: Path) -> None:
+    page, other = folder / "MEMORY.md", folder / "other.md"
+    other.write_text(page.read_text().replace("tea", "rum"))
+    os.utime(other, ns=(page.stat().st_atime_ns, page.stat().st_mtime_ns))
+    other.rename(page)
+
+
+def replaced_folder(folder: Path) -> None:
+    other = folder.with_name("other")
+    shutil.copytree(folder, other)
+    (other / "MEMORY.md").write_text((other / "MEMORY.md").read_text().replace("tea", "rum"))
+    shutil.copystat(folder / "MEMORY.md", other / "MEMORY.md")
+    folder.rename(folder.with_name("before"))
+    other.rename(folder)
+
+
+def swapped_pages(folder: Path) -> None:
+    """The page of another memory stands here, and the other way round."""
+    ours, theirs = folder / "MEMORY.md", folder.with_name("bruno") / "MEMORY.md"
+    ours.rename(folder / "away.md")
+    theirs.rename(ours)
+    (folder / "away.md").rename(theirs)
+
+
+def a_line_in_an_old_log(folder: Path) -> None:
+    (folder / "memory" / "2020-01-01.md").write_text("- Ana moved.\n")
+
+
+def a_soul(folder: Path) -> None:
+    (folder / "SOUL.md").write_text("Kind and brief.\n")
+
+
+def a_folder_that_is_gone(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+ON_DISK = (
+    same_size_and_mtime_set_back,
+    replaced_by_one_of_the_same_size_and_time,
+    replaced_folder,
+    swapped_pages,
+    a_line_in_an_old_log,
+    a_soul,
+    a_folder_that_is_gone,
+)
+
+
+@pytest.mark.parametrize("change", ON_DISK, ids=lambda change: change.__name__)
+def test_a_change_in_the_files_is_seen(
+    resting: Memory, opened: Open, folder: Path, change: Callable[[Path], None]
+) -> None:
+    change(folder)
+    assert_seen(resting, opened)
+
+
+def remembers(memory: Memory) -> None:
+    memory.remember("Ana likes rum.")
+
+
+def forgets(memory: Memory) -> None:
+    memory.forget({"slot": "user.city"})
+
+
+def corrects(memory: Memory) -> None:
+    memory.correct(memory.list({"slot": "user.city"})[0].id, "Lima")
+
+
+def changes_its_mind(memory: Memory) -> None:
+    memory.remember("Lima", slot="user.city")
+
+
+def adds_a_soul(memory: Memory) -> None:
+    memory.remember("Kind and brief.", slot="agent.soul")
+
+
+def does_something(memory: Memory) -> None:
+    memory.record_decision("Take the bus.", "It is cheaper.")
+
+
+IN_MEMORY = (remembers, forgets, corrects, changes_its_mind, adds_a_soul, does_something)
+
+
+@pytest.mark.parametrize("change", IN_MEMORY, ids=lambda change: change.__name__)
+def test_a_change_in_the_memory_is_seen(resting: Memory, opened: Open, change: Callable[[Memory], None]) -> None:
+    change(opened("ana"))
+    assert_seen(resting, opened)
+
+
+def assert_seen(resting: Memory, opened: Open) -> None:
+    """As one sees it who never looked before."""
+    planned = opened().maintain(everyone=True, dry_run=True)
+    assert planned.counts["mirrored"], "the test changed nothing"
+    assert resting.maintain(everyone=True, dry_run=True) == planned
+    done = resting.maintain(everyone=True)
+    assert (done.each, done.trouble) == (planned.each, planned.trouble)
+    assert resting.maintain(everyone=True).each == ()
+
+
+def test_what_ends_by_itself_leaves_its_file_in_time(resting: Memory, opened: Open, clock: SetClock) -> None:
+    ends = clock() + timedelta(days=1)
+    kit = opened("ana")._open.kit
+    kit.items.apply(Plan(Scope(user="ana"), (Add(fact("Ana is in Rome.", expires_at=ends)),)))
+    assert resting.maintain(everyone=True).counts["mirrored"] == 1
+    assert resting.maintain(everyone=True).counts["mirrored"] == 0
+    clock.advance(DAY + 1)
+    assert_seen(resting, opened)
+
+
+@pytest.mark.parametrize("slot", ["user.city", "user.job"])
+def test_what_begins_by_itself_comes_in_time(resting: Memory, opened: Open, clock: SetClock, slot: str) -> None:
+    opened("ana").remember("Lima", slot=slot, occurred_at=clock() + timedelta(days=1))
+    for _ in range(2):
+        resting.maintain(everyone=True)
+    clock.advance(DAY + 1)
+    assert_seen(resting, opened)
+
+
+def test_a_page_that_cannot_be_read_is_told_again_and_again(resting: Memory, folder: Path) -> None:
+    (folder / "MEMORY.md").write_bytes(b"- \xff\n")
+    for _ in range(2):
+        (told,) = resting.maintain(everyone=True).trouble
+        assert "MEMORY.md, line 1" in told
+
+
+def test_what_says_whose_the_folder_is_counts_too(resting: Memory, folder: Path) -> None:
+    shutil.copy(folder.with_name("bruno") / ".engrain" / "mirror.json", folder / ".engrain" / "mirror.json")
+    (told,) = resting.maintain(everyone=True).trouble
+    assert "in step with another memory than that of user=ana" in told
+
+
+def test_deletions_that_are_held_back_stay_so(resting: Memory, folder: Path, opened: Open) -> None:
+    (folder / "MEMORY.md").unlink()
+    resting.maintain(everyone=True)
+    for _ in range(2):
+        assert resting.maintain(everyone=True).counts["mirrored"] == 0
+    assert "ana likes tea." in [item.text for item in opened("ana").list()]
+
+
+def test_what_one_file_alone_cannot_tell_is_looked_at_for_a_minute(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch, looks: list[str]
+) -> None:
+    """A file that is written twice within a tick of its file system's clock has one stamp for both."""
+    moment = [1_000.0]
+    monkeypatch.setattr(mirroring, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    opened("ana").remember("Ana likes tea.")
+    keeper = opened()
+    keeper.maintain(everyone=True)
+    keeper.maintain(everyone=True)
+    monkeypatch.setattr(FolderFiles, "signature", lambda self, *, base=False: "the same tick")
+    for later in (0.0, 1.0, 58.0):
+        moment[0] += later
+        page = folder / "MEMORY.md"
+        page.write_text(page.read_text() + f"- After {later:g} seconds.\n")
+        assert keeper.maintain(everyone=True).counts["mirrored"] == 1, later
+    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+    for later, read in ((59.0, True), (2.0, True), (0.0, False)):
+        moment[0] += later
+        looks.clear()
+        keeper.maintain(everyone=True)
+        assert bool(looks) is read, later
+
+
+def test_each_opening_looks_for_itself(resting: Memory, opened: Open, looks: list[str]) -> None:
+    opened().maintain(everyone=True)
+    assert looks
