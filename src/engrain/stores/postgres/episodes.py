@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import joined
@@ -108,12 +108,21 @@ def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
 
 
 def insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
-    row = (
-        owner, episode.id, episode.session, episode.kind, episode.text, episode.importance,
-        to_micros(episode.happened_at), micros_of(episode.expires_at), episode.count, metadata_text(episode.data),
-        episode.item, episode.key, raw.text if raw else None, to_micros(raw.expires_at) if raw else None,
-    )  # fmt: skip
-    db.run(_SQL["add"], row)
+    db.run(_SQL["add"], columns(owner, episode, raw))
+
+
+def columns(owner: str, episode: Episode, raw: Raw | None) -> dict[str, Any]:
+    """The row of an episode."""
+    names = ("id", "session", "kind", "text", "importance", "count", "item", "key")
+    return {
+        **{name: getattr(episode, name) for name in names},
+        "scope": owner,
+        "happened_at": to_micros(episode.happened_at),
+        "expires_at": micros_of(episode.expires_at),
+        "data": metadata_text(episode.data),
+        "raw": raw.text if raw else None,
+        "raw_until": to_micros(raw.expires_at) if raw else None,
+    }
 
 
 def _trimmed(db: Db, owner: Owner, session: str, keep: int) -> list[Row]:

@@ -14,7 +14,8 @@ delete from episode where scope = %s and id = any(%s) returning id;
 -- add --
 insert into episode (scope, id, session, kind, text, importance, happened_at, expires_at, count, data, item, key, raw,
   raw_until)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s);
+values (%(scope)s, %(id)s, %(session)s, %(kind)s, %(text)s, %(importance)s, %(happened_at)s, %(expires_at)s, %(count)s,
+  %(data)s, %(item)s, %(key)s, %(raw)s, %(raw_until)s);
 
 -- trim --
 -- An array, because the server may otherwise look for them anew for every row.

@@ -211,8 +211,10 @@ class PostgresErasing:
         ids = (scope.id, aside(self._store._key, scope))
 
         def do(db: Db) -> list[bool]:
-            digests = [self._work(db, scope).digest("text", text) for text in texts]
-            return [any(db.rows(_QUERIES["tombstone"], (id_, one)) for id_ in ids) for one in digests]
+            work = self._work(db, scope)
+            digests = [work.digest("text", text) for text in texts]
+            entombed = {hash_ for (hash_,) in db.rows(_SQL["entombed"], (list(ids), digests))}
+            return [one in entombed for one in digests]
 
         return self._store._reading(None, do)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from engrain.stores.postgres.work import Work
 
 _SQL = load("index.sql")
 _LONGEST = 1.001**2
+_TOGETHER = 500  # vectors of one statement
 Entry = tuple[int, Words, Vectors | None]
 
 
@@ -54,17 +55,22 @@ def write_vectors(work: Work, entries: Sequence[tuple[int, Vectors]]) -> None:
         model, dimension = work.models[key]
         if matrix.shape[1] != dimension:
             raise InvalidInput(f"vectors of {key} have {dimension} dimensions here, not {matrix.shape[1]}.")
-        places = ((n, number) for n, vectors in given for number in range(len(vectors.rows)))
-        for (n, number), row in zip(places, matrix, strict=True):
-            work.db.run(_SQL["add_vector"], (work.owner, model, n, number, Reals(row)))
+        places = [(n, number) for n, vectors in given for number in range(len(vectors.rows))]
+        for start in range(0, len(places), _TOGETHER):
+            some, rows = np.array(places[start : start + _TOGETHER]), matrix[start : start + _TOGETHER]
+            where = {"items": Longs(some[:, 0]), "numbers": Integers(some[:, 1]), "dimension": dimension}
+            work.db.run(_SQL["add_vectors"], {**where, "scope": work.owner, "model": model, "values": Reals(rows)})
         work.db.run(_SQL["count_vectors"], (work.owner, model, len(matrix)))
 
 
-def replace_vectors(work: Work, n: int, vectors: Vectors) -> None:
-    """Put these in place of the item's vectors of the same model."""
-    work.db.run(_SQL["drop_vectors"], {"scope": work.owner, "item": n, "model": vectors.model})
-    if vectors.rows:
-        write_vectors(work, [(n, vectors)])
+def replace_vectors(work: Work, given: Mapping[tuple[int, str], Vectors]) -> None:
+    """Put these in place of the vectors that the item has of the model."""
+    by_model: dict[str, list[int]] = {}
+    for n, model in given:
+        by_model.setdefault(model, []).append(n)
+    for model, items in by_model.items():
+        work.db.run(_SQL["drop_vectors"], {"scope": work.owner, "items": items, "model": model})
+    write_vectors(work, [(n, vectors) for (n, _), vectors in given.items() if vectors.rows])
 
 
 def _postings(entries: Sequence[tuple[int, Words]]) -> tuple[npt.NDArray[np.int64], ...]:

@@ -126,16 +126,18 @@ select id from scope where id = any(%s::uuid[]) and is_open(shut) order by id fo
 select replace(scope::text, '-', ''), id, n from item where id = any(%s);
 
 -- keep_item --
+-- The exact digits of `filters` came as a text.
 insert into item (
   id, scope, changed, kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at, valid_from,
   valid_to, retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed, replaced_by,
   hash, subject, relation, object, metadata, filters, text
-) values (
-  %(id)s, %(scope)s, nextval('change'), %(kind)s, %(importance)s, %(trust)s, %(pinned)s, %(traits)s, %(passages)s,
-  %(words)s, %(occurred_at)s, %(recorded_at)s, %(valid_from)s, %(valid_to)s, %(retracted_at)s, %(expires_at)s,
-  %(place)s, %(session)s, %(speaker)s, %(role)s, %(slot)s, %(access_count)s, %(last_accessed)s, %(replaced_by)s, %(hash)s,
-  %(subject)s, %(relation)s, %(object)s, %(metadata)s, %(filters)s, %(text)s
-) on conflict (scope, id) do update set
+)
+select
+  id, scope, nextval('change'), kind, importance, trust, pinned, traits, passages, words, occurred_at, recorded_at,
+  valid_from, valid_to, retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed,
+  replaced_by, hash, subject, relation, object, metadata, (filters #>> '{}')::jsonb, text
+from json_populate_recordset(null::item, %s)
+on conflict (scope, id) do update set
   changed = excluded.changed, importance = excluded.importance, trust = excluded.trust, pinned = excluded.pinned,
   traits = excluded.traits, passages = excluded.passages, words = excluded.words, valid_to = excluded.valid_to,
   retracted_at = excluded.retracted_at, expires_at = excluded.expires_at, access_count = excluded.access_count,
@@ -153,30 +155,37 @@ delete from entity where item = any(%s);
 delete from cite where item = any(%s);
 
 -- keep_source --
-insert into source (scope, item, number, kind, name) values (%s, %s, %s, %s, %s);
+insert into source (scope, item, number, kind, name)
+select scope, item, number, kind, name from json_populate_recordset(null::source, %s);
 
 -- keep_entity --
-insert into entity (scope, name, item) values (%s, %s, %s) on conflict do nothing;
+insert into entity (scope, name, item)
+select scope, name, item from json_populate_recordset(null::entity, %s) on conflict do nothing;
 
 -- keep_cite --
-insert into cite (scope, item, number, cited, "from", "to") values (%s, %s, %s, %s, %s, %s);
+insert into cite (scope, item, number, cited, "from", "to")
+select scope, item, number, cited, "from", "to" from json_populate_recordset(null::cite, %s);
 
 -- mark_items --
 update item set changed = nextval('change') where n = any(%s);
 
 -- keep_tombstone --
-insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
+insert into tombstone (scope, hash, at)
+select scope, hash, at from json_populate_recordset(null::tombstone, %s) on conflict do nothing;
 
 -- keep_erased --
-insert into erased (mark, made_by, at, receipt) values (%s, %s, %s, %s)
+insert into erased (mark, made_by, at, receipt)
+select mark, made_by, at, receipt from json_populate_recordset(null::erased, %s)
 on conflict (mark) do update set made_by = excluded.made_by, at = excluded.at, receipt = excluded.receipt;
 
 -- keep_hold --
-insert into hold (mark, at, reason, hidden) values (%s, %s, %s, %s)
+insert into hold (mark, at, reason, hidden)
+select mark, at, reason, hidden from json_populate_recordset(null::hold, %s)
 on conflict (mark) do update set at = excluded.at, reason = excluded.reason, hidden = excluded.hidden;
 
 -- keep_entry --
-insert into audit (n, at, what, subject, details, previous, hash) values (%s, %s, %s, %s, %s, %s, %s)
+insert into audit (n, at, what, subject, details, previous, hash)
+select n, at, what, subject, details, previous, hash from json_populate_recordset(null::audit, %s)
 on conflict (n) do update set at = excluded.at, what = excluded.what, subject = excluded.subject,
   details = excluded.details, previous = excluded.previous, hash = excluded.hash;
 
@@ -184,47 +193,64 @@ on conflict (n) do update set at = excluded.at, what = excluded.what, subject = 
 insert into meta (name, value) values ('audit', %s) on conflict (name) do update set value = excluded.value;
 
 -- keep_request --
-insert into request (scope, id, answer, at) values (%s, %s, %s, %s)
+insert into request (scope, id, answer, at)
+select scope, id, answer, at from json_populate_recordset(null::request, %s)
 on conflict (scope, id) do update set answer = excluded.answer, at = excluded.at;
 
 -- keep_session --
-insert into session (scope, session, length, changed) values (%s, %s, %s, %s)
+insert into session (scope, session, length, changed)
+select scope, session, length, changed from json_populate_recordset(null::session, %s)
 on conflict (scope, session) do update set length = excluded.length, changed = excluded.changed;
 
 -- reach_change --
 -- A session's rank is a number of the sequence: the next one is above it.
 select setval('change', %(rank)s) from change where last_value < %(rank)s;
 
+-- keep_summary --
+insert into session (scope, session, summary, upto, version, made_by)
+select scope, session, summary, upto, version, made_by from json_populate_recordset(null::session, %s)
+on conflict (scope, session) do update
+set summary = excluded.summary, upto = excluded.upto, version = excluded.version, made_by = excluded.made_by;
+
 -- keep_progress --
-insert into progress (scope, session, work, upto) values (%s, %s, %s, %s)
+insert into progress (scope, session, work, upto)
+select scope, session, work, upto from json_populate_recordset(null::progress, %s)
 on conflict (scope, session, work) do update set upto = excluded.upto;
 
+-- keep_episode --
+insert into episode (scope, id, session, kind, text, importance, happened_at, expires_at, count, data, item, key, raw,
+  raw_until)
+select scope, id, session, kind, text, importance, happened_at, expires_at, count, data, item, key, raw, raw_until
+from json_populate_recordset(null::episode, %s);
+
 -- keep_trial --
-insert into trial (scope, procedure, task, success, at, note) values (%s, %s, %s, %s, %s, %s)
+insert into trial (scope, procedure, task, success, at, note)
+select scope, procedure, task, success, at, note from json_populate_recordset(null::trial, %s)
 on conflict (scope, procedure, task) do update
 set success = excluded.success, at = excluded.at, note = excluded.note;
 
 -- keep_task --
-with kept as (
-  insert into task (
-    scope, task, goal, version, status, epoch, worker, until, started_at, ended_at, outcome, deadline
-  ) values (
-    %(scope)s, %(task)s, %(goal)s, %(version)s, %(status)s, %(epoch)s, %(worker)s, %(until)s, %(started_at)s,
-    %(ended_at)s, %(outcome)s, %(deadline)s
-  ) on conflict (scope, task) do update set
-    goal = excluded.goal, version = excluded.version, status = excluded.status, epoch = excluded.epoch,
-    worker = excluded.worker, until = excluded.until, until_mark = null, started_at = excluded.started_at,
-    ended_at = excluded.ended_at, outcome = excluded.outcome, deadline = excluded.deadline
-  returning scope, n
-), without as (delete from snapshot using kept where snapshot.task = kept.n and %(snapshot)s::text is null)
-insert into snapshot (scope, task, body) select scope, n, %(snapshot)s from kept where %(snapshot)s::text is not null
-on conflict (task) do update set body = excluded.body;
+insert into task (scope, task, goal, version, status, epoch, worker, until, started_at, ended_at, outcome, deadline)
+select scope, task, goal, version, status, epoch, worker, until, started_at, ended_at, outcome, deadline
+from json_populate_recordset(null::task, %s)
+on conflict (scope, task) do update set
+  goal = excluded.goal, version = excluded.version, status = excluded.status, epoch = excluded.epoch,
+  worker = excluded.worker, until = excluded.until, until_mark = null, started_at = excluded.started_at,
+  ended_at = excluded.ended_at, outcome = excluded.outcome, deadline = excluded.deadline;
+
+-- drop_snapshots --
+delete from snapshot where task = any(%s);
+
+-- keep_snapshot --
+insert into snapshot (scope, task, body) select scope, task, body from json_populate_recordset(null::snapshot, %s);
 
 -- keep_step --
 -- One that is there keeps its place among the others.
 insert into step (scope, task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,
   result, error)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+select scope, task, name, occurrence, kind, status, attempt, epoch, input, key, version, began_at, ended_at,
+  result, error
+from json_populate_recordset(null::step, %s)
 on conflict (task, name, occurrence) do update set
   kind = excluded.kind, status = excluded.status, attempt = excluded.attempt, epoch = excluded.epoch,
   input = excluded.input, key = excluded.key, version = excluded.version, began_at = excluded.began_at,
@@ -234,7 +260,8 @@ on conflict (task, name, occurrence) do update set
 select replace(scope::text, '-', ''), task, n from task where scope = any(%s::uuid[]) and task = any(%s);
 
 -- keep_event --
-insert into event (scope, task, event, at, payload) values (%s, %s, %s, %s, %s)
+insert into event (scope, task, event, at, payload)
+select scope, task, event, at, payload from json_populate_recordset(null::event, %s)
 on conflict (scope, task, event) do update set payload = excluded.payload;
 
 -- end_restore --

@@ -11,11 +11,11 @@ from engrain.core import moving
 from engrain.core.audit import Head, details_text
 from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
-from engrain.core.items import Item, Vectors, Words
+from engrain.core.items import Vectors, Words
 from engrain.core.moving import Kept, Row
 from engrain.core.passages import index_words
 from engrain.core.scope import Scope
-from engrain.stores.postgres.episodes import insert
+from engrain.stores.postgres.episodes import columns
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.rows import answer_text, filters_text, metadata_text, micros_of
@@ -23,13 +23,9 @@ from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
 _SQL, _FORGET = load("moving.sql"), load("forget.sql")
-_SESSIONS, _EPISODES = load("sessions.sql"), load("episodes.sql")
+_EPISODES = load("episodes.sql")
 PAGE = 1_000  # rows that are written with one look at what is there
 Name = tuple[Scope, str]
-_TASK = (
-    "task", "goal", "version", "status", "epoch", "worker", "until", "started_at", "ended_at", "outcome", "deadline",
-    "snapshot",
-)  # fmt: skip
 
 
 class Restoring:
@@ -46,7 +42,8 @@ class Restoring:
     def keep_all(self, rows: Sequence[Row], done: Callable[[int], None] | None = None) -> None:
         for kind, group in groupby(rows, key=lambda row: row.kind):
             while kind != "store" and (page := list(islice(group, PAGE))):
-                getattr(self, f"_{kind}")(page)
+                # A row that is given twice counts as given last: one statement does not write it twice.
+                getattr(self, f"_{kind}")(list({row.key: row for row in page}.values()))
                 if done:
                     done(len(page))
         if self._changed:
@@ -61,11 +58,9 @@ class Restoring:
         words = [index_words(one.item.text, one.item.speaker, one.item.slot) for one in given]
         names = [(one.scope, one.item.id) for one in given]
         self._clear(self._there({id_: scope.id for scope, id_ in names}))
-        for kept, each in zip(given, words, strict=True):
-            self.db.run(_SQL["keep_item"], _values(kept, each))
+        self.db.run_all(_SQL["keep_item"], map(_values, given, words))
         self._find(names)
-        for kept in given:
-            self._beside(kept.scope.id, self._numbers[kept.scope, kept.item.id], kept.item)
+        self._beside(given)
         for scope in {one.scope for one in given}:
             self._index(scope, [(kept, each) for kept, each in zip(given, words, strict=True) if kept.scope == scope])
         self._changed |= {one.scope for one in given}
@@ -85,11 +80,22 @@ class Restoring:
                 self.db.run(statement, (numbers,))
             self.db.run(_SQL["drop_entities"], (numbers,))
 
-    def _beside(self, owner: str, number: int, item: Item) -> None:
-        for place, source in enumerate(item.sources):
-            self.db.run(_SQL["keep_source"], (owner, number, place, source.kind, source.name))
-        for name in (item.relation.subject, item.relation.object) if item.relation else ():
-            self.db.run(_SQL["keep_entity"], (owner, name.casefold(), number))
+    def _beside(self, given: Sequence[Kept]) -> None:
+        """Their sources, and the entities of relations."""
+        numbered = [(self._numbers[one.scope, one.item.id], one) for one in given]
+        sources = [
+            {"scope": one.scope.id, "item": n, "number": place, "kind": source.kind, "name": source.name}
+            for n, one in numbered
+            for place, source in enumerate(one.item.sources)
+        ]
+        entities = [
+            {"scope": one.scope.id, "item": n, "name": name.casefold()}
+            for n, one in numbered
+            if (relation := one.item.relation)
+            for name in (relation.subject, relation.object)
+        ]
+        self.db.run_all(_SQL["keep_source"], sources)
+        self.db.run_all(_SQL["keep_entity"], entities)
 
     def _index(self, scope: Scope, given: Sequence[tuple[Kept, Words]]) -> None:
         numbered = [(self._numbers[scope, kept.item.id], kept, words) for kept, words in given]
@@ -106,101 +112,127 @@ class Restoring:
         self._find([(scope, cite.item) for scope, _, found in cites for _, cite in found])
         citing = [self._known(scope, id_) for scope, id_, _ in cites]
         self.db.run(_SQL["drop_cites"], (citing,))
-        for number, (scope, _, found) in zip(citing, cites, strict=True):
-            for place, cite in found:
-                values = (scope.id, number, place, self._known(scope, cite.item), cite.start, cite.end)
-                self.db.run(_SQL["keep_cite"], values)
+        kept = [
+            {"scope": scope.id, "item": number, "number": place, "cited": self._known(scope, cite.item)}
+            | {"from": cite.start, "to": cite.end}
+            for number, (scope, _, found) in zip(citing, cites, strict=True)
+            for place, cite in found
+        ]
+        self.db.run_all(_SQL["keep_cite"], kept)
         self.db.run(_SQL["mark_items"], (citing,))
         self._changed |= {scope for scope, _, _ in cites}
 
     # What is beside the items
 
     def _tombstone(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_tombstone"], (row.scope.id, bytes.fromhex(row.key[1]), self._now))
+        self._graves((row.scope.id, row.key[1]) for row in rows)
 
     def _request(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            asked, answer = moving.request_of(row)
-            values = (row.scope.id, row.key[1], answer_text(answer, bytes.fromhex(asked)), self._now)
-            self.db.run(_SQL["keep_request"], values)
+        given = [(row, *moving.request_of(row)) for row in rows]
+        kept = (
+            {"scope": row.scope.id, "id": row.key[1], "answer": answer_text(answer, bytes.fromhex(asked))}
+            for row, asked, answer in given
+        )
+        self.db.run_all(_SQL["keep_request"], ({**one, "at": self._now} for one in kept))
 
     def _session(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            values = (row.scope.id, row.key[1], row.values["length"], row.values["rank"])
-            self.db.run(_SQL["keep_session"], values)
+        kept = (
+            {
+                "scope": row.scope.id,
+                "session": row.key[1],
+                "length": row.values["length"],
+                "changed": row.values["rank"],
+            }
+            for row in rows
+        )
+        self.db.run_all(_SQL["keep_session"], kept)
         self.db.run(_SQL["reach_change"], {"rank": max(row.values["rank"] for row in rows)})
 
     def _summary(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            summary = moving.summary_of(row)
-            values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
-            self.db.run(_SESSIONS["summarize"], {**values, "scope": row.scope.id, "session": row.key[1]})
+        given = [(row, moving.summary_of(row)) for row in rows]
+        kept = (
+            {"scope": row.scope.id, "session": row.key[1], "summary": one.text, "upto": one.upto}
+            | {"version": one.version, "made_by": one.by}
+            for row, one in given
+        )
+        self.db.run_all(_SQL["keep_summary"], kept)
 
     def _progress(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_progress"], (row.scope.id, *row.key[1:], row.values["upto"]))
+        kept = (
+            {"scope": row.scope.id, "session": row.key[1], "work": row.key[2], "upto": row.values["upto"]}
+            for row in rows
+        )
+        self.db.run_all(_SQL["keep_progress"], kept)
 
     def _episode(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.values["item"]) for row in rows if row.values["item"] is not None])
         for row in rows:
-            episode, raw = moving.episode_of(row)
-            if episode.item is not None:
-                self._known(row.scope, episode.item)
-            self.db.run(_EPISODES["drop"], (row.scope.id, [episode.id]))
-            insert(self.db, row.scope.id, episode, raw)
+            if row.values["item"] is not None:
+                self._known(row.scope, row.values["item"])
+        for scope, some in _by_scope(rows).items():
+            self.db.run(_EPISODES["drop"], (scope.id, [row.key[1] for row in some]))
+        self.db.run_all(_SQL["keep_episode"], (columns(row.scope.id, *moving.episode_of(row)) for row in rows))
 
     def _trial(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.key[1]) for row in rows])
         for row in rows:
-            trial = moving.trial_of(row)
-            self._known(row.scope, trial.procedure)
-            values = (trial.procedure, trial.task, trial.success, micros_of(trial.at), trial.note)
-            self.db.run(_SQL["keep_trial"], (row.scope.id, *values))
+            self._known(row.scope, row.key[1])
+        trials = [(row.scope.id, moving.trial_of(row)) for row in rows]
+        kept = (
+            {"scope": owner, "procedure": one.procedure, "task": one.task, "success": one.success}
+            | {"at": micros_of(one.at), "note": one.note}
+            for owner, one in trials
+        )
+        self.db.run_all(_SQL["keep_trial"], kept)
 
     # Tasks
 
     def _task(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            values = {name: row.values[name] for name in _TASK}
-            self.db.run(_SQL["keep_task"], {**values, "scope": row.scope.id})
-            self._newest = max(self._newest, row.values["started_at"], row.values["ended_at"] or 0)
+        self.db.run_all(_SQL["keep_task"], ({**row.values, "scope": row.scope.id} for row in rows))
+        self._find_tasks({(row.scope, row.key[1]) for row in rows})
+        self.db.run(_SQL["drop_snapshots"], (list(self._tasks.values()),))
+        taken = ((row, self._tasks[row.scope, row.key[1]]) for row in rows if row.values["snapshot"] is not None)
+        bodies = ({"scope": row.scope.id, "task": task, "body": row.values["snapshot"]} for row, task in taken)
+        self.db.run_all(_SQL["keep_snapshot"], bodies)
+        times = (row.values[name] or 0 for row in rows for name in ("started_at", "ended_at"))
+        self._newest = max(self._newest, *times)
 
     def _step(self, rows: Sequence[Row]) -> None:
         self._find_tasks({(row.scope, row.key[1]) for row in rows})
         for row in rows:
-            step, task = moving.step_of(row), self._tasks.get((row.scope, row.key[1]))
-            if task is None:
+            if (row.scope, row.key[1]) not in self._tasks:
                 raise Conflict(f"the task {row.key[1]!r} of a step is not there: the source has changed. Copy anew.")
-            what = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
-            ended = (micros_of(step.began_at), micros_of(step.ended_at), step.result, step.error)
-            self.db.run(_SQL["keep_step"], (row.scope.id, task, *what, step.version, *ended))
+        kept = ({**row.values, "scope": row.scope.id, "task": self._tasks[row.scope, row.key[1]]} for row in rows)
+        self.db.run_all(_SQL["keep_step"], kept)
 
     def _event(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_event"], (row.scope.id, *row.key[1:], self._now, row.values["payload"]))
+        kept = (
+            {"scope": row.scope.id, "task": row.key[1], "event": row.key[2], "payload": row.values["payload"]}
+            for row in rows
+        )
+        self.db.run_all(_SQL["keep_event"], ({**one, "at": self._now} for one in kept))
 
     # What is the store's own
 
     def _grave(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_tombstone"], (row.key[0], bytes.fromhex(row.key[1]), self._now))
+        self._graves((row.key[0], row.key[1]) for row in rows)
+
+    def _graves(self, hashes: Iterable[tuple[str, str]]) -> None:
+        kept = ({"scope": scope, "hash": f"\\x{hash_}", "at": self._now} for scope, hash_ in hashes)
+        self.db.run_all(_SQL["keep_tombstone"], kept)
 
     def _erased(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_erased"], tuple(row.values[name] for name in ("mark", "by", "at", "receipt")))
+        self.db.run_all(_SQL["keep_erased"], ({**row.values, "made_by": row.values["by"]} for row in rows))
 
     def _hold(self, rows: Sequence[Row]) -> None:
-        for row in rows:
-            self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
+        self.db.run_all(_SQL["keep_hold"], (row.values for row in rows))
 
     def _audit(self, rows: Sequence[Row]) -> None:
-        for found in map(moving.audited_of, rows):
-            if isinstance(found, Head):
-                self.db.run(_SQL["keep_head"], (json.dumps([found.n, found.hash, found.seal]),))
-            else:
-                told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
-                self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
+        found = list(map(moving.audited_of, rows))
+        for head in (one for one in found if isinstance(one, Head)):
+            self.db.run(_SQL["keep_head"], (json.dumps([head.n, head.hash, head.seal]),))
+        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, Head))
+        self.db.run_all(_SQL["keep_entry"], ({**one, "details": details_text(one["details"])} for one in entries))
 
     # By name
 
@@ -223,6 +255,13 @@ class Restoring:
         return number
 
 
+def _by_scope(rows: Sequence[Row]) -> dict[Scope, list[Row]]:
+    found: dict[Scope, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.scope, []).append(row)
+    return found
+
+
 def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
     """The row of an item."""
     item, relation = kept.item, kept.item.relation
@@ -235,7 +274,7 @@ def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
         **{name: getattr(item, name) for name in names},
         **{name: micros_of(getattr(item, name)) for name in times},
         "scope": kept.scope.id,
-        "hash": bytes.fromhex(kept.hash),
+        "hash": f"\\x{kept.hash}",
         "traits": kept.traits,
         "passages": words.passages,
         "words": word_count(words),

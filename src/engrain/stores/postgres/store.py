@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.episodes import Happening
@@ -31,9 +31,10 @@ from engrain.core.reconcile import Version, mergeable, reconcile
 from engrain.core.text import checked_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
+from engrain.stores.postgres.embedding import embed_all
 from engrain.stores.postgres.episodes import Owner, keep
 from engrain.stores.postgres.forget import forget
-from engrain.stores.postgres.index_rows import flush, models_of, replace_vectors, word_count
+from engrain.stores.postgres.index_rows import flush, models_of, word_count
 from engrain.stores.postgres.link import Db, Late
 from engrain.stores.postgres.models import Models
 from engrain.stores.postgres.moving import Moving
@@ -53,6 +54,9 @@ from engrain.stores.postgres.touches import Uses, write_uses
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
+
+if TYPE_CHECKING:
+    import psycopg
 
 _SQL = load("queries.sql")
 
@@ -80,11 +84,12 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
             return Applied(tuple(Outcome(id_, "repeated") for id_ in done), seq, repeated=True)
         if plan.expect:
+            _check_in_time(since)
             _check_expected(work, *plan.expect)
         if plan.summary_version:
             session, version = plan.summary_version
             check_version(version_of(db, self._key, plan.scope, session), session, version)
-        outcomes = tuple(self._numbered(work, number, step) for number, step in enumerate(plan.steps))
+        outcomes = self._outcomes(work, plan.steps)
         flush(work)
         for happening in plan.episodes:
             _happen(work, happening, self.erasing.user_mark(plan.scope))
@@ -93,8 +98,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         self._record(db, outcomes)
         write_uses(db, plan.scope, uses)
         ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
-        if since is not None and since.fetchall():
-            raise too_late()
+        _check_in_time(since)
         if ended and plan.request_id is None:
             return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
         applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)
@@ -106,6 +110,12 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         if gone:
             items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
             self.audit.write(db, "forget", {"items": items, "cut": cut})
+
+    def _outcomes(self, work: Work, steps: tuple[Step, ...]) -> tuple[Outcome, ...]:
+        embeds = [step for step in steps if isinstance(step, Embed)]
+        if embeds and len(embeds) == len(steps):
+            return embed_all(work, embeds)
+        return tuple(self._numbered(work, number, step) for number, step in enumerate(steps))
 
     def _numbered(self, work: Work, number: int, step: Step) -> Outcome:
         if isinstance(step, (Add, Correct)):
@@ -127,7 +137,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
             return _change(work, step)
         if isinstance(step, Forget):
             return forget(work, replace(step, id=work.given.get(step.id) or step.id))
-        return _embed(work, step)
+        return embed_all(work, [step])[0]
 
     def _add_once(self, work: Work, step: Add) -> Outcome:
         if step.request_id is None:
@@ -223,6 +233,11 @@ def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], ap
     if request_id is not None:
         answer = answer_text(applied, work.digest("asked", gist(steps)))
         work.db.run(_SQL["add_request"], (work.owner, request_id, answer, work.micros))
+
+
+def _check_in_time(since: psycopg.Cursor[Any] | None) -> None:
+    if since is not None and since.fetchall():
+        raise too_late()
 
 
 def _check_expected(work: Work, session: str, length: int) -> None:
@@ -351,16 +366,4 @@ def _change(work: Work, step: Change) -> Outcome:
         "filters": None if step.metadata is None else filters_text(step.metadata),
     }
     work.change(_SQL["change_item"], {**values, "scope": work.owner, "id": step.id})
-    return Outcome(step.id, "changed")
-
-
-def _embed(work: Work, step: Embed) -> Outcome:
-    rows = work.db.rows(_SQL["hash_of"], (work.owner, step.id))
-    if not rows:
-        return Outcome(step.id, "missing")
-    number, hash_ = rows[0]
-    if hash_.hex() != step.hash:
-        return Outcome(step.id, "stale")
-    replace_vectors(work, number, step.vectors)
-    work.change(_SQL["mark_item"], (work.owner, step.id))
     return Outcome(step.id, "changed")
