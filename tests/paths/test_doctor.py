@@ -214,9 +214,9 @@ def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:
 
     with Memory(tmp_path / "agent.db", user="ana", background=False, embedder=HashEmbedder()) as memory:
         memory.remember_many([f"Note {n} speaks of parcel {n % 97} and of train {n % 89}." for n in range(2_000)])
-        began = time.process_time()
+        began = time.thread_time()
         memory.check()
-        assert time.process_time() - began < 1.0
+        assert time.thread_time() - began < 1.0
 
 
 def _outside(path: Path, statement: str) -> None:

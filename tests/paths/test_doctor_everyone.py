@@ -118,7 +118,7 @@ def test_a_thousand_memories_take_a_few_seconds(tmp_path: Path) -> None:
         items = memory._open.kit.items
         for n in range(1_000):
             items.apply(Plan(Scope(user=f"u{n}"), tuple(Add(Draft(f"Note {n} {k} of parcels.")) for k in range(3))))
-        began = time.process_time()
+        began = time.thread_time()
         found = memory.check(everyone=True)
-        assert time.process_time() - began < 5.0
+        assert time.thread_time() - began < 5.0
     assert any("300 of 1,000 memories" in one.why for one in found)

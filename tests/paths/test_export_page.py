@@ -68,10 +68,10 @@ def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
     memory.remember("Ana likes tea.")
     (row,) = rows_of(memory._open.kit, memory.scope)
     items = [replace(row, key=(f"{number}",), values={**row.values, "id": f"{number}"}) for number in range(15_000)]
-    began = time.process_time()
+    began = time.thread_time()
     (known,) = telling._Page({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
     assert known.count("> Ana likes tea.") == len(items)
-    assert time.process_time() - began < 4
+    assert time.thread_time() - began < 4
 
 
 def test_names_that_programs_use_are_told_in_words(memory: Memory, tmp_path: Path) -> None:

@@ -313,9 +313,9 @@ def test_it_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("piece", ["A. ", "a! ", ". ", '."', "x: ", "\n", "word ", "字", "1.1."])
 def test_a_hostile_megabyte_takes_no_more_than_its_share(piece: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     found = digest([Part(piece * (1_000_000 // len(piece)), "u")], 50)
-    assert time.perf_counter() - began < 10
+    assert time.thread_time() - began < 10
     assert estimated_tokens(found) <= 50
 
 

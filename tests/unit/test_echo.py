@@ -98,7 +98,7 @@ def test_whatever_an_item_says_its_line_is_cut_out(
     "piece", ['- "', "- a: ", '- "a" ', '- "a" (2026-11-15 ', "## Current session\n", "\\", "(", "\n\n"]
 )
 def test_hostile_text_takes_no_time(piece: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     own_words((piece * 20_000)[:20_000])
     unrecalled(f'- a: "{piece * 5_000}')
-    assert time.process_time() - began < 1.0
+    assert time.thread_time() - began < 1.0

@@ -535,15 +535,16 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_takes_less_than_100_ms(name: str) -> None:
+def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
     text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
     worth(text)
     taken = []
-    for _ in range(5):
-        start = time.process_time()
+    for _ in range(3):
+        start = time.thread_time()
         worth(text)
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.1
+        taken.append(time.thread_time() - start)
+    # At most 30 ms on a machine of our day; to go back over the text again and again would take minutes.
+    assert min(taken) < 1.0
 
 
 def test_every_pattern_is_a_pattern() -> None:

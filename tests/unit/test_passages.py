@@ -47,10 +47,10 @@ def test_passages_are_in_order_within_bounds_and_miss_nothing(text: str) -> None
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "word " * 20_000, "京" * 50_000, "a.\n" * 30_000, "?" * 100_000])
 def test_hostile_texts_are_cut_quickly(text: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     assert all(end - first <= CHARACTERS_PER_PASSAGE for first, end in passages(text))
     index_words(text)
-    assert time.process_time() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_words_are_sorted_by_passage_and_term_and_counted() -> None:

@@ -234,15 +234,16 @@ HOSTILE = [
 
 
 def _seconds(text: str) -> float:
-    began = time.process_time()
+    began = time.thread_time()
     redacted(text)
-    return time.process_time() - began
+    return time.thread_time() - began
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_time_grows_with_the_length_and_no_faster(piece: str) -> None:
     short, long = (piece * (size // len(piece)) for size in (20_000, 160_000))
-    assert _seconds(long) < 40 * max(_seconds(short), 0.002)
+    # One of three: a collection of garbage may fall into any.
+    assert any(_seconds(long) < 40 * max(_seconds(short), 0.002) for _ in range(3))
 
 
 @pytest.mark.slow

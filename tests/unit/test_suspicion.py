@@ -63,6 +63,6 @@ def test_no_sentence_of_everyday_talk_is_taken_for_an_order() -> None:
 
 @pytest.mark.parametrize("part", ["ignore ", "do not ", "agents must ", "system ", "ignore all previous "])
 def test_any_text_is_read_in_linear_time(part: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     reads_like_an_order(part * (200_000 // len(part)))
-    assert time.process_time() - began < 2.0
+    assert time.thread_time() - began < 2.0

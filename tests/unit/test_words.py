@@ -122,6 +122,6 @@ def test_lone_surrogates_do_no_harm() -> None:
 
 def test_hostile_texts_take_linear_time() -> None:
     for text in ("a" * 300_000, "1," * 150_000, "a'" * 150_000, "aB" * 150_000, "1." * 150_000, "京" * 100_000):
-        start = time.process_time()
+        start = time.thread_time()
         terms(text)
-        assert time.process_time() - start < 5
+        assert time.thread_time() - start < 5
