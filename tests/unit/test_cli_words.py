@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,14 @@ from click.testing import CliRunner
 from engrain import Memory
 from engrain.cli.root import COMMANDS, ELSEWHERE, root
 from engrain.conformance.embedder import HashEmbedder
+from engrain.lifecycle.copying import Copied
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
+        memory.remember("Ana likes tea.")
+    return tmp_path / "agent.db"
 
 
 @pytest.mark.parametrize(
@@ -40,3 +49,32 @@ def test_a_beginning_that_is_too_short_is_not_called_an_item_that_is_missing(tmp
 @pytest.mark.parametrize("group", ["tasks", "erase", "audit", "files"])
 def test_no_line_of_a_list_of_commands_is_cut_off(group: str) -> None:
     assert "..." not in CliRunner().invoke(root, [group, "--help"]).output.partition("Commands:")[2]
+
+
+def test_one_of_a_kind_is_told_as_one(tmp_path: Path) -> None:
+    one = Copied({"item": 1, "request": 1, "summary": 1, "audit": 1}, 1, "ab")
+    assert (
+        str(one) == "1 item, 1 answered request, 1 summary, 1 row of the audit log; 1 row written by this run; hash ab"
+    )
+    assert str(Copied({"item": 2}, 0, "ab")) == "2 items; 0 rows written by this run; hash ab"
+    with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
+        memory.remember("Ana likes tea.")
+        memory.recall("Ana likes tea.")
+        assert str(memory.why(memory.list()[0].id)).endswith("used 1 time")
+
+
+def test_whoever_asks_for_a_hold_that_is_not_there_learns_how_to_set_one(store: Path) -> None:
+    shown = CliRunner().invoke(root, ["--store", str(store), "hold", "--user", "ana"])
+    assert shown.stdout == "There is no hold on ana. --reason CODE sets one.\n"
+
+
+def test_what_is_true_or_not_is_told_in_words(store: Path) -> None:
+    lines = CliRunner().invoke(root, ["--store", str(store), "status"]).stdout.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("encrypted")] == ["no"]
+
+
+def test_doctor_counts_its_points_for_programs(store: Path) -> None:
+    told = json.loads(CliRunner().invoke(root, ["--store", str(store), "doctor", "--json"]).stdout)
+    states = [one["state"] for one in told["findings"]]
+    assert told["counts"] == {state: states.count(state) for state in ("pass", "warn", "fail", "unknown")}
+    assert sum(told["counts"].values()) == 35

@@ -109,8 +109,8 @@ class Root(click.Group):
             from engrain.core.near import near
 
             meant = [ELSEWHERE[args[0]]] if args[0] in ELSEWHERE else near(args[0], COMMANDS)
-            wrong.message += f" Did you mean 'engrain {meant[0]}'?" if meant else ""
-            raise
+            told = f" Did you mean 'engrain {meant[0]}'?" if meant else ""
+            raise click.UsageError(f"{wrong.message}{told}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in SECTIONS.items():

@@ -117,7 +117,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", str(value)
+            yield f"{prefix}{key}", ("no", "yes")[value] if isinstance(value, bool) else str(value)
 
 
 def many(count: int, one: str, several: str | None = None) -> str:

@@ -43,7 +43,7 @@ class Why:
         lines += [f'  {_span(one)}: "{_short(one.text)}"' for one in self.versions if one.id != item.id]
         lines += [f"  important for: {reasons}"] if (reasons := _reasons(item)) else []
         faded = "" if self.left is None else f", {self.left:.2f} left of it"
-        used = f"used {item.access_count} times{', pinned' * item.pinned}"
+        used = f"used {item.access_count} {'time' if item.access_count == 1 else 'times'}{', pinned' * item.pinned}"
         lines.append(f"  importance {item.importance:.2f}{faded}, {used}")
         return "\n".join(lines)
 

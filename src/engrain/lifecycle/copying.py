@@ -13,23 +13,23 @@ from engrain.ports import Erasing, Movable
 
 PAGE = 500
 Done = Callable[[int], None]  # told how many rows more were read
-NAMES: Mapping[RowKind, str] = {
-    "item": "items",
-    "cites": "items that cite others",
-    "tombstone": "tombstones",
-    "request": "answered requests",
-    "session": "sessions",
-    "summary": "summaries",
-    "progress": "marks of progress",
-    "episode": "episodes",
-    "trial": "trials of procedures",
-    "task": "tasks",
-    "step": "steps",
-    "event": "events",
-    "grave": "tombstones of the erased",
-    "erased": "marks of erasures",
-    "hold": "legal holds",
-    "audit": "rows of the audit log",
+NAMES: Mapping[RowKind, tuple[str, str]] = {
+    "item": ("item", "items"),
+    "cites": ("item that cites others", "items that cite others"),
+    "tombstone": ("tombstone", "tombstones"),
+    "request": ("answered request", "answered requests"),
+    "session": ("session", "sessions"),
+    "summary": ("summary", "summaries"),
+    "progress": ("mark of progress", "marks of progress"),
+    "episode": ("episode", "episodes"),
+    "trial": ("trial of a procedure", "trials of procedures"),
+    "task": ("task", "tasks"),
+    "step": ("step", "steps"),
+    "event": ("event", "events"),
+    "grave": ("tombstone of the erased", "tombstones of the erased"),
+    "erased": ("mark of an erasure", "marks of erasures"),
+    "hold": ("legal hold", "legal holds"),
+    "audit": ("row of the audit log", "rows of the audit log"),
 }
 
 
@@ -43,8 +43,10 @@ class Copied:
     hash: str = ""
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{self.rows[kind]:,} {name}" for kind, name in NAMES.items() if self.rows.get(kind))
-        return f"{counted or 'an empty memory'}; {self.written:,} rows written by this run; hash {self.hash}"
+        counted = [(self.rows.get(kind, 0), names) for kind, names in NAMES.items()]
+        told = ", ".join(f"{count:,} {names[count != 1]}" for count, names in counted if count)
+        written = f"{self.written:,} {'row' if self.written == 1 else 'rows'} written by this run"
+        return f"{told or 'an empty memory'}; {written}; hash {self.hash}"
 
 
 def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> Copied:
@@ -84,7 +86,7 @@ def compare(source: Movable, target: Movable, done: Done, now: datetime | None =
     there, found = _proof(target, done, now)
     if (counts, wanted) != (there, found):
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
-        what = ", ".join(NAMES.get(kind, kind) for kind in differing) or "contents, not in counts"
+        what = ", ".join(map(_several, differing)) or "contents, not in counts"
         raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy once more.")
     return Copied(counts, written, wanted)
 
@@ -121,7 +123,7 @@ def _standing(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
 def _no_more(kind: RowKind, keys: list[Key]) -> None:
     if keys:
         raise Conflict(
-            f"the target holds {NAMES.get(kind, kind)} that the source does not, such as {keys[0][-1]!r}: "
+            f"the target holds {_several(kind)} that the source does not, such as {keys[0][-1]!r}: "
             "they were forgotten there, or are of another memory. Copy into a new store."
         )
 
@@ -144,3 +146,7 @@ def _pages(store: Movable) -> Iterator[list[Row]]:
         while rows := store.dump(kind, after, PAGE):
             yield rows
             after = rows[-1].key
+
+
+def _several(kind: RowKind) -> str:
+    return NAMES[kind][1] if kind in NAMES else kind

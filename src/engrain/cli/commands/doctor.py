@@ -48,7 +48,8 @@ def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
     about: dict[str, Any] = {"memory": whose, "rebuilt": None}
     points = _examined(cli, rebuild, about)
     failed = any(one.state == "fail" for one in points)
-    told = {"ok": not failed, **about, "counted": counted(points), "findings": points}
+    counts = {state: sum(one.state == state for one in points) for state in MARKS}
+    told = {"ok": not failed, **about, "counts": counts, "counted": counted(points), "findings": points}
     cli.answer(told, lambda: _report(points, about))
     if failed or (strict and any(one.state != "pass" for one in points)):
         click.get_current_context().exit(1)

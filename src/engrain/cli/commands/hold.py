@@ -55,7 +55,10 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
     with cli.memory() as memory:
         if not reasons and not release:
             if not cli.answer_each(memory.holds(user=cli.user), _listed) and not cli.json:
-                click.echo("Nobody is held." if cli.user is None else f"There is no hold on {safe(cli.user)}.")
+                none = (
+                    f"There is no hold on {safe(cli.user)}. --reason CODE sets one." if cli.user else "Nobody is held."
+                )
+                click.echo(none)
             return
         if cli.user is None:
             raise click.UsageError("Say whose data with --user.")
