@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -13,6 +14,7 @@ from erasing_kit import WORD, fill, found, opened
 from engrain import InvalidInput, restore_backup
 from engrain.cli.root import root
 from engrain.memory.receipts import read_receipts
+from engrain.stores.sqlite import remaining
 
 
 def run(*words: object) -> Result:
@@ -218,3 +220,35 @@ def test_a_receipt_that_no_restore_was_given_does_not_hold(lost: Path) -> None:
     restore_backup(lost / "b1.db", lost / "a.db", against=read_receipts([lost / "receipts" / "ana.json"]))
     seen = run("--store", lost / "a.db", "erase", "verify", lost / "receipts" / "ben.json")
     assert (seen.exit_code, "no receipt of this id" in seen.output) == (1, True), seen.output
+
+
+def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = ("monday", "tuesday", "friday")
+    with opened(tmp_path / "agent.db", background=False) as ana:
+        for count, day in enumerate(days, 1):
+            for n in range(count):
+                ana.add_message("user", f"On {day} {n}.", session=day)
+        ana.remember("Lima is large.", source="page.html")
+        one = ana.remember("Ana likes tea.")
+        ana.backup(tmp_path / "b.db")
+        asked = [*({"session": day} for day in days), {"source": "page.html"}, {"id": one}, {"user": "ana"}]
+        kept = [str(ana.erase(**each).receipt) for each in asked]
+    looks: list[str] = []
+    subjects = remaining.subjects
+
+    def counted(*given: Any) -> Any:
+        looks.append(given[-1])
+        return subjects(*given)
+
+    monkeypatch.setattr(remaining, "subjects", counted)
+    for receipts in (kept[:1], kept):
+        for n, receipt in enumerate(receipts):
+            (tmp_path / f"{n}.json").write_text(receipt)
+        paths = [tmp_path / f"{n}.json" for n in range(len(receipts))]
+        looks.clear()
+        told = restore_backup(tmp_path / "b.db", tmp_path / f"{len(receipts)}.db", against=read_receipts(paths))
+        assert sorted(looks) == (["session"] if len(receipts) == 1 else ["id", "session", "source"])
+    by_receipt = [told.receipts[json.loads(each)["receipt"]] for each in kept]
+    assert [bool(count) for count in by_receipt[:3]] == [True] * 3
+    assert by_receipt[0] < by_receipt[1] < by_receipt[2], "each by its own session"
+    assert by_receipt[5] > sum(by_receipt[:3]), "the user has them all"

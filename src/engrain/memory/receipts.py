@@ -14,6 +14,7 @@ from engrain.core.errors import InvalidInput
 if TYPE_CHECKING:
     from engrain.lifecycle.erasure.receipts import Receipt
     from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.stores.sqlite import SqliteStore
 
 
 def read_receipts(paths: Sequence[str | os.PathLike[str]]) -> list[Receipt]:
@@ -46,10 +47,11 @@ class Receipts:
         """For the log of the store that is made: the digest of each, by its id."""
         return {str(one.values["receipt"]): one.digest for one in self._receipts}
 
-    def look(self, restored: Forgetting) -> None:
+    def look(self, restored: SqliteStore) -> None:
         """How many rows each of them names, before anything is taken out."""
-        for one in self._receipts:
-            self.found[str(one.values["receipt"])] = sum(restored.erasing.left(_erasure(one)).values())
+        found = restored.erasing.left_of([*map(_erasure, self._receipts)])
+        for one, counts in zip(self._receipts, found, strict=True):
+            self.found[str(one.values["receipt"])] = sum(counts.values())
 
     def replay(self, restored: Forgetting) -> Mapping[str, int]:
         erasing = restored.erasing

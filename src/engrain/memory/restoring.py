@@ -156,7 +156,7 @@ def _purged(
     with closing(_opened(ready, chosen)) as opened:
         restored = cast("Forgetting", opened)
         if receipts:
-            receipts.look(restored)
+            receipts.look(opened)
         # The store first: it puts back what stands in it, and what receipts name beyond that goes for good.
         known = [one for one in (present, receipts) if one is not None]
         kept_out: Counter[str] = Counter()

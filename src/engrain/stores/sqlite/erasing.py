@@ -18,8 +18,8 @@ from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.forget import forget, found
-from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, subjects, take_part
-from engrain.stores.sqlite.rows import as_json
+from engrain.stores.sqlite.part import add_counts, answered, counted, drop_requests, find, take_part
+from engrain.stores.sqlite.remaining import remains
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
@@ -85,7 +85,7 @@ class SqliteErasing:
             if number is None:
                 return
             if subject.by == "id":
-                gone = self._closure(db, subject, number)
+                gone = self.closure(db, subject, number)
             else:
                 yield subject.name.encode()
                 known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
@@ -160,33 +160,12 @@ class SqliteErasing:
             return self._known(db, id)
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
-        """By its hash alone: every name that is there is hashed and compared. What was written since is not counted."""
-        total: dict[str, int] = {}
-        at = to_micros(erasure.at)
-        with self._store._reading() as db:
-            if erasure.by == "user":
-                add_counts(total, pieces.passed_over(db))
-            for number, tenant, agent, user, *_ in db.rows(_SQL["named"]):
-                scope = Scope(tenant, agent, user)
-                one = owner(scope)
-                if erasure.by == "user" and one is not None and self.mark(one) == erasure.mark:
-                    if db.rows(_SQL["older"], {"scope": number, "at": at}):
-                        add_counts(total, pieces.counts(db, number))
-                elif erasure.by != "user":
-                    for subject in subjects(db, scope, number, erasure.by):
-                        if self.mark(subject) == erasure.mark:
-                            add_counts(total, {"item": len(self._old_items(db, subject, number, at))})
-                            if subject.by == "session":
-                                values = {"scope": number, "session": subject.name, "at": at}
-                                add_counts(total, dict(db.rows(_SQL["session_left"], values)))
-        return total
+        return self.left_of([erasure])[0]
 
-    def _old_items(self, db: Connection, subject: Subject, number: int, at: int) -> list[Row]:
-        if subject.by == "id":
-            ids = list(self._closure(db, subject, number).values())
-        else:
-            ids = list(find(db, number, subject).gone)
-        return db.rows(_SQL["old_items"], {"ids": as_json(ids), "at": at})
+    def left_of(self, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
+        """Of each, in one look."""
+        with self._store._reading() as db:
+            return remains(self, db, erasures)
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._store._writing() as db:
@@ -347,7 +326,7 @@ class SqliteErasing:
             db.run(_QUERIES["set_counters"], {"seq": work.seq, "now": work.micros})
         return total
 
-    def _closure(self, db: Connection, subject: Subject, number: int) -> dict[int, str]:
+    def closure(self, db: Connection, subject: Subject, number: int) -> dict[int, str]:
         """What forgetting this item would remove, by number."""
         _, gone, _ = found(self._work(db, subject.scope, number), Forget(subject.name))
         return gone
