@@ -104,6 +104,117 @@ def test_claude_becomes_sessions(memory: Memory) -> None:
     assert str(said[0].occurred_at) == "2025-01-01 00:00:00.500000+00:00"
 
 
+def said_in(memory: Memory, session: str) -> list[tuple[str, str]]:
+    return [(one.role, one.text) for one in memory.messages(99, session=session)]
+
+
+def test_chatgpt_words_are_found_in_whatever_part_they_stand(memory: Memory) -> None:
+    voice = {"content_type": "multimodal_text", "parts": [
+        {"content_type": "audio_transcription", "text": "Spoken."},
+        {"content_type": "real_time_user_audio_video_asset_pointer", "audio_asset_pointer": {"asset_pointer": "x"}},
+        None, {"content_type": "image_asset_pointer", "asset_pointer": "x"}, {"text": "Beside a picture."},
+    ]}  # fmt: skip
+    page = {"content_type": "tether_browsing_display", "result": "What the page says.", "summary": None}
+    marked = (
+        "Tea\ue200cite\ue202turn0search1\ue202turn0search4\ue201 comes from "
+        '\ue200entity\ue202["country","China","in Asia"]\ue201.'
+    )
+    mapping = {
+        "a": node("a", None, "user", voice),
+        "b": node("b", "a", "tool", page),
+        "c": node("c", "b", "assistant", marked),
+    }
+    loaded(memory, [{"conversation_id": None, "id": "c7", "current_node": "c", "mapping": mapping}])
+    assert said_in(memory, "chatgpt-c7") == [
+        ("user", "Spoken.\nBeside a picture."), ("tool", "What the page says."), ("assistant", "Tea comes from China."),
+    ]  # fmt: skip
+
+
+def test_chatgpt_message_without_an_id_has_that_of_its_node_and_a_time_may_be_a_text(memory: Memory) -> None:
+    mapping = {"a": node("a", None, "user", "Hello.", create_time="2025-01-01T00:00:00Z")}
+    del mapping["a"]["message"]["id"]
+    conversation = {"conversation_id": "c8", "current_node": "a", "mapping": mapping}
+    assert loaded(memory, conversation).added == 1, "one conversation by itself"
+    assert str(memory.messages(9, session="chatgpt-c8")[0].occurred_at) == "2025-01-01 00:00:00+00:00"
+    assert loaded(memory, [conversation]).repeated == 1
+
+
+def test_what_a_user_told_chatgpt_of_themselves_once_for_all_is_known_once(memory: Memory) -> None:
+    told = {"about_user_message": "Ana builds boats.", "about_model_message": "Be short."}
+    more = {"metadata": {"is_visually_hidden_from_conversation": True, "user_context_message_data": told}}
+    content = {"content_type": "user_editable_context", "user_profile": "…Ana builds boats.…"}
+    mapping = {"s": node("s", None, "user", content, create_time=None, **more), "a": node("a", "s", "user", "Hello.")}
+    talks = [
+        {"conversation_id": id, "create_time": 1_700_000_000.0 + at, "current_node": "a", "mapping": mapping}
+        for at, id in enumerate(("c1", "c2"))
+    ]
+    loaded(memory, talks)
+    known = [(item.slot, item.text) for item in memory.slots("chatgpt.")]
+    assert known == [("chatgpt.about_model", "Be short."), ("chatgpt.about_user", "Ana builds boats.")]
+    assert [item.text for item in memory.list({"kind": "fact"}, history=True)].count("Be short.") == 1
+
+
+def claude_message(id: str, parent: str, sender: str, text: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "thinking", "thinking": "hm"}, *([{"type": "text", "text": text}] if text else [])]
+    at = f"2026-01-01T00:00:0{id[0]}Z"
+    values = {"uuid": id, "sender": sender, "text": "", "content": content, "created_at": at}
+    return {**values, "parent_message_uuid": parent, "attachments": [], "files": [], **more}
+
+
+FIRST = "00000000-0000-4000-8000-000000000000"
+BRANCHED = [
+    claude_message("1", FIRST, "human", "How old is tea?"),
+    claude_message("2", "1", "assistant", "A thousand years."),
+    claude_message("3", "1", "assistant", "Five thousand years."),
+    claude_message("4", "3", "human", "Thanks."),
+]
+
+
+def test_claude_shows_the_branch_that_the_conversation_ends_with(memory: Memory) -> None:
+    shown = [("user", "How old is tea?"), ("assistant", "Five thousand years."), ("user", "Thanks.")]
+    loaded(memory, [{"uuid": "u1", "chat_messages": BRANCHED}])
+    assert said_in(memory, "claude-u1") == shown
+    loaded(memory, {"uuid": "u2", "chat_messages": BRANCHED, "current_leaf_message_uuid": "2"})
+    assert said_in(memory, "claude-u2") == [shown[0], ("assistant", "A thousand years.")]
+
+
+def test_claude_messages_that_do_not_hang_together_all_come_in(memory: Memory) -> None:
+    loaded(memory, [{"uuid": "u1", "chat_messages": [*BRANCHED[:2], claude_message("5", "gone", "human", "So?")]}])
+    assert [text for _, text in said_in(memory, "claude-u1")] == ["How old is tea?", "A thousand years.", "So?"]
+
+
+def test_what_was_pasted_into_claude_comes_in_and_no_facts_are_drawn_from_it(memory: Memory) -> None:
+    pasted = [{"file_name": "", "extracted_content": "I live in Atlantis."}, {"file_name": "x.pdf"}]
+    messages = [
+        claude_message("1", FIRST, "human", "", attachments=pasted),
+        claude_message("2", "1", "human", "I live in Lima.", attachments=[{"file_name": "a.txt",
+            "extracted_content": "x" * 1_500_000}]),
+    ]  # fmt: skip
+    loaded(memory, [{"uuid": "u1", "name": "Boats", "chat_messages": messages}], facts=True)
+    said = memory.messages(99, session="claude-u1")
+    assert said[0].text == "I live in Atlantis."
+    assert said[0].metadata == {"title": "Boats", "attachment": "pasted"}
+    assert sum(len(one.text) for one in said) == len("I live in Atlantis.") + len("I live in Lima.") + 1_500_000
+    assert [item.text for item in memory.list({"kind": "fact"})] == ["I live in Lima"]
+
+
+def test_claude_memories_of_a_file_for_each_account_come_in(memory: Memory, tmp_path: Path) -> None:
+    told = {"conversations_memory": "Ana builds boats.", "project_memories": {}, "memory_files": []}
+    assert loaded(memory, told).added == 1
+    with zipfile.ZipFile(tmp_path / "claude.zip", "w") as archive:
+        archive.writestr("projects/p1.json", json.dumps({"uuid": "p1", "docs": []}))
+        archive.writestr("memories/acct.json", json.dumps(told))
+        archive.writestr("conversations.json", json.dumps(CLAUDE))
+    done = memory.load(tmp_path / "claude.zip")
+    assert (done.form, done.added, done.repeated) == ("claude", 2, 1)
+
+
+def test_mem0_memories_without_ids_come_in_once(memory: Memory) -> None:
+    given = {"memories": [{"memory": "Ana likes tea."}, {"memory": "Ana lives in Lima."}]}
+    assert loaded(memory, given).added == 2
+    assert loaded(memory, given).repeated == 2
+
+
 def test_what_claude_wrote_down_itself_is_replaced_by_what_it_wrote_later(memory: Memory) -> None:
     told = {"conversations_memory": "Ana builds boats.", "project_memories": {"p1": "A boat of oak."}}
     assert loaded(memory, [told]).added == 2

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
 from engrain.core.items import Place, Relation, Source
 from engrain.core.notes import Note, checked
+from engrain.core.text import MAX_TEXT
 
 Origin = Literal["mem0", "chatgpt", "claude"]
 ROLES: Mapping[str, str] = {
@@ -17,26 +21,35 @@ ROLES: Mapping[str, str] = {
 MAX_TITLE = 500
 # What mem0 says of a memory besides its text.
 BESIDE = ("categories", "user_id", "agent_id", "app_id", "run_id", "actor_id", "updated_at")
+# Metadata of a text that a user handed over with a message, with the name of its file.
+ATTACHMENT = "attachment"
+PIECE = MAX_TEXT // 4  # characters, of which none has more than four bytes
+# What ChatGPT draws in the place of such marks is no text, but for names.
+_MARK = re.compile("\ue200([^\ue200\ue201]*)\ue201")
+CLAUDES_FIRST = "00000000-0000-4000-8000-000000000000"  # what the first message of a conversation follows
+_UNSAID = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 
 
 def origin_of(value: object) -> Origin | None:
     """Whose export a JSON document is, by the names in it."""
     if isinstance(value, dict):
         listed = value.get("results", value.get("memories"))
-        return "mem0" if isinstance(listed, list) else None
+        return "mem0" if isinstance(listed, list) else _chat_of(value)
     first = value[0] if isinstance(value, list) and value else None
     if not isinstance(first, dict):
         return None
-    if "mapping" in first:
+    return _chat_of(first) or ("mem0" if "memory" in first else None)
+
+
+def _chat_of(entry: Mapping[str, Any]) -> Origin | None:
+    if "mapping" in entry:
         return "chatgpt"
-    if "chat_messages" in first or "conversations_memory" in first:
-        return "claude"
-    return "mem0" if "memory" in first else None
+    return "claude" if "chat_messages" in entry or "conversations_memory" in entry else None
 
 
 def entries(value: object, origin: Origin) -> list[object]:
-    """What is read one by one: a memory, or a conversation."""
-    found = value
+    """What is read one by one: a memory, or a conversation. One chat may be a file by itself."""
+    found = [value] if isinstance(value, dict) and _chat_of(value) == origin else value
     if origin == "mem0" and isinstance(value, dict):
         related = value.get("relations")
         listed = value.get("results", value.get("memories"))
@@ -68,64 +81,82 @@ def _mem0(entry: Mapping[str, Any]) -> Iterator[Note]:
     text = _text(entry.get("memory", entry.get("text")), "memory")
     own = _object(entry.get("metadata") or {}, "metadata")
     metadata = {**{name: entry[name] for name in BESIDE if entry.get(name)}, **own}
-    named = _text(entry.get("id"), "id")
+    named = entry.get("id")
+    # What an export job was not asked for is not there.
+    named = _digest(text) if named is None else _text(named, "id")
     yield _note("mem0", text, named, metadata=metadata, occurred_at=_iso(entry.get("created_at")))
 
 
 def _chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
-    session = f"chatgpt-{_text(entry.get('conversation_id', entry.get('id')), 'conversation_id')}"
+    session = f"chatgpt-{_text(entry.get('conversation_id') or entry.get('id'), 'conversation_id')}"
     title = _title(entry.get("title"))
-    for node in _branch(entry):
+    for name, node in _branch(entry):
         message = node.get("message")
         if not isinstance(message, dict):
             continue
+        beside = _object(message.get("metadata") or {}, "metadata")
+        yield from _instructions(beside.get("user_context_message_data"), _time(entry.get("create_time")))
         role = _role(_object(message.get("author") or {}, "author").get("role"))
-        hidden = _object(message.get("metadata") or {}, "metadata").get("is_visually_hidden_from_conversation")
         text = _said(message.get("content"))
-        if role is None or hidden or not text.strip():
+        if role is None or beside.get("is_visually_hidden_from_conversation") or not text.strip():
             continue
-        yield _note(
+        yield from _message(
             "chatgpt",
             text,
-            f"{session}\x1f{_text(message.get('id'), 'id')}",
+            f"{session}\x1f{_text(message.get('id') or name, 'id')}",
             place=Place(session, role=role),
             metadata=title,
-            occurred_at=_seconds(message.get("create_time")),
+            occurred_at=_time(message.get("create_time")),
         )
         title = {}
 
 
-def _branch(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages that the conversation shows: from its present end back to its beginning."""
+def _instructions(told: object, at: str | datetime | None) -> Iterator[Note]:
+    """What the user wants every conversation to know; each of them has a copy."""
+    for name in ("about_user", "about_model"):
+        text = _words(told.get(f"{name}_message")).strip() if isinstance(told, dict) else ""
+        if text:
+            slot = f"chatgpt.{name}"
+            yield _note("chatgpt", text, f"{slot}\x1f{_digest(text)}", slot=slot, occurred_at=at)
+
+
+def _branch(entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The messages that the conversation shows, by name: from its present end back to its beginning."""
     mapping = _object(entry.get("mapping"), "mapping")
     at = entry.get("current_node")
     if at is None:
         at = next((name for name in reversed([*mapping]) if not _object(mapping[name], "a node").get("children")), None)
-    found: list[Mapping[str, Any]] = []
-    seen: set[str] = set()
+    found: dict[str, Mapping[str, Any]] = {}
     while at is not None:
-        if not isinstance(at, str) or at not in mapping or at in seen:
+        if not isinstance(at, str) or at not in mapping or at in found:
             raise InvalidInput(f"the messages of the conversation do not hang together at {at!r:.80}.")
-        seen.add(at)
-        found.append(_object(mapping[at], "a node"))
-        at = found[-1].get("parent")
-    return found[::-1]
+        found[at] = _object(mapping[at], "a node")
+        at = found[at].get("parent")
+    return [*found.items()][::-1]
 
 
 def _said(content: object) -> str:
     """The words of a message, written or spoken; pictures, files and thoughts are left out."""
-    if not isinstance(content, dict) or content.get("content_type") in ("thoughts", "user_editable_context"):
+    if not isinstance(content, dict) or content.get("content_type") in _UNSAID:
         return ""
     parts = content.get("parts")
     if isinstance(parts, list):
         return "\n".join(filter(None, map(_part, parts)))
-    return _words(content.get("text"))
+    return _words(content.get("text")) or _words(content.get("result"))
 
 
 def _part(part: object) -> str:
-    if isinstance(part, dict) and part.get("content_type") == "audio_transcription":
-        return _words(part.get("text"))
-    return _words(part)
+    return _MARK.sub(_drawn, _words(part.get("text") if isinstance(part, dict) else part))
+
+
+def _drawn(mark: re.Match[str]) -> str:
+    """Of a place, a person or a thing its name; a reference to a page is none of the words."""
+    kind, _, told = mark[1].partition("\ue202")
+    try:
+        named = json.loads(told) if kind == "entity" else None
+    except (ValueError, RecursionError):
+        named = None
+    return str(named[1]) if isinstance(named, list) and len(named) > 1 else ""
 
 
 def _words(text: object) -> str:
@@ -142,21 +173,39 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
     messages = entry.get("chat_messages")
     if not isinstance(messages, list):
         raise InvalidInput("chat_messages must be a list.")
-    for given in messages:
-        message = _object(given, "a message")
+    for message in _shown([_object(one, "a message") for one in messages], entry.get("current_leaf_message_uuid")):
         role = _role(message.get("sender"))
-        text = _blocks(message)
-        if role is None or not text.strip():
+        if role is None:
             continue
-        yield _note(
-            "claude",
-            text,
-            f"{session}\x1f{_text(message.get('uuid'), 'uuid')}",
-            place=Place(session, role=role),
-            metadata=title,
-            occurred_at=_iso(message.get("created_at")),
-        )
-        title = {}
+        named = f"{session}\x1f{_text(message.get('uuid'), 'uuid')}"
+        at = _iso(message.get("created_at"))
+        place = Place(session, role=role)
+        given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_attached(message), 1)]
+        for name, text, beside in [*given, (named, _blocks(message), {})]:
+            if text.strip():
+                yield from _message("claude", text, name, place=place, metadata={**title, **beside}, occurred_at=at)
+                title = {}
+
+
+def _shown(messages: Sequence[Mapping[str, Any]], last: object) -> Sequence[Mapping[str, Any]]:
+    """Those of the branch that the conversation ends with; all of them where that cannot be told."""
+    known = {str(one.get("uuid")): one for one in messages}
+    parents = {one.get("parent_message_uuid") for one in messages}
+    leaves = [id for id in known if id not in parents]
+    at = last if isinstance(last, str) and last in known else leaves[-1] if leaves else None
+    found: dict[str, Mapping[str, Any]] = {}
+    while isinstance(at, str) and at in known and at not in found:
+        found[at] = known[at]
+        at = known[at].get("parent_message_uuid")
+    return [*found.values()][::-1] if at == CLAUDES_FIRST else messages
+
+
+def _attached(message: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The texts that were handed over with a message, with their metadata; a long paste is one without a name."""
+    given = message.get("attachments")
+    for one in given if isinstance(given, list) else ():
+        if isinstance(one, dict) and (text := _words(one.get("extracted_content"))):
+            yield text, {ATTACHMENT: _words(one.get("file_name"))[:MAX_TITLE] or "pasted"}
 
 
 def _claude_memory(entry: Mapping[str, Any]) -> Iterator[Note]:
@@ -173,6 +222,16 @@ def _blocks(message: Mapping[str, Any]) -> str:
     blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
     texts = [_words(one.get("text")) for one in blocks if one.get("type") == "text"]
     return "\n".join(filter(None, texts)) or _words(message.get("text"))
+
+
+def _message(origin: Origin, text: str, named: str, **values: Any) -> Iterator[Note]:
+    """In several pieces if it is longer than an item may be."""
+    if len(text) <= PIECE or len(text.encode("utf-8", "replace")) <= MAX_TEXT:
+        yield _note(origin, text, named, **values)
+        return
+    for start in range(0, len(text), PIECE):
+        more = f"\x1f{start}" if start else ""
+        yield _note(origin, text[start : start + PIECE], f"{named}{more}", **values)
 
 
 def _note(origin: Origin, text: str, named: str, **values: Any) -> Note:
@@ -206,15 +265,20 @@ def _iso(value: object) -> str | None:
     return value or None
 
 
-def _seconds(value: object) -> datetime | None:
-    if value is None:
-        return None
+def _time(value: object) -> str | datetime | None:
+    """Seconds since 1970, or ISO 8601."""
+    if value is None or isinstance(value, str):
+        return value or None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(f"a time must be seconds since 1970, not {value!r:.80}.")
     try:
         return datetime.fromtimestamp(value, UTC)
     except (OverflowError, OSError, ValueError) as exc:
         raise InvalidInput(f"a time must be seconds since 1970, not {value!r:.80}.") from exc
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 _READERS: Mapping[Origin, Callable[[Mapping[str, Any]], Iterator[Note]]] = {

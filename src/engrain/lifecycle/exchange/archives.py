@@ -14,8 +14,8 @@ from engrain.lifecycle.exchange.documents import MAX_DOCUMENT, parsed
 
 MAGIC = b"PK\x03\x04"
 MAX_ARCHIVE = 4 * MAX_DOCUMENT  # unpacked, of the files that are read
-# A large export has its conversations in several files, conversations-000.json and so on.
-WANTED = re.compile(r"(conversations(-\d+)?|memories)\.json")
+# A large export has its conversations in several files, conversations-000.json and so on; memories may be a folder.
+WANTED = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
 
 
 class Document(NamedTuple):
@@ -28,7 +28,7 @@ class Document(NamedTuple):
 def documents(file: BinaryIO) -> Iterator[Document]:
     """One after the other, so that only one of them is in memory."""
     with _readable(), ZipFile(file) as archive:
-        members = [one for one in archive.infolist() if WANTED.fullmatch(one.filename.rpartition("/")[2])]
+        members = [one for one in archive.infolist() if WANTED.fullmatch(one.filename)]
         if not members:
             raise InvalidInput(
                 "the archive holds no conversations.json. Of other files than ChatGPT's and Claude's, unpack it first."

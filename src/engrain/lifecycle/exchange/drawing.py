@@ -10,6 +10,7 @@ from engrain.capture import gate, write
 from engrain.capture.keeping import Said, note_for
 from engrain.core.clock import checked_time
 from engrain.core.echo import own_words
+from engrain.core.foreign import ATTACHMENT
 from engrain.core.items import Source
 from engrain.core.messages import Message, message_of
 from engrain.core.notes import Note
@@ -45,7 +46,8 @@ def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
 
 
 def _by_user(note: Note) -> bool:
-    return note.place is not None and note.place.role == "user"
+    """Said by them, not handed over."""
+    return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
 def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
