@@ -70,7 +70,7 @@ def states(findings: Any) -> dict[str, str]:
 
 
 def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, redis_process: Server) -> None:
-    path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=1")
+    path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=3")
     with opened(path) as memory:
         memory.start_session("monday")
         id = memory.remember(FACT)
@@ -84,7 +84,7 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
         assert found.hits[0].item.id == id
         assert "Recent context" not in str(found)
         assert [one.part for one in found.without] == ["recent context"]
-        assert f"127.0.0.1:{redis_process.port}?timeout=1 did not answer in" in found.without[0].why
+        assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.without[0].why
         assert memory.status().background["away"]
         redis_process.start()
         found = memory.recall(ASKED, n=1, min_relevance=0.0)
@@ -94,14 +94,14 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
 
 
 def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: Path, redis_process: Server) -> None:
-    path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=1")
+    path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=3")
     with opened(path) as memory:
         memory.start_session("monday")
         failed = memory.record_error("The oven is cold.")
         redis_process.kill()
         began = time.monotonic()
         ids = [memory.add_message("user", f"This is message {n}.") for n in range(20)]
-        assert time.monotonic() - began < 4  # the time-out is waited for once
+        assert time.monotonic() - began < 30  # the time-out is waited for once, not twenty times
         decided = memory.record_decision("Use the other recipe.")
         with pytest.raises(StoreUnavailable):
             memory.episodic.recent()
@@ -163,7 +163,7 @@ def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_pat
 def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     tmp_path: Path, chroma_process: ChromaProcess
 ) -> None:
-    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=1")
+    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=5")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
         memory._open.feeder.brought(memory._open.scope, ())
@@ -188,7 +188,7 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     from engrain.lifecycle.background import feed
     from engrain.stores.chroma import ChromaServer
 
-    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=2")
+    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=5")
     monkeypatch.setattr(feed, "LEAVE", -1.0)  # nothing is brought when a command ends
     monkeypatch.setattr(feed.Feeder, "start", lambda _: None)
     for n in range(3):
@@ -213,4 +213,4 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     chroma_process.kill()
     report, code = command(path, "doctor")
     assert (states(report["findings"])["vector server"], code) == ("fail", 1)
-    assert "did not answer within 2 s" in str(report)
+    assert "did not answer within 5 s" in str(report)

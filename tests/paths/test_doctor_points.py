@@ -111,7 +111,7 @@ def test_01_a_kind_of_memory_whose_server_is_away_fails(
 ) -> None:
     server = start_redis()
     (folder / "agent.toml").write_text(
-        f'[stores]\ndefault = "{folder / "agent.db"}"\nepisodic = "{server.url}/?timeout=1"\n'
+        f'[stores]\ndefault = "{folder / "agent.db"}"\nepisodic = "{server.url}/?timeout=3"\n'
     )
     memory = opened(store=folder / "agent.toml")
     assert_stands(memory, "stores", "pass", f"127.0.0.1:{server.port}")

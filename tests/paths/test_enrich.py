@@ -348,14 +348,14 @@ def test_a_model_that_fails_or_answers_nonsense_loses_nothing_and_is_seen(open_m
 
 
 def test_a_model_that_never_answers_holds_nobody_up(open_memory, server) -> None:  # type: ignore[no-untyped-def]
-    server.script = [Says("late", delay=5)] * 3
+    server.script = [Says("late", delay=600)] * 3
     memory = open_memory(model=AnthropicModel(api_key="secret", base_url=server.anthropic_url))
     memory.start_session("a")
     began = time.monotonic()
     memory.add_message("user", "The wedding is in Lisbon.")
     memory.end_session()
     memory.close()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 50  # the model is given a minute
 
 
 def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone(
@@ -389,7 +389,7 @@ def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone
     assert "Lisbon" in str(memory.recall("Where is the wedding?"))
     began = time.monotonic()
     memory.close()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
     never.set()
 
 

@@ -34,9 +34,9 @@ def mortal() -> Iterator[Server]:
     started.stop()
 
 
-def settings(folder: Path, url: str) -> Path:
+def settings(folder: Path, url: str, timeout: float = 60) -> Path:
     path = folder / "agent.toml"
-    path.write_text(f'[stores]\ndefault = "{folder / "agent.db"}"\nsessions = "{url}?timeout=1"\n')
+    path.write_text(f'[stores]\ndefault = "{folder / "agent.db"}"\nsessions = "{url}?timeout={timeout:g}"\n')
     return path
 
 
@@ -224,7 +224,7 @@ def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
     tmp_path: Path, mortal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "REST", 0.0)
-    path = settings(tmp_path, mortal.url)
+    path = settings(tmp_path, mortal.url, 3)
     with opened(path) as memory:
         memory.start_session("monday")
         said = []
@@ -256,7 +256,7 @@ def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
 
 
 def test_a_memory_opens_while_its_server_is_away(tmp_path: Path, mortal: Server) -> None:
-    path = settings(tmp_path, mortal.url)
+    path = settings(tmp_path, mortal.url, 3)
     mortal.kill()
     with pytest.warns(ServerAway, match="did not answer"):
         memory = opened(path)

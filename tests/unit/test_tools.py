@@ -287,12 +287,12 @@ def test_a_call_that_takes_too_long_is_no_longer_waited_for() -> None:
 
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
-        tool(slow, timeout=0.05).bound({"seconds": 5})()
+        tool(slow, timeout=0.05).bound({"seconds": 60})()
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
-        asyncio.run(tool(slow_too, timeout=0.05).bound({"seconds": 5})())
-    assert time.monotonic() - began < 2
-    assert tool(slow, timeout=5).bound({"seconds": 0})() == "done"
-    assert asyncio.run(tool(slow_too, timeout=5).bound({"seconds": 0})()) == "done"
+        asyncio.run(tool(slow_too, timeout=0.05).bound({"seconds": 60})())
+    assert time.monotonic() - began < 50
+    assert tool(slow, timeout=60).bound({"seconds": 0})() == "done"
+    assert asyncio.run(tool(slow_too, timeout=60).bound({"seconds": 0})()) == "done"
 
 
 def test_an_error_within_the_time_is_its_own() -> None:
@@ -303,8 +303,8 @@ def test_an_error_within_the_time_is_its_own() -> None:
         raise TimeoutError("of my own")
 
     with pytest.raises(KeyError, match="gone"):
-        tool(fails, timeout=5).bound({})()
+        tool(fails, timeout=60).bound({})()
     with pytest.raises(TimeoutError, match="of my own"):
-        asyncio.run(tool(times_out_itself, timeout=5).bound({})())
+        asyncio.run(tool(times_out_itself, timeout=60).bound({})())
     assert tool(times_out_itself).awaited
     assert not tool(fails).awaited
