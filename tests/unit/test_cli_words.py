@@ -78,3 +78,12 @@ def test_doctor_counts_its_points_for_programs(store: Path) -> None:
     states = [one["state"] for one in told["findings"]]
     assert told["counts"] == {state: states.count(state) for state in ("pass", "warn", "fail", "unknown")}
     assert sum(told["counts"].values()) == 35
+
+
+def test_the_doctor_finds_no_fault_in_the_folder_of_backups_that_maintain_made(store: Path) -> None:
+    settings = store.with_name("engrain.toml")
+    settings.write_text('[stores]\ndefault = "agent.db"\n[lifecycle]\nbackup_folder = "backups"\n')
+    with Memory(settings, embedder=HashEmbedder()) as memory:
+        assert memory.maintain(everyone=True).counts["backed_up"] == 1
+        assert [one.state for one in memory.check() if one.name == "rights"] == ["pass"]
+    assert (store.parent / "backups").stat().st_mode & 0o777 == 0o700

@@ -55,7 +55,7 @@ def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, li
 def take(kit: Kit, rotation: Rotation, name: str, now: datetime) -> BackedUp:
     """The backup that is due. Its folder is made if it is not there."""
     try:
-        rotation.folder.mkdir(parents=True, exist_ok=True)
+        rotation.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise StoreError(f"the folder of backups {rotation.folder} cannot be made: {exc.strerror}.") from exc
     clear(kit, rotation, now)
