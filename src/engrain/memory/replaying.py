@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
@@ -40,14 +40,16 @@ class _Cared(Protocol):
     @property
     def audit(self) -> AuditLog: ...
 
+    def together(self, do: Callable[[], Mapping[str, int]]) -> Mapping[str, int]: ...
+
     def purge(self) -> bool: ...
 
 
 def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt]) -> Replayed:
     """For a database that its own tools have set back, before any program opens it; a backup of engrain's own comes
     back by `restore_backup`. `against` is the present store of the same memory, with which its marks, holds and audit
-    log come along, or receipts that were kept outside of it (`read_receipts`). If it is cut off, set the database back
-    once more: what it took out and had not yet put back as it stands in the present store is missing."""
+    log come along, or receipts that were kept outside of it (`read_receipts`). It is one transaction: cut off, it has
+    done nothing, and is done again."""
     from engrain.wiring import open_movable
 
     target = settings(restored).store
@@ -60,9 +62,14 @@ def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt])
         else:
             known = Receipts(against)
         store = opened.enter_context(closing(open_movable(target)))
-        rows = known.replay(cast("Forgetting", store))
         cared = cast("_Cared", store)
-        given = {"receipts": known.told} if isinstance(known, Receipts) else {}
-        if given or any(rows.values()):
-            cared.audit.append("restore", {"kept_out": sum(rows.values()), **given})
+
+        def do() -> Mapping[str, int]:
+            rows = known.replay(cast("Forgetting", store))
+            given = {"receipts": known.told} if isinstance(known, Receipts) else {}
+            if given or any(rows.values()):
+                cared.audit.append("restore", {"kept_out": sum(rows.values()), **given})
+            return rows
+
+        rows = cared.together(do)
         return Replayed(rows, cared.purge())

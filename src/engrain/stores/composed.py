@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.scope import Scope
 from engrain.ports import AuditLog, Erasing, Movable
+
+Answer = TypeVar("Answer")
 
 
 class Part(Protocol):
@@ -43,6 +45,11 @@ class Composed:
         self._items.restore([row for row in rows if row.kind not in self._parts], since, done)
         for kind, group in groupby(elsewhere, key=lambda row: row.kind):
             self._parts[kind].restore(list(group), done=done)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """One transaction of the items' store; what the others keep is kept again if it is done again."""
+        joined: Callable[[Callable[[], Answer]], Answer] = getattr(self._items, "together", lambda do: do())
+        return joined(do)
 
     @property
     def erasing(self) -> Erasing | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -73,6 +73,20 @@ class Handle:
             self._link.opened()  # a closed store says that first
             raise ReadOnlyStore(f"{self._link.address.shown} was opened read-only. Open it without read_only to write.")
         return self._link.write(scope, do, mode)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """What this thread reads and writes here in `do` is one transaction, which may be done twice."""
+        known = dict(self._models)
+
+        def anew() -> Answer:
+            self._models = dict(known)  # those of a first try may be gone with it
+            return do()
+
+        try:
+            return self._link.together(anew)
+        except BaseException:
+            self._models = known
+            raise
 
     def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
         """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""

@@ -30,6 +30,7 @@ _ATTEMPTS = 6
 _PAUSE = 0.02
 _ASK_AGAIN = 1.0
 _LONGEST_PAUSE = 0.5
+_JOINT_IDLE = 600_000  # milliseconds, in which another store may be read
 _PAGE = 1_000_000  # characters of one statement's rows
 # The server gives up first, and says why; only one that is silent is given up by us.
 _LATER = 5.0
@@ -119,6 +120,7 @@ class Link:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._guard = threading.Lock()
+        self._joint = threading.local()
         self._pool: ConnectionPool[Timed] | None = None
         self._process = 0
         self.path = ""
@@ -128,17 +130,49 @@ class Link:
 
     def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         """All in one snapshot; with no scope, across all of them."""
+        if self.joint:
+            return self._joining(self.joint, scope, do)
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
     def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
         """One transaction. What others made fail is done again, from the start; nothing is done twice.
 
         With the mode "repeat", what may be done twice: then a commit that was lost is done again too."""
+        if self.joint:
+            return self._joining(self.joint, scope, do)
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
     def alone(self, do: Callable[[Timed], Answer]) -> Answer:
         """For statements that allow no transaction around them."""
         return self._persist(do)
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """What this thread reads and writes in `do` is one transaction, which may be done twice."""
+        return self._persist(lambda connection: self._joined(connection, do))
+
+    @property
+    def joint(self) -> Timed | None:
+        """The connection of a transaction that this thread makes of several."""
+        return getattr(self._joint, "connection", None)
+
+    def _joined(self, connection: Timed, do: Callable[[], Answer]) -> Answer:
+        try:
+            connection.execute(_BEGIN["repeat"])
+            self._joint.connection = connection
+            answer = do()
+        except BaseException as exc:
+            _leave(connection, exc)
+            raise
+        finally:
+            self._joint.connection = None
+        self._commit(connection, "repeat")
+        return answer
+
+    def _joining(self, connection: Timed, scope: Scope | None, do: Do[Answer]) -> Answer:
+        with connection.pipeline():
+            connection.execute(_SETTINGS, (*self._settings(scope)[:-1], str(_JOINT_IDLE)))
+            answer = do(Db(connection))
+        return answer.read() if isinstance(answer, Late) else answer
 
     def _transact(self, connection: Timed, scope: Scope | None, do: Do[Answer], mode: str) -> Answer:
         try:

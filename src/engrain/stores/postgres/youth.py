@@ -32,7 +32,7 @@ class Youth:
 
     def wrote(self, count: int) -> None:
         self._wrote += count
-        if self._looks and self._wrote >= self._looks[0]:
+        if self._looks and self._wrote >= self._looks[0] and not self._link.joint:
             self._looks = [one for one in self._looks if one > self._wrote]
             with contextlib.suppress(EngrainError):
                 self._link.alone(self._look)

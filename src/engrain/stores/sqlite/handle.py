@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
@@ -34,6 +35,8 @@ from engrain.stores.sqlite.writer import Writer
 if TYPE_CHECKING:
     from engrain.stores.sqlite.lens import Lenses
     from engrain.stores.sqlite.roster import Reader
+
+Answer = TypeVar("Answer")
 
 _SQL = load("queries.sql")
 LENS_BYTES = 1_000_000_000
@@ -61,6 +64,7 @@ class Handle:
         self._touches = Touches()
         self._lenses: Lenses | None = None
         self._closed = False
+        self._joint = threading.local()  # the connection of a transaction that is made of several
         self._name = str(self._site.path)
         self._identity: Identity | None = None
         self._writer = Writer(self._open_writer, self._lock, self)
@@ -161,6 +165,8 @@ class Handle:
     def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
+        if joint := getattr(self._joint, "db", None):
+            return contextlib.nullcontext(joint)
         if self._site.path is not None:
             return self._pool.snapshot()
         # A store in memory has one connection for all: whoever has it already in this thread may use it again.
@@ -174,7 +180,18 @@ class Handle:
             raise StoreClosed("this store was closed. Open it again.")
         if self._site.read_only:
             raise ReadOnlyStore(self._site.unwritable())
+        if joint := getattr(self._joint, "db", None):
+            return contextlib.nullcontext(joint)
         return self._writer.member()
+
+    def together(self, do: Callable[[], Answer]) -> Answer:
+        """What this thread reads and writes here in `do` is one transaction."""
+        with self._writing() as db:
+            self._joint.db = db
+            try:
+                return do()
+            finally:
+                self._joint.db = None
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
