@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -529,18 +527,32 @@ def test_what_a_killed_backup_left_is_no_hindrance(opened: Open, tmp_path: Path)
     assert (tmp_path / "monday.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_two_programs_that_back_up_to_one_name_at_once_leave_one_whole_backup(opened: Open, tmp_path: Path) -> None:
-    opened("ana").remember_many([f"Note {n}." for n in range(500)])
-    code = (
-        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
-        "Memory(sys.argv[1], embedder=HashEmbedder(), background=False).backup(sys.argv[2])\n"
-    )
-    called = [sys.executable, "-c", code, str(tmp_path / "agent.db"), str(tmp_path / "b.db")]
-    running = [subprocess.Popen(called, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [one.communicate(timeout=180)[1] for one in running]
-    assert [one.returncode for one in running].count(0) == 1, told
-    for line in (one.strip().splitlines()[-1] for one in told if one.strip()):
-        assert "StoreBusy" in line or "there already" in line
-    assert not list(tmp_path.glob("b.db*.part"))
-    with Memory(tmp_path / "b.db", user="ana", read_only=True, embedder=HashEmbedder()) as copy:
-        assert copy.status().items == 500
+@pytest.mark.parametrize("when", ["before it has opened the file", "before it has locked the file"])
+def test_a_backup_that_ends_while_another_begins_under_its_name_stays_as_it_is(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    first, second, goal = opened("ana"), opened("ana"), tmp_path / "monday.db"
+    first.remember("Ana likes tea.")
+    alone, taken = backing._alone, backing._taken
+    written: list[bytes] = []
+
+    def first_the_other() -> None:
+        monkeypatch.undo()
+        first.backup(goal)
+        written.append(goal.read_bytes())
+
+    def opened_late(part: Path) -> Any:
+        first_the_other()
+        return alone(part)
+
+    def locked_late(file: int, part: Path) -> bool:
+        first_the_other()
+        return taken(file, part)
+
+    late = opened_late if when == "before it has opened the file" else locked_late
+    monkeypatch.setattr(backing, "_alone" if late is opened_late else "_taken", late)
+    # What it has locked is by now the other's backup, and no longer the file that it is to write.
+    with pytest.raises(InvalidInput if late is opened_late else StoreBusy):
+        second.backup(goal)
+    assert [goal.read_bytes()] == written
+    assert sorted(one.name for one in tmp_path.glob("monday*")) == ["monday.db", "monday.db.json"]
