@@ -227,3 +227,23 @@ def test_a_wait_is_shown_with_its_end(run: Run, memory: Memory) -> None:
         task.wait_event("paid", timeout=86_400, block=False)
     until = memory.timeline("order").steps[0].input
     assert f"until {until}" in run("show", "order").output
+
+
+def test_an_approval_is_given_at_the_shell(run: Run, memory: Memory) -> None:
+    with pytest.raises(TaskWaiting), memory.task("order-42") as task:
+        task.wait_event("approved", block=False)
+    done = run("signal", "order-42", "approved", "--payload", '{"by": "ana"}')
+    assert done.stdout == "order-42 has the event approved: it goes on where it waits, or at the next recover().\n"
+    assert json.loads(run("signal", "order-42", "approved", "--payload", "2", "--json").stdout)["new"] is False
+    assert "the first one counts" in run("signal", "order-42", "approved").stdout
+    found: list[object] = []
+    assert [
+        one.status for one in memory.recover(lambda task: found.append(task.wait_event("approved", block=False)))
+    ] == ["done"]
+    assert found == [{"by": "ana"}]
+    assert "TaskEnded" in run("signal", "order-42", "late", "--json", code=1).stdout
+
+
+def test_an_event_for_a_task_that_is_not_there_yet_is_kept_and_told(run: Run, memory: Memory) -> None:
+    assert "there is no task 'order-43' yet: the event waits for it" in run("signal", "order-43", "approved").stderr
+    assert "--payload is not JSON" in run("signal", "order-43", "x", "--payload", "{", code=1).stderr

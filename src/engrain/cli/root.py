@@ -50,7 +50,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "files": ("engrain.cli.commands.files:files", "Keep SOUL.md, MEMORY.md and daily logs in step."),
     },
     "Durable tasks": {
-        "tasks": ("engrain.cli.commands.tasks:tasks", "List tasks; show, resume, resolve, park, cancel, prune."),
+        "tasks": (
+            "engrain.cli.commands.tasks:tasks",
+            "List tasks; show, resume, resolve, signal, park, cancel, prune.",
+        ),
     },
     "The memory itself": {
         "status": ("engrain.cli.commands.care:status", "Show how the memory stands."),

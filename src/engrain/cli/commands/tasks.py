@@ -1,4 +1,4 @@
-"""Commands about durable tasks: list, show, resume, resolve, park, cancel, prune."""
+"""Commands about durable tasks: list, show, resume, resolve, signal, park, cancel, prune."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import click
 
 from engrain.cli.plain import line
 from engrain.cli.session import Session
-from engrain.cli.shown import faint, many
+from engrain.cli.shown import faint, many, safe
 from engrain.cli.task_lines import step_lines, task_lines, timeline_lines
 from engrain.cli.verbs import Verb
-from engrain.core.errors import EngrainError, InvalidInput, TaskWaiting
+from engrain.core.errors import EngrainError, InvalidInput, NotFound, TaskWaiting
 
 if TYPE_CHECKING:
     from engrain.core.journal import StepRecord, TaskRecord
@@ -127,11 +127,33 @@ def resolve(cli: Session, task: str, step: str, outcome: Any, result: str | None
 
     done: it happened. failed: it did not, and is done again. skipped: it is left out.
     """
-    value = _json(result)
+    value = _json(result, "--result")
     with cli.memory() as memory:
         found = memory.resolve(task, step, outcome, result=value, **options)
         owner = memory.timeline(task).task
     cli.answer(found, lambda: step_lines(found, owner))
+
+
+@verb(
+    "signal",
+    examples=("engrain tasks signal order-42 approved", "engrain tasks signal order-42 answer --payload '\"yes\"'"),
+    prints="That the task has the event now; or that it had one of that name, which counts.",
+)
+@click.argument("task")
+@click.argument("event")
+@click.option("--payload", metavar="JSON", help="What the task gets with it; else null.")
+def signal(cli: Session, task: str, event: str, payload: str | None) -> None:
+    """Deliver an event that a task waits for, such as an approval."""
+    value = _json(payload, "--payload")
+    with cli.memory() as memory:
+        new = memory.signal(task, event, value)
+        try:
+            memory.timeline(task)
+        except NotFound:
+            click.echo(f"note: there is no task {safe(task)!r} yet: the event waits for it.", err=True)
+    had = f"{safe(task)} had the event {safe(event)} already: the first one counts."
+    told = f"{safe(task)} has the event {safe(event)}: it goes on where it waits, or at the next recover()."
+    cli.answer({"task": task, "event": event, "new": new}, lambda: [told if new else had])
 
 
 @verb(
@@ -257,10 +279,10 @@ def _loaded(work: str) -> Callable[[Any], Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _json(text: str | None) -> Any:
+def _json(text: str | None, option: str) -> Any:
     if text is None:
         return None
     try:
         return json.loads(text)
     except ValueError as exc:
-        raise InvalidInput(f"--result is not JSON: {exc}.") from exc
+        raise InvalidInput(f"{option} is not JSON: {exc}.") from exc
