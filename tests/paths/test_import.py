@@ -65,6 +65,8 @@ CLAUDE: Any = [
         ],
     }
 ]
+for at, message in enumerate(CLAUDE[0]["chat_messages"]):
+    message |= {"parent_message_uuid": str(at), "attachments": [{"file_name": "a.txt", "extracted_content": ""}]}
 ALL = {"mem0": MEM0, "chatgpt": CHATGPT, "claude": CLAUDE}
 
 
@@ -207,6 +209,24 @@ def test_claude_memories_of_a_file_for_each_account_come_in(memory: Memory, tmp_
         archive.writestr("conversations.json", json.dumps(CLAUDE))
     done = memory.load(tmp_path / "claude.zip")
     assert (done.form, done.added, done.repeated) == ("claude", 2, 1)
+
+
+def test_an_archive_that_begins_with_an_empty_list_is_read_to_its_end(memory: Memory, tmp_path: Path) -> None:
+    for values, told in (([[], CHATGPT], 3), ([[], []], None)):
+        with zipfile.ZipFile(tmp_path / "chatgpt.zip", "w") as archive:
+            for number, value in enumerate(values):
+                archive.writestr(f"conversations-00{number}.json", json.dumps(value))
+        if told is None:
+            with pytest.raises(InvalidInput, match="empty"):
+                memory.load(tmp_path / "chatgpt.zip")
+        else:
+            assert memory.load(tmp_path / "chatgpt.zip").added == told
+
+
+def test_who_saved_a_file_in_utf_16_is_told_so(memory: Memory) -> None:
+    for raw in ('{"text": "Tea."}\n'.encode("utf-16"), b"\xfe\xff" + '{"text": "Tea."}'.encode("utf-16-be")):
+        with pytest.raises(InvalidInput, match="UTF-16"):
+            memory.load(io.BytesIO(raw))
 
 
 def test_mem0_memories_without_ids_come_in_once(memory: Memory) -> None:

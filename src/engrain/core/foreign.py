@@ -190,7 +190,7 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
 def _shown(messages: Sequence[Mapping[str, Any]], last: object) -> Sequence[Mapping[str, Any]]:
     """Those of the branch that the conversation ends with; all of them where that cannot be told."""
     known = {str(one.get("uuid")): one for one in messages}
-    parents = {one.get("parent_message_uuid") for one in messages}
+    parents = {str(one.get("parent_message_uuid")) for one in messages}
     leaves = [id for id in known if id not in parents]
     at = last if isinstance(last, str) and last in known else leaves[-1] if leaves else None
     found: dict[str, Mapping[str, Any]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable
 from itertools import chain
 from typing import BinaryIO, Literal, get_args
@@ -30,11 +31,12 @@ def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
     form: Form | None = given if given or packed else _by_beginning(file, head)
     if form in ("engrain", "notes"):
         return form, ()
-    found = documents(file) if packed else iter([Document("", document(file))])
-    first = next(found)
-    origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
-    if origin is None and first.value == []:
+    read = documents(file) if packed else iter([Document("", document(file))])
+    found = (one for one in read if one.value != [])
+    first = next(found, None)
+    if first is None:
         raise InvalidInput("the list in the file is empty: there is nothing to load.")
+    origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
     if origin is None:
         raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
     return origin, chain([first], found)
@@ -67,5 +69,7 @@ def _by_first_line(raw: bytes | None) -> Form | None:
 def _check_text(head: bytes) -> None:
     if head.startswith(b"\x1f\x8b"):
         raise InvalidInput("the file is packed with gzip. Unpack it first.")
+    if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InvalidInput("the file is in UTF-16. Save it as UTF-8.")
     if b"\x00" in head:
         raise InvalidInput("this is not a text file. An export, notes and chats are JSON in UTF-8.")
