@@ -18,7 +18,7 @@ from engrain import AsyncMemory, Memory
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.episodes import Episode
-from engrain.core.errors import InvalidInput, StoreBusy, StoreError, StoreUnavailable
+from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.folders import folder_of
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.maintained import Maintained
@@ -419,6 +419,23 @@ def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, c
     assert "join" not in told
     done = opened(lifecycle=rules).maintain(everyone=True)
     assert (owners(done), done.trouble) == (["carla"], ()), "it is ana's, and nobody asked for more"
+
+
+def test_a_folder_is_made_with_those_that_it_is_in(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    trifles(opened, clock, ("ana",))
+    memory = opened("ana", lifecycle={"mirror": str(tmp_path / "a" / "b" / "notes")})
+    planned, done = memory.maintain(dry_run=True), memory.maintain()
+    assert (done.each, done.trouble) == (planned.each, ())
+    assert (tmp_path / "a" / "b" / "notes" / "MEMORY.md").is_file()
+
+
+def test_a_folder_that_cannot_be_made_is_named(opened: Open, clock: SetClock, tmp_path: Path) -> None:
+    trifles(opened, clock, ("ana",))
+    (tmp_path / "file").write_text("")
+    (told,) = opened("ana", lifecycle={"mirror": str(tmp_path / "file" / "notes")}).maintain().trouble
+    assert str(tmp_path / "file") in told
+    with pytest.raises(ConfigError, match=str(tmp_path / "nowhere" / "notes")):
+        opened("ana").mirror(tmp_path / "nowhere" / "notes").sync()
 
 
 def test_a_new_folder_is_not_given_to_whoever_comes_first(opened: Open, clock: SetClock, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
         ("drop_old_vectors = 1", "drop_old_vectors must be true or false"),
         ("mirror = 1", "mirror must be a text in quotes"),
         ("mirror = 'files/{name}'", "mirror may have {user}, {agent}, {tenant} in it, not {name}"),
+        ("mirror = 'files/{user'", "mirror may have {user}, {agent}, {tenant} in it, and no other braces"),
+        ("mirror = 'files/{user!r}'", "no other braces"),
+        ('mirror = "a\\u0000b"', "mirror must be the path of a folder"),
+        ('backup_folder = "a\\u0000b"', "backup_folder must be the path of a folder"),
+        ("task_days = 1_000_000", "task_days must be from 0 to 100,000, not 1000000"),
+        ("every_minutes = 1e9", "every_minutes must be from 0 to 144,000,000"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, message: str) -> None:
@@ -56,7 +63,30 @@ def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, mess
         settings(toml(tmp_path, f"[lifecycle]\n{given}\n"))
 
 
+@pytest.mark.parametrize("given", [5, "x", [("task_days", 1)]])
+def test_what_is_no_table_is_refused(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(ConfigError, match="lifecycle must have names and values"):
+        Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle=given)
+
+
+@pytest.mark.parametrize(
+    "name", [one.name for one in fields(Policies) if one.name.endswith(("days", "hours", "minutes"))]
+)
+def test_the_longest_time_of_all_can_be_used(tmp_path: Path, name: str) -> None:
+    most = {"days": 100_000, "hours": 2_400_000, "minutes": 144_000_000}[name.rpartition("_")[2]]
+    rules = {"backup_folder": tmp_path / "backups", name: most}
+    with Memory(tmp_path / "a.db", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
+        memory.remember("Ana likes tea.", importance=0.1)
+        for _ in range(2):
+            assert memory.maintain().trouble == ()
+        memory._open.keeper._enabled = True
+        memory._open.keeper.once()
+    with pytest.raises(ConfigError, match=name):
+        policies({name: most * 1.01})
+
+
 def test_a_program_gives_the_same_values(tmp_path: Path) -> None:
+    assert policies({"mirror": tmp_path}).mirror == str(tmp_path)
     with pytest.raises(InvalidInput, match="lifecycle: unknown key 'x'"):
         Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle={"x": 1})
     assert policies({"every_minutes": 5}).every_minutes == 5

@@ -19,10 +19,12 @@ _PLAIN = re.compile(rf"[a-z0-9_][a-z0-9_.@+-]{{0,{LONGEST - 1}}}")
 
 
 def checked_pattern(pattern: str, where: str) -> None:
+    known = ", ".join(f"{{{part}}}" for part in PARTS)
     for name in _PLACE.findall(pattern):
         if name not in PARTS:
-            known = ", ".join(f"{{{part}}}" for part in PARTS)
             raise ConfigError(f"{where}: mirror may have {known} in it, not {{{name}}}.")
+    if {*"{}"} & {*_PLACE.sub("", pattern)}:
+        raise ConfigError(f"{where}: mirror may have {known} in it, and no other braces: {pattern!r}.")
 
 
 def for_each(pattern: str) -> bool:

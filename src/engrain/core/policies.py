@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -13,6 +14,9 @@ from engrain.core.items import Item
 
 DAY = 86_400.0
 _SUCH_AS = {"days": 7, "hours": 24, "minutes": 60}
+_FOLDERS = ("backup_folder", "mirror")
+# Longer times lead out of the calendar.
+_MOST = {"days": 100_000, "hours": 24 * 100_000, "minutes": 1_440 * 100_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,17 @@ class Policies:
 
 def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
     """Checked values, as a settings file has them; what is not given stays as it is."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
     known = {one.name: type(one.default) for one in fields(Policies)}
+    values = dict(given)
     for name, value in given.items():
         if name not in known:
             raise UnknownKey(f"{where}: unknown key {name!r}. Known: {', '.join(known)}.")
-        _check(name, value, known[name], where)
-    return Policies(**given)
+        if name in _FOLDERS and isinstance(value, os.PathLike):
+            values[name] = os.fspath(value)
+        _check(name, values[name], known[name], where)
+    return Policies(**values)
 
 
 def faded(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
@@ -70,12 +79,15 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
     fits = isinstance(value, (int, float) if wanted is float else wanted)
     if not fits or (number and isinstance(value, bool)):
         raise ConfigError(f"{where}: {name} must be {_wanted(name, wanted)}, not {value!r}.")
-    if number and not 0 <= value <= 1e9:  # type: ignore[operator]
-        raise ConfigError(f"{where}: {name} must be from 0 to 1,000,000,000, not {value!r}.")
+    most = _MOST.get(name.rpartition("_")[2], 1_000_000_000)
+    if number and not 0 <= value <= most:  # type: ignore[operator]
+        raise ConfigError(f"{where}: {name} must be from 0 to {most:,}, not {value!r}.")
     if name == "consolidate_below" and value > 1:  # type: ignore[operator]
         raise ConfigError(f"{where}: {name} is an importance, from 0 to 1, not {value!r}.")
     if name == "backup_keep" and value == 0:
         raise ConfigError(f"{where}: backup_keep must be at least 1.")
+    if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
+        raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
     if name == "mirror":
         checked_pattern(str(value), where)
 

@@ -140,20 +140,21 @@ class FolderFiles:
     def _inside(self, part: str | None, make: bool = False) -> Iterator[int | None]:
         """The folder, or a folder in it, opened; None if it is not there and not to be made."""
         opened: list[int] = []
+        at = self.path
         try:
-            with _told(part or self.path):
-                try:
+            try:
+                if make:
+                    self._path.mkdir(exist_ok=True)
+                opened.append(os.open(self._path, _FOLDER))
+                if part:
+                    at = part
                     if make:
-                        self._path.mkdir(exist_ok=True)
-                    opened.append(os.open(self._path, _FOLDER))
-                    if part:
-                        if make:
-                            with suppress(FileExistsError):
-                                os.mkdir(part, dir_fd=opened[0])
-                        opened.append(os.open(part, _FOLDER | _SAFE, dir_fd=opened[0]))
-                except FileNotFoundError:
-                    if make:
-                        raise
+                        with suppress(FileExistsError):
+                            os.mkdir(part, dir_fd=opened[0])
+                    opened.append(os.open(part, _FOLDER | _SAFE, dir_fd=opened[0]))
+            except OSError as exc:
+                if make or not isinstance(exc, FileNotFoundError):
+                    raise _failure(exc, at) from exc
             yield opened[-1] if len(opened) == 1 + bool(part) else None
         finally:
             for one in opened:

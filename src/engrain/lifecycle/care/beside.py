@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from engrain.core.folders import for_each
+from engrain.core.errors import StoreError
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.maintained import Doing
 from engrain.core.mirrored import BASE, MEMORY, SOUL, base_of
@@ -52,13 +52,19 @@ def mirror(care: Round, folder: Folder, changes: bool) -> Pass:
     due = changes or bool(found.written or found.taken)
 
     def act(tell: Tell) -> None:
-        if for_each(care.policies.mirror):
-            Path(mirror.path).parent.mkdir(parents=True, exist_ok=True)
+        _make(Path(mirror.path).parent)
         mirror.sync()
         tell(1)
 
     each = (Doing("sync", mirror.path, "the files and the memory were not in step"),) if due else ()
     return Pass("mirrored", each, ("synced", "sync"), "folder", "of files", act)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise StoreError(f"the folder {folder} cannot be made: {exc.strerror}.") from exc
 
 
 def backed_up(care: Round) -> list[Pass]:
