@@ -20,7 +20,10 @@ from servers import postgres
 from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Memory, NotFound
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.items import Words
 from engrain.core.manifests import Sums
+from engrain.core.passages import index_words
+from engrain.stores.sqlite import ready, restoring
 
 Lines = list[dict[str, Any]]
 
@@ -602,3 +605,23 @@ def test_what_happened_again_elsewhere_is_counted_once_here(
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_the_words_of_a_load_are_made_before_others_have_to_wait(
+    open_memory: Open, tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    began = restoring.Restoring.__init__
+
+    def made(*given: Any) -> Words:
+        seen.append("words")
+        return index_words(*given)
+
+    def begun(work: restoring.Restoring, *given: Any) -> None:
+        seen.append("transaction")
+        began(work, *given)
+
+    monkeypatch.setattr(ready, "index_words", made)
+    monkeypatch.setattr(restoring.Restoring, "__init__", begun)
+    open_memory(store=f"{tmp_path}/fresh.db", background=False, embedder=HashEmbedder()).load(io.BytesIO(whole))
+    assert seen == ["words"] * whole.count(b'"row":"item"') + ["transaction"]

@@ -22,6 +22,7 @@ from engrain.stores.sqlite.episodes import episode_of
 from engrain.stores.sqlite.erasing import erased_of, hold_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
+from engrain.stores.sqlite.ready import ready
 from engrain.stores.sqlite.restoring import Restoring
 from engrain.stores.sqlite.rows import answer_of, as_json, items_of
 from engrain.stores.sqlite.sql import load
@@ -67,15 +68,16 @@ class Moving(Handle):
         import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
 
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
+        pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
+        items = [[ready(row) for row in page if row.kind == "item"] for page in pages]
         with self._writing() as db:
             if since is not None and self._standing(db, since.scopes) != since:
                 raise Conflict("something was forgotten or erased here meanwhile.")
             if key is not None and key != self._key:
                 self._adopt(db, key)
             work = Restoring(db, self._scope_or_new, key or self._key)
-            for start in range(0, len(rows), PAGE):
-                page = rows[start : start + PAGE]
-                work.keep(page)
+            for page, made in zip(pages, items, strict=True):
+                work.keep(page, made)
                 if done:
                     done(len(page))
             work.finish()

@@ -95,21 +95,27 @@ select (select count(*) from tombstone where scope in (select n from scope where
   (select count(*) from erased), (select max(at) from erased), (select count(*) from erasing),
   (select max(at) from erasing);
 
--- keep_item --
+-- there --
+-- In whatever memory.
+select id, n, scope from item where id in (select value from json_each(?));
+
+-- last_item --
+select coalesce((select seq from sqlite_sequence where name = 'item'), 0);
+
+-- add_item --
 insert into item (
-  id, scope, changed, kind, importance, trust, pinned, traits, passages, occurred_at, recorded_at, valid_from, valid_to,
-  retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed, replaced_by, hash, subject,
-  relation, object, metadata, text
-) values (
-  :id, :scope, :changed, :kind, :importance, :trust, :pinned, :traits, :passages, :occurred_at, :recorded_at,
-  :valid_from, :valid_to, :retracted_at, :expires_at, :place, :session, :speaker, :role, :slot, :access_count,
-  :last_accessed, :replaced_by, :hash, :subject, :relation, :object, :metadata, :text
-) on conflict (id) do update set
+  n, scope, changed, id, kind, importance, trust, pinned, traits, occurred_at, recorded_at, valid_from, valid_to,
+  retracted_at, expires_at, place, session, speaker, role, slot, access_count, last_accessed, replaced_by, text,
+  passages, hash, metadata, subject, relation, object
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- keep_item --
+update item set
   changed = :changed, importance = :importance, trust = :trust, pinned = :pinned, traits = :traits,
   passages = :passages, valid_to = :valid_to, retracted_at = :retracted_at, expires_at = :expires_at,
   access_count = :access_count, last_accessed = :last_accessed, replaced_by = :replaced_by, hash = :hash,
   subject = :subject, relation = :relation, object = :object, metadata = :metadata, text = :text
-where scope = :scope returning n;
+where n = :n;
 
 -- drop_sources --
 delete from source where item = ?;

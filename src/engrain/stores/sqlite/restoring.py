@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engrain.core import moving
 from engrain.core.audit import Head, details_text
 from engrain.core.errors import Conflict
-from engrain.core.items import Item, Vectors, Words
 from engrain.core.moving import Row
-from engrain.core.passages import index_words
 from engrain.core.scope import Scope
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
-from engrain.stores.sqlite.rows import answer_text, metadata_text, micros_of
+from engrain.stores.sqlite.ready import COLUMNS, Ready
+from engrain.stores.sqlite.rows import answer_text, as_json, metadata_text, micros_of
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import item_number
 
@@ -31,19 +30,19 @@ class Restoring:
         self._key = key
         ((seq, now),) = db.rows(_QUERIES["counters"])
         self._seq, self._now = int(seq), int(now)
-        self._indexing: list[tuple[int, Words, Vectors | None]] = []
+        self._numbers: dict[tuple[int, str], int] = {}
         self._scopes: dict[tuple[str | None, ...], int] = {}
 
-    def keep(self, rows: Iterable[Row]) -> None:
-        from engrain.stores.sqlite.index_rows import write_index_many
-
+    def keep(self, rows: Sequence[Row], items: Sequence[Ready]) -> None:
+        """`items` are those of the rows that are items, in the same order."""
+        given = [row for row in rows if row.kind == "item"]
+        self._items(items, [self._scope(row) for row in given])
         for row in rows:
             if row.kind in moving.OWN - {"store"}:
                 getattr(self, f"_{row.kind}")(row)
-            elif row.kind != "store":
+            elif row.kind not in ("store", "item"):
                 getattr(self, f"_{row.kind}")(row, self._scope(row))
-        write_index_many(self.db, self._indexing)
-        self._indexing = []
+        self._now = max(self._now, *(row.values["recorded_at"] for row in given), 0)
 
     def _scope(self, row: Row) -> int:
         """Nobody shuts one before the transaction ends."""
@@ -59,29 +58,40 @@ class Restoring:
         self._seq += 1
         return self._seq
 
-    def _item(self, row: Row, scope: int) -> None:
+    def _items(self, items: Sequence[Ready], scopes: Sequence[int]) -> None:
+        from engrain.stores.sqlite.index_rows import write_index_many
+
+        there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(one.id for one in items),))}
+        ((last,),) = self.db.rows(_SQL["last_item"])
+        numbers: list[int] = []
+        new: list[tuple[Any, ...]] = []
+        for one, scope in zip(items, scopes, strict=True):
+            if one.id in there:
+                number, owner = there[one.id]
+                if owner != scope:
+                    raise Conflict(f"the item {one.id!r} belongs to another memory of this store.")
+                self._again(one, number)
+            else:
+                number = last = last + 1
+                new.append((number, scope, self._mark(), *one.columns))
+            numbers.append(number)
+            self._numbers[scope, one.id] = number
+        self.db.many(_SQL["add_item"], new)
+        numbered = list(zip(numbers, scopes, items, strict=True))
+        sources = ((n, place, *source) for n, _, one in numbered for place, source in enumerate(one.sources))
+        self.db.many(_QUERIES["add_source"], sources)
+        self.db.many(_QUERIES["add_entity"], ((scope, name, n) for n, scope, one in numbered for name in one.entities))
+        write_index_many(self.db, [(n, one.words, each) for n, _, one in numbered for each in one.vectors or (None,)])
+
+    def _again(self, one: Ready, number: int) -> None:
+        """In place of what is there; its sources and index follow."""
         from engrain.stores.sqlite.index_rows import drop_vectors
 
-        kept = moving.item_of(row)
-        item = kept.item
-        words = index_words(item.text, item.speaker, item.slot)
-        values = {"scope": scope, "changed": self._mark(), "hash": bytes.fromhex(kept.hash), "traits": kept.traits}
-        there = item_number(self.db, scope, item.id)
-        kept_as = self.db.rows(_SQL["keep_item"], {**_columns(item), **values, "passages": words.passages})
-        if not kept_as:
-            raise Conflict(f"the item {item.id!r} belongs to another memory of this store.")
-        number = int(kept_as[0][0])
-        if there is not None:
-            self.db.run(_SQL["drop_sources"], (number,))
-            self.db.run(_SQL["drop_entities"], (number,))
-            drop_vectors(self.db, number)
-        for place, source in enumerate(item.sources):
-            self.db.run(_QUERIES["add_source"], (number, place, source.kind, source.name))
-        for name in (item.relation.subject, item.relation.object) if item.relation else ():
-            self.db.run(_QUERIES["add_entity"], (scope, name.casefold(), number))
-        given: list[Vectors | None] = [Vectors(model, rows) for model, rows in kept.vectors.items()]
-        self._indexing += [(number, words, vectors) for vectors in given or [None]]
-        self._now = max(self._now, row.values["recorded_at"])
+        values = dict(zip(COLUMNS, one.columns, strict=True))
+        self.db.run(_SQL["keep_item"], {**values, "n": number, "changed": self._mark()})
+        self.db.run(_SQL["drop_sources"], (number,))
+        self.db.run(_SQL["drop_entities"], (number,))
+        drop_vectors(self.db, number)
 
     def _cites(self, row: Row, scope: int) -> None:
         number = self._known(scope, row.key[0])
@@ -172,7 +182,7 @@ class Restoring:
         self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
 
     def _known(self, scope: int, id_: str) -> int:
-        number = item_number(self.db, scope, id_)
+        number = self._numbers.get((scope, id_)) or item_number(self.db, scope, id_)
         if number is None:
             raise Conflict(f"the item {id_!r}, which others rest on, is not there: the source has changed. Copy anew.")
         return number
@@ -182,21 +192,3 @@ class Restoring:
         if not rows:
             raise Conflict(f"the task {task!r} of a step is not there: the source has changed. Copy anew.")
         return int(rows[0][0])
-
-
-def _columns(item: Item) -> Mapping[str, Any]:
-    """The values of an item's row but for what its store gives."""
-    names = (
-        "id", "kind", "importance", "trust", "pinned", "place", "session", "speaker", "role", "slot", "access_count",
-        "replaced_by", "text",
-    )  # fmt: skip
-    times = ("occurred_at", "recorded_at", "valid_from", "valid_to", "retracted_at", "expires_at", "last_accessed")
-    relation = item.relation
-    return {
-        **{name: getattr(item, name) for name in names},
-        **{name: micros_of(getattr(item, name)) for name in times},
-        "subject": relation and relation.subject,
-        "relation": relation and relation.relation,
-        "object": relation and relation.object,
-        "metadata": metadata_text(item.metadata),
-    }
