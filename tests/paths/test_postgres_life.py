@@ -7,17 +7,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from export_kit import exported
 from servers import postgres
 
 from engrain import Memory, replay_erasures
+from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.conformance.moving import dumped
+from engrain.core.clock import to_micros
 from engrain.lifecycle.copying import copy
 from engrain.stores.postgres.link import Timed
 from engrain.wiring import open_movable
@@ -32,8 +36,8 @@ def url() -> Iterator[str]:
     postgres().run(f"drop schema if exists {schema} cascade")
 
 
-def opened(store: str, **options: str) -> Memory:
-    return Memory(store, **{"user": "ana", "background": False, "embedder": HashEmbedder(), **options})  # type: ignore[arg-type]
+def opened(store: str, **options: Any) -> Memory:
+    return Memory(store, **{"user": "ana", "background": False, "embedder": HashEmbedder(), **options})
 
 
 @pytest.fixture
@@ -113,3 +117,64 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
         assert [item.id for item in memory.list()] == [stays]
         assert [one.what for one in memory.audit()] == ["forget", "restore"]
         assert memory.verify_audit()
+
+
+# Care for all memories of a store
+
+
+USERS = ("ana", "bruno", "carla", "dora")
+DIES = """
+import os, signal, sys
+from engrain import Memory
+from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.clock import from_micros
+from engrain.core.plans import Forget
+from engrain.stores.postgres import PostgresStore
+
+apply, times = PostgresStore.apply, []
+
+def dying(self, plan):
+    times.extend(step for step in plan.steps if isinstance(step, Forget))
+    if len(times) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return apply(self, plan)
+
+PostgresStore.apply = dying
+clock = SetClock(from_micros(int(sys.argv[2])))
+with Memory(sys.argv[1], background=False, embedder=HashEmbedder(), clock=clock) as nobody:
+    nobody.maintain(everyone=True)
+"""
+
+
+@pytest.mark.parametrize("role", ["member", "postgres"])
+def test_every_memory_is_cared_for_though_a_round_is_killed_and_two_run_at_once(
+    role: str, url: str, clock: SetClock
+) -> None:
+    store = url.replace("member@", f"{role}@")
+    for user in USERS:
+        with opened(store, user=user, clock=clock) as memory:
+            memory.remember(f"{user} wore a hat.", importance=0.1)
+            memory.remember(f"{user} likes tea.", importance=0.8)
+            memory.add_message("user", f"I am {user}.", session="monday")
+    clock.advance(8 * 86_400.0)
+    now = str(to_micros(clock()))
+    assert subprocess.run([sys.executable, "-c", DIES, store, now], check=False).returncode == -signal.SIGKILL
+    assert sum(f"{user} wore a hat." in known(store, user, clock) for user in USERS) == 2, "two were done before"
+    rules = {"every_minutes": 60}
+    with opened(store, user=None, clock=clock, lifecycle=rules) as one:
+        with opened(store, user=None, clock=clock, lifecycle=rules) as two, ThreadPoolExecutor(2) as pool:
+            rounds = list(pool.map(lambda memory: memory.maintain(everyone=True), (one, two)))
+            one._open.keeper._enabled = two._open.keeper._enabled = True
+            kept = [memory._open.keeper.once() is not None for memory in (one, two)]
+        assert [(done.memories, done.trouble) for done in rounds] == [(4, ()), (4, ())]
+        assert kept == [True, False], "under one lease"
+        assert one.maintain(everyone=True).each == ()
+        assert one.verify_audit()
+    for user in USERS:
+        assert known(store, user, clock) == {f"{user} likes tea.", f"I am {user}."}
+
+
+def known(store: str, user: str, clock: SetClock) -> set[str]:
+    with opened(store, user=user, clock=clock) as memory:
+        return {item.text for item in memory.list()}
