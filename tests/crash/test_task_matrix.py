@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from dying import DyingVfs, Points
 from task_classes import CASES, TASK, Outside, open_memory, play, played
+from tracing import needs_strace
 
 from engrain import Memory, StepAmbiguous
 from engrain.core.journal import StepRecord
@@ -174,7 +175,7 @@ def test_a_kill_at_any_call_to_the_storage_breaks_no_promise(
     points = int(whole.with_suffix(".points").read_text())
     assert points > 20
     fates: Counter[str] = Counter()
-    for point in range(1, points + 1) if every else random.sample(range(1, points + 1), FEW):
+    for point in range(1, points + 1) if every else random.Random(kind).sample(range(1, points + 1), FEW):
         one = copied(path, tmp_path / str(point))
         assert killed_in_the_driver(kind, one, point) or kind == "parallel", "the point was not met"
         fates[judged(kind, one)] += 1
@@ -182,7 +183,7 @@ def test_a_kill_at_any_call_to_the_storage_breaks_no_promise(
     assert not every or meaningful(kind, fates)
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@needs_strace
 @pytest.mark.parametrize("kind", CASES)
 @EVERY
 def test_a_kill_at_any_system_call_breaks_no_promise(path: Path, tmp_path: Path, kind: str, every: bool) -> None:
@@ -191,7 +192,7 @@ def test_a_kill_at_any_system_call_breaks_no_promise(path: Path, tmp_path: Path,
     points = calls_in(whole.with_suffix(".calls"))
     assert len(points) > 50
     fates: Counter[str] = Counter()
-    for call, number in points if every else random.sample(points, FEWER):
+    for call, number in points if every else random.Random(kind).sample(points, FEWER):
         one = copied(path, tmp_path / f"{call} {number}")
         fates["not met"] += not killed_in_the_system(kind, one, (call, number))
         fates[judged(kind, one)] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,22 @@ def opened(store: str, *, pause: float = 0.0, background: bool = False) -> Memor
     )
 
 
+def _telling(rounds: int) -> Callable[[int], None]:
+    """Tells how many were made; after some rounds it stands still, so that it is not over when the kill comes."""
+    left = iter(range(rounds))
+
+    def told(made: int) -> None:
+        print(made, flush=True)  # noqa: T201
+        if next(left, None) is None:
+            time.sleep(600)
+
+    return told
+
+
 def main(store: str, what: str) -> None:
     if what == "reembed":
         with opened(store, pause=0.002) as memory:
-            memory.maintain(reembed=True, progress=lambda made: print(made, flush=True))  # noqa: T201
+            memory.maintain(reembed=True, progress=_telling(3))
         return
     with opened(store) as memory:
         asked = 0
