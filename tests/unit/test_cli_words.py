@@ -61,6 +61,10 @@ def test_one_of_a_kind_is_told_as_one(tmp_path: Path) -> None:
         memory.remember("Ana likes tea.")
         memory.recall("Ana likes tea.")
         assert str(memory.why(memory.list()[0].id)).endswith("used 1 time")
+        assert ": 1 item, " in str(memory.backup(tmp_path / "copy.db"))
+        memory.add_message("user", "Hello.", session="monday")
+    shown = CliRunner().invoke(root, ["--store", str(tmp_path / "agent.db"), "sessions"]).stdout
+    assert shown.startswith("monday  1 message, last ")
 
 
 def test_whoever_asks_for_a_hold_that_is_not_there_learns_how_to_set_one(store: Path) -> None:

@@ -44,7 +44,8 @@ class BackedUp:
 
     def __str__(self) -> str:
         sealed = ", encrypted" if self.manifest.encrypted else ""
-        return f"{self.path}: {self.manifest.items:,} items, {self.manifest.bytes:,} bytes{sealed}, checked"
+        items = "1 item" if self.manifest.items == 1 else f"{self.manifest.items:,} items"
+        return f"{self.path}: {items}, {self.manifest.bytes:,} bytes{sealed}, checked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ class Talk:
         if self.cli.json:
             click.echo(line({"session": closing.session, "summary": kept, "kept": closing.kept}))
             return
-        where = f"Its summary: engrain get {kept.id}" if kept else "There was nothing to sum up."
+        where = f"Its summary: {self.cli.command('get', kept.id)}" if kept else "There was nothing to sum up."
         self.note(f"Session {closing.session} has ended. {where}")
 
     def _answer(self, answer: Answer) -> None:
@@ -177,7 +177,7 @@ class Talk:
         rows = [("model", str(spent["name"])), ("calls", f"{spent['calls']:,}, of which {spent['failures']:,} failed")]
         rows += [("tokens", f"{spent['tokens_in']:,} in, {spent['tokens_out']:,} out")]
         rows += [("last error", spent["last_error"])] if spent["last_error"] else []
-        rows += [("session", self.memory.conversation.session), ("memory", f"{memory.items:,} items")]
+        rows += [("session", self.memory.conversation.session), ("memory", many(memory.items, "item"))]
         self._tell({"agent": spent, "memory": memory}, "\n".join(table(rows)), styled=True)
 
     def _help(self, _: str) -> None:

@@ -9,7 +9,7 @@ import click
 
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
-from engrain.cli.shown import faint, safe, strong, width, wrapped
+from engrain.cli.shown import faint, many, safe, strong, width, wrapped
 from engrain.cli.verbs import verb
 from engrain.core.checked import GROUPS, UNOPENED, counted, parts
 from engrain.core.errors import ConfigError, StoreError
@@ -81,7 +81,7 @@ def _all_seen(cli: Session) -> bool:
 
 def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
-        yield f"Made every index anew from {about['rebuilt']:,} items."
+        yield f"Made every index anew from {many(about['rebuilt'], 'item')}."
     if "empty" not in about:
         yield "The store does not open."
     elif about["memory"] == EVERY:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engrain.cli.session import Session
-from engrain.cli.shown import faint, safe, strong, wrapped
+from engrain.cli.shown import faint, many, safe, strong, wrapped
 from engrain.cli.verbs import verb
 from engrain.core.errors import NotFound
 
@@ -81,7 +81,8 @@ def procedures(cli: Session, name: str | None, goal: str | None) -> None:
 
 def _listed(one: Listed) -> Iterator[str]:
     when = f"{one.last_at:%Y-%m-%d %H:%M}" if one.last_at else ""
-    yield f"{strong(safe(one.session))}  {faint(f'{one.messages:,} messages, last {when}')}"
+    said = faint(f"{many(one.messages, 'message')}, last {when}")
+    yield f"{strong(safe(one.session))}  {said}"
     yield from wrapped(one.summary or "no summary yet", "  ")
 
 
