@@ -15,8 +15,8 @@ from engrain.conformance.drafts import derived
 from engrain.core.items import Cite
 from engrain.core.plans import Add, Plan
 
-SESSIONS, SOURCES = ("monday", "tuesday"), ("a page on the web", "another page of it")
-STEPS = ("fact", "slot", "again", "correct", "say", "call", "derive", "summarise", "task", "forget", "request")
+SESSIONS, SOURCES = ("monday", "tuesday"), ("https://page.example/one", "https://page.example/two")
+STEPS = ("fact", "slot", "again", "correct", "say", "reply", "call", "derive", "summarise", "task", "forget", "request")
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1), st.integers(0, 9)), min_size=1, max_size=14)
 asked = st.sampled_from(
     [("user", 0), ("session", 0), ("session", 1), ("source", 0), ("source", 1), ("id", 0), ("id", 1)]
@@ -37,8 +37,11 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
         memory.remember(f"What is known of {number}.")
     elif step == "say":
         memory.add_message("user", f"It was said, {number} times over.", session=session)
+    elif step == "reply":
+        memory.add_message("assistant", f"It was answered, {number} times over.", session=session)
     elif step == "call":
-        memory.record_tool_call("read", {"n": number}, "a line\n" * 400, session=session)
+        called = {"n": number, "urls": [SOURCES[number % 2]]}
+        memory.record_tool_call("read", called, "a line\n" * 400, session=session)
     elif step == "summarise":
         memory._open.conversation(session).summarize()
     elif step == "task":
