@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,27 +12,34 @@ import pytest
 
 from engrain import AsyncMemory, AsyncRun, StepAmbiguous, StepNested, TaskError
 
-Gate = Callable[..., Any]
 
+class Gate:
+    """A call on a thread waits in it, until whoever waits for the call was cancelled."""
 
-def slowed(call: Callable[..., Any], begun: threading.Event) -> Gate:
-    """The call, with time for somebody to cancel whoever waits for it."""
+    def __init__(self) -> None:
+        self.begun, self._go = threading.Event(), threading.Event()
 
-    def slow(*args: Any) -> Any:
-        begun.set()
-        threading.Event().wait(0.1)
-        return call(*args)
+    def wait(self) -> None:
+        self.begun.set()
+        assert self._go.wait(180)
 
-    return slow
+    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*args: Any) -> Any:
+            self.wait()
+            return call(*args)
 
+        return slow
 
-async def cancelled_in(begun: threading.Event, work: Coroutine[Any, Any, Any]) -> None:
-    task = asyncio.create_task(work)
-    while not begun.is_set():
-        await asyncio.sleep(0.005)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    async def cancel(self, task: asyncio.Task[Any], times: int = 1) -> None:
+        while not self.begun.is_set():
+            await asyncio.sleep(0.005)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert not task.done(), "it did not wait for the call"
+        self._go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def journal(memory: AsyncMemory) -> Any:
@@ -42,17 +49,21 @@ def journal(memory: AsyncMemory) -> Any:
 def test_a_cancelled_start_holds_no_task(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with AsyncMemory(store) as memory:
-            begun = threading.Event()
-            monkeypatch.setattr(journal(memory), "claim", slowed(journal(memory).claim, begun))
+            gate = Gate()
+            monkeypatch.setattr(journal(memory), "claim", gate.before(journal(memory).claim))
 
             async def start() -> None:
                 async with memory.task("order"):
                     pytest.fail("it was cancelled before")
 
-            await cancelled_in(begun, start())
+            await gate.cancel(asyncio.create_task(start()))
             (task,) = await memory.tasks()
             assert (task.status, task.worker) == ("waiting", None)
-            assert not [one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(1)]
+            assert not [
+                one
+                for one in threading.enumerate()
+                if one.name == "engrain-lease" and not one.join(60) and one.is_alive()
+            ]
 
     asyncio.run(main())
 
@@ -69,14 +80,14 @@ def test_a_cancelled_write_is_finished_before_the_run_is_left(store: str, monkey
 
     async def main() -> None:
         async with AsyncMemory(store) as memory:
-            begun = threading.Event()
+            gate = Gate()
 
             async def start() -> None:
                 async with memory.task("order") as run:
-                    monkeypatch.setattr(journal(memory), "finish", slowed(journal(memory).finish, begun))
+                    monkeypatch.setattr(journal(memory), "finish", gate.before(journal(memory).finish))
                     await body(run)
 
-            await cancelled_in(begun, start())
+            await gate.cancel(asyncio.create_task(start()))
             monkeypatch.undo()
             assert [one.status for one in (await memory.timeline("order")).steps] == ["done"]
             async with memory.task("order") as run:
@@ -89,12 +100,17 @@ def test_a_cancelled_write_is_finished_before_the_run_is_left(store: str, monkey
 def test_a_call_that_was_cancelled_is_reported(store: str) -> None:
     async def main() -> None:
         async with AsyncMemory(store) as memory:
+            limit = asyncio.timeout(None)
+
+            async def hang() -> None:
+                limit.reschedule(0)
+                await asyncio.sleep(600)
 
             async def body(run: AsyncRun) -> Any:
-                return await run.effect("mail", asyncio.sleep, 5)
+                return await run.effect("mail", hang)
 
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1), memory.task("order") as run:
+                async with limit, memory.task("order") as run:
                     await body(run)
             assert [one.status for one in await memory.tasks()] == ["waiting"]
             with pytest.raises(StepAmbiguous):
@@ -108,11 +124,10 @@ def test_a_call_that_was_cancelled_is_reported(store: str) -> None:
 def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, cancels: int) -> None:
     """A probe that looked while it still runs would find nothing, and the mail would go out twice."""
     sent: list[str] = []
-    begun = threading.Event()
+    gate = Gate()
 
     def send(to: str) -> str:
-        begun.set()
-        threading.Event().wait(0.2)
+        gate.wait()
         sent.append(to)
         return "sent"
 
@@ -126,14 +141,7 @@ def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, can
                 async with memory.task("order") as run:
                     return await run.effect("mail", send, "ana", on_ambiguous=found)
 
-            first = asyncio.create_task(start())
-            while not begun.is_set():
-                await asyncio.sleep(0.005)
-            for _ in range(cancels):
-                first.cancel()
-                await asyncio.sleep(0.01)
-            with pytest.raises(asyncio.CancelledError):
-                await first
+            await gate.cancel(asyncio.create_task(start()), cancels)
             assert [one.status for one in await memory.tasks()] == ["waiting"]
             assert await start() == "sent"
 
@@ -143,11 +151,11 @@ def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, can
 
 def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> None:
     sent: list[int] = []
-    begun = threading.Barrier(4)
+    together, gate = threading.Barrier(3), Gate()
 
     def send(number: int) -> int:
-        begun.wait(180)
-        threading.Event().wait(0.1 * (number + 1))
+        together.wait(180)
+        gate.wait()
         sent.append(number)
         return number
 
@@ -158,15 +166,11 @@ def test_a_cancelled_group_of_calls_on_threads_is_recorded_whole(store: str) -> 
                 async with memory.task("order") as run:
                     return await asyncio.gather(*(run.effect("mail", send, one, key=str(one)) for one in range(3)))
 
-            first = asyncio.create_task(start())
-            await asyncio.to_thread(begun.wait, 180)
-            first.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await first
+            await gate.cancel(asyncio.create_task(start()))
             assert await start() == [0, 1, 2]
 
     asyncio.run(main())
-    assert sent == [0, 1, 2]
+    assert sorted(sent) == [0, 1, 2]
 
 
 def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str) -> None:
@@ -205,11 +209,10 @@ def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str
 
 
 def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> None:
-    begun = threading.Event()
+    gate = Gate()
 
     def send() -> None:
-        begun.set()
-        threading.Event().wait(0.1)
+        gate.wait()
         raise ConnectionError("no answer")
 
     async def main() -> None:
@@ -219,10 +222,10 @@ def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> No
                 async with memory.task("order") as run:
                     await run.effect("mail", send, on_ambiguous="retry", retries=3)
 
-            await cancelled_in(begun, start())
-            begun.clear()
+            await gate.cancel(asyncio.create_task(start()))
+            gate.begun.clear()
             await asyncio.sleep(0.05)
-            assert not begun.is_set()  # whoever was cancelled does not try again
+            assert not gate.begun.is_set()  # whoever was cancelled does not try again
             assert [one.status for one in (await memory.timeline("order")).steps] == ["intent"]
 
     asyncio.run(main())

@@ -350,7 +350,13 @@ def test_a_cancelled_effect_is_reported(store: str) -> None:
             with pytest.raises(StepAmbiguous):
                 async with memory.task("order") as run:
                     with pytest.raises(TimeoutError):
-                        await asyncio.wait_for(run.effect("mail", asyncio.sleep, 5), 0.05)
+                        async with asyncio.timeout(None) as limit:
+
+                            async def hang() -> None:
+                                limit.reschedule(0)
+                                await asyncio.sleep(600)
+
+                            await run.effect("mail", hang)
 
             async def body(run: Any) -> None:
                 await run.step("x", asyncio.sleep, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -493,7 +495,12 @@ def test_a_closed_pipe_is_silent(run: Run, store: Path) -> None:
 def test_ctrl_c_is_clean(store: Path) -> None:
     command = [*ENGRAIN, "--store", str(store), "remember", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN) as child:
-        time.sleep(1.0)
+        assert child.stdin is not None
+        child.stdin.write(b"Ana likes")
+        child.stdin.flush()
+        while fcntl.ioctl(child.stdin, termios.FIONREAD, bytes(4)) != bytes(4):  # until it reads
+            assert child.poll() is None
+            time.sleep(0.01)
         child.send_signal(signal.SIGINT)
         assert child.stderr is not None
         said = child.stderr.read()
