@@ -100,12 +100,12 @@ def test_what_is_recorded_is_not_done_again(memory: Memory, calls: Calls, point:
     model = Scripted(*[reply] * 6)
     agent = agent_of(memory, model, look)
     if point == 3:
-        keep = memory.add_messages
-        memory.add_messages = lambda *a, **k: keep(*a, **k) if asked < 2 else dies(0)  # type: ignore[method-assign]
+        keep = memory._open.add_messages
+        memory._open.add_messages = lambda *a, **k: keep(*a, **k) if asked < 2 else dies(0)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         agent.run(TASK, task_id="t")
     if point == 3:
-        memory.add_messages = keep  # type: ignore[method-assign]
+        memory._open.add_messages = keep  # type: ignore[method-assign]
     point = -1
     answer = agent.run(TASK, task_id="t")
     assert (answer.text, answer.steps, asked) == ("In Lisbon.", 2, 2)

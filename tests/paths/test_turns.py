@@ -19,7 +19,7 @@ from engrain import Memory
 from engrain.capture import gate, turns, write
 from engrain.capture.extract import extracted
 from engrain.capture.insight import SHOWN
-from engrain.capture.turns import Recorded, record
+from engrain.capture.turns import Recorded, Terms, record
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.chat import ToolCall
@@ -51,7 +51,7 @@ def say(kit: Kit, clock: SetClock) -> Say:
 
     def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> Recorded:
         clock.advance()
-        return record(as_messages([Message(role, text)]), session, ANA, kit, **values)
+        return record(as_messages([Message(role, text)]), session, ANA, kit, Terms(**values))
 
     return said
 
@@ -174,7 +174,7 @@ def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit,
     def run() -> None:
         for number, text in enumerate(said):
             clock.advance()
-            record(as_messages([Message("user", text)]), "monday", ANA, kit, request_id=f"line {number}")
+            record(as_messages([Message("user", text)]), "monday", ANA, kit, Terms(f"line {number}"))
 
     run()
     assert texts(kit) == ["My name is Teo"]

@@ -25,6 +25,7 @@ from engrain.core.items import Cite, Source
 from engrain.core.messages import Message, spans_of_calls
 from engrain.core.tokens import estimated_tokens
 from engrain.tasks.flow import Ask, Call, Flow
+from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.window import Window
@@ -84,6 +85,7 @@ class Turn:
         self._journal = journal
         self._task = task
         self._session = self._id = ""
+        self._began = 0  # the store's moment: what comes of a turn does not outlive its user
         self._heard: list[str] = []  # the id of what the user said
         self._refused = False  # whether that asked to forget something which cannot go
         self._own = False  # whether the task at hand in working memory is this turn's
@@ -94,6 +96,7 @@ class Turn:
         self._block: str | None = None
 
     def flow(self) -> Flow[Answer]:
+        self._began = yield Ask(self._memory._open.kit.items.moment)
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
@@ -147,13 +150,20 @@ class Turn:
         try:
             heard = heard_of((yield from self._journal.step("model", part)))
         except ModelFailed as exc:
-            yield Ask(partial(self._memory.record_error, exc, session=self._session))
+            yield from self._failed(exc)
             raise
         self._steps += 1
         self._replayed += not asked
         self._tokens_in += heard.reply.tokens_in
         self._tokens_out += heard.reply.tokens_out
         return heard
+
+    def _failed(self, why: ModelFailed) -> Flow[None]:
+        cites = tuple(map(Cite, self._heard))
+        try:
+            yield Ask(partial(self._memory._open.episodic.record_error, why, session=self._session, cites=cites))
+        except NotFound:
+            _log.info("that the model failed was not kept: what it was asked is forgotten.")
 
     def _ask(self, last: bool) -> Flow[dict[str, Any]]:
         seen, window = yield Ask(self._look)
@@ -313,7 +323,7 @@ class Turn:
         if self._journal.over:
             return []
         request = self._journal.request(self._id, number)
-        add = partial(self._memory.add_messages, said, session=self._session, expect=seen, request_id=request)
+        add = partial(traced(self._memory._open.add_messages), said, self._session, seen, request, self._began)
         ids: list[str] = yield Ask(add)
         return ids
 

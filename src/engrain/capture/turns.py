@@ -45,6 +45,16 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """A request id that is known changes nothing. With `expect` the session must have that length, else Conflict.
+    `began` is the store's moment when that began which the messages come of, if that was earlier."""
+
+    request_id: str | None = None
+    expect: int | None = None
+    began: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A message as the log shows it, with what is known before it is written: the whole of a long output, what the
     gate found, and what happened."""
@@ -55,23 +65,17 @@ class Turn:
     event: Happened | None
 
 
-def record(
-    happened: Sequence[Message],
-    session: str,
-    scope: Scope,
-    kit: Kit,
-    *,
-    expect: int | None = None,
-    request_id: str | None = None,
-) -> Recorded:
+def record(happened: Sequence[Message], session: str, scope: Scope, kit: Kit, terms: Terms | None = None) -> Recorded:
     """Checked messages into the log, one after the other, with the facts and episodes that they give.
 
-    The texts are embedded before anything is locked; then all of it is written together or not at all. With `expect`
-    the session must have that length, else Conflict. A request id that is known changes nothing. What a legal hold
-    keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
+    The texts are embedded before anything is locked; then all of it is written together or not at all. What a legal
+    hold keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
     """
+    terms = terms or Terms()
+    began = kit.items.moment() if terms.began is None else terms.began
     happened = [clean_message(message, kit.redact) for message in happened]
-    plan = Plan(scope, (), request_id, None if expect is None else (session, expect))
+    expect = None if terms.expect is None else (session, terms.expect)
+    plan = Plan(scope, (), terms.request_id, expect, began=began)
     try:
         return _kept(happened, session, kit, plan)
     except OnHold as exc:
@@ -198,7 +202,7 @@ def _first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
         return None
     # Each message has a request id of its own: other words under this one are a Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
-    kit.items.apply(Plan(plan.scope, rows))
+    kit.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 
 

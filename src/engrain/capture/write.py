@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engrain.capture.redacting import clean_note
-from engrain.core.errors import EmbedderFailed
+from engrain.core.errors import BeingErased, EmbedderFailed
 from engrain.core.items import Draft, Source, Vectors
 from engrain.core.notes import Note
 from engrain.core.passages import index_words
@@ -30,15 +30,24 @@ BATCH = 256
 _log = logging.getLogger("engrain")
 
 
-def commit(notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None) -> Applied:
+def commit(
+    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None, began: int | None = None
+) -> Applied:
     """One transaction. Nothing is locked while the texts are embedded."""
-    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id))
+    began = kit.items.moment() if began is None else began
+    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id, began=began))
 
 
 def commit_many(
-    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None, done: Callable[[int], None]
+    notes: Sequence[Note],
+    scope: Scope,
+    kit: Kit,
+    request_id: str | None,
+    done: Callable[[int], None],
+    began: int | None = None,
 ) -> list[Outcome]:
     """In batches, each one transaction; one batch is written while the next is embedded."""
+    began = kit.items.moment() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
@@ -47,7 +56,7 @@ def commit_many(
             # The one before must have succeeded: else the turns of a session would stand in another order.
             outcomes += _settled(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
-            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part))
+            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part, began=began))
         return [*outcomes, *_settled(waiting, done)]
 
 
@@ -94,19 +103,23 @@ def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
 
 def embed_missing(kit: Kit, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
+    began = kit.items.moment()
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
-    embed_some(kit, missing)
+    embed_some(kit, missing, began)
     return len(missing)
 
 
-def embed_some(kit: Kit, missing: Sequence[Unembedded]) -> None:
-    """All of them or, if the embedder fails, none."""
+def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+    """All of them or, if the embedder fails, none; `began` is from before they were read."""
     vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
     for scope, some in steps.items():
-        kit.items.apply(Plan(scope, tuple(some)))
+        try:
+            kit.items.apply(Plan(scope, tuple(some), began=began))
+        except BeingErased:
+            _log.debug("vectors came too late: their texts were erased meanwhile")
 
 
 def draft(note: Note, redact: Redact | None = None) -> Draft:

@@ -74,12 +74,17 @@ class Happenings(Parts):
         return talk
 
     def add_messages(
-        self, messages: Sequence[Any], session: str | None, expect: int | None, request_id: str | None
+        self,
+        messages: Sequence[Any],
+        session: str | None,
+        expect: int | None,
+        request_id: str | None,
+        began: int | None = None,
     ) -> list[str]:
         talk = self.conversation(session)
-        ids = talk.add_many(messages, expect=expect, request_id=request_id)
+        recorded = talk.take(messages, expect=expect, request_id=request_id, began=began)
         self.enricher.wake(talk.session)
-        return ids
+        return list(recorded.ids)
 
     def call_id(self) -> str:
         return f"call_{self._new_id(self.kit.clock())}"

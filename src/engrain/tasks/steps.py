@@ -279,13 +279,15 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
     started = seat.record is not None and seat.record.status == "intent"
     attempt = seat.attempt if started else seat.attempt + 1
     scope = ledger.lease.scope
+    together = getattr(kit.items, "journal", None) is kit.journal
+    began = None if together else (yield Ask(kit.items.moment))
     adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit))))
-    if getattr(kit.items, "journal", None) is kit.journal:
+    if together:  # the lease of a task that was erased is lost
         applied = yield Ask(ledger.apply, (kit.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]
     yield Ask(ledger.begin, (seat, attempt))
     key = ledger.stable_key(seat)
-    applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, request_id=f"task:{key}")))
+    applied = yield Ask(sure, (kit.items.apply, Plan(scope, adds, request_id=f"task:{key}", began=began)))
     ids = [one.id for one in applied.outcomes]
     yield Ask(ledger.record, (seat, attempt, ended(seat, "done", json.dumps(ids))))
     return ids

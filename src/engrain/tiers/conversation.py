@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.capture import summaries, write
-from engrain.capture.turns import Recorded, record
+from engrain.capture.turns import Recorded, Terms, record
 from engrain.core import transcripts
 from engrain.core.clock import Time
 from engrain.core.dialects import as_messages
@@ -89,14 +89,21 @@ class ConversationMemory:
         APIs have them."""
         return list(self.take(messages, expect=expect, request_id=request_id).ids)
 
-    def take(self, messages: Iterable[Any], *, expect: int | None = None, request_id: str | None = None) -> Recorded:
-        """The same, with all that came of it."""
+    def take(
+        self,
+        messages: Iterable[Any],
+        *,
+        expect: int | None = None,
+        request_id: str | None = None,
+        began: int | None = None,
+    ) -> Recorded:
+        """The same, with all that came of it; `began` is as of capture.turns.Terms."""
         checked = as_messages(messages)
         if expect is not None:
             checked_count(expect, "expect", 0, 2**53)
         if request_id is not None:
             checked_key(request_id, "request_id")
-        recorded = record(checked, self.session, self._scope, self._kit, expect=expect, request_id=request_id)
+        recorded = record(checked, self.session, self._scope, self._kit, Terms(request_id, expect, began))
         self.refused = recorded.refused
         try:
             self._keep_up(checked, recorded)
@@ -181,10 +188,11 @@ class ConversationMemory:
         given = transcripts.parsed(data)
         self._check_places(given.messages)
         counts: dict[str, int] = {}
+        began = self._kit.items.moment()
         for start in range(0, len(given.messages), PAGE):
             part = given.messages[start : start + PAGE]
             notes = [note_of(message, self.session, placed=True, derived=True) for message in part]
-            for outcome in write.commit(notes, self._scope, self._kit).outcomes:
+            for outcome in write.commit(notes, self._scope, self._kit, began=began).outcomes:
                 counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if given.cleared:
             self._kit.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)

@@ -155,7 +155,8 @@ class EpisodicMemory:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
         made.episodes_of(self._kit)
         message = checked_message(Message(turn.role or "user", turn.text))
-        return turns.record([message], session, self._scope, self._kit, request_id=_request(request_id)).ids[0]
+        terms = turns.Terms(_request(request_id))
+        return turns.record([message], session, self._scope, self._kit, terms).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
@@ -174,9 +175,10 @@ class EpisodicMemory:
         return replace(given, text=text, role=role, novelty=new), raw
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
+        began = self._kit.items.moment()
         rows, lasting = made.drafts([row], kept, self._kit)
         steps = tuple(map(Add, (*rows, *lasting)))
-        plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings))
+        plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings), began=began)
         id = made.commit(plan, self._kit).outcomes[0].id
         assert id is not None, "what is said now is never kept out"
         return id

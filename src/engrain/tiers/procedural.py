@@ -54,11 +54,12 @@ class ProceduralMemory:
         when = checked_text(when, "when") if when else ""
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
+        began = self._kit.items.moment()
         (draft,) = write.drafts([note], self._kit)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
         request = None if request_id is None else checked_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))
-        (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request)).outcomes
+        (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request, began=began)).outcomes
         assert outcome.id is not None, "only what is derived is kept out"
         return outcome.id
 

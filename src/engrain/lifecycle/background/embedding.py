@@ -21,12 +21,13 @@ class Embedding:
 
     def some(self, limit: int) -> list[str]:
         """The ids of those that got a vector; none if only refused ones are left. EmbedderFailed if it takes none."""
+        began = self._kit.items.moment()
         while missing := self._missing(limit):
             try:
-                write.embed_some(self._kit, missing)
+                write.embed_some(self._kit, missing, began)
             except EmbedderFailed:
                 self._kit.embedder.embed([PLAIN], "document")
-                if made := self._one_by_one(missing):
+                if made := self._one_by_one(missing, began):
                     return made
             else:
                 return [one.id for one in missing]
@@ -47,11 +48,11 @@ class Embedding:
         found = self._kit.items.unembedded(self._kit.embedder.model.key, limit + len(self.refused))
         return [one for one in found if one.id not in self.refused][:limit]
 
-    def _one_by_one(self, missing: Sequence[Unembedded]) -> list[str]:
+    def _one_by_one(self, missing: Sequence[Unembedded], began: int) -> list[str]:
         made: list[str] = []
         for one in missing:
             try:
-                write.embed_some(self._kit, [one])
+                write.embed_some(self._kit, [one], began)
             except EmbedderFailed as exc:
                 self.refused[one.id] = str(exc)
             else:

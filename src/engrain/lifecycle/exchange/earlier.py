@@ -53,13 +53,13 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit) -> None:
+def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
     """Each in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
         drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
-        kit.items.apply(Plan(scope, steps))
+        kit.items.apply(Plan(scope, steps, began=began))
 
 
 def _in_place(item: Item, note: Note) -> Note:

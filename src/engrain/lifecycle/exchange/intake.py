@@ -121,6 +121,7 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 
 
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+    began = kit.items.moment()
     if form == "notes" and any(map(_may_clash, read.notes)):
         read = _proved(read, scope, kit)
     if read.bad and not terms.skip_bad:
@@ -132,10 +133,11 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
         if terms.dry_run:
             fates = list(map(str, foretold(given.new, scope, kit)))
         else:
-            fates = list(_written(given.new, scope, kit, counting))
-            take_over(given.changed, scope, kit)
+            fates = list(_written(given.new, scope, kit, began, counting))
+            take_over(given.changed, scope, kit, began)
         found.update(fates)
-        facts = _drawn(read.notes, given.new, fates, scope, kit, terms) if terms.facts else 0
+        new = [note for note, fate in zip(given.new, fates, strict=True) if fate == "added"]
+        facts = _drawn(read.notes, new, scope, kit, terms, began) if terms.facts else 0
     return Loaded(
         form,
         len(read.notes) + len(read.bad),
@@ -150,15 +152,13 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
     )
 
 
-def _drawn(
-    notes: Sequence[Note], new: Sequence[Note], fates: Sequence[str], scope: Scope, kit: Kit, terms: Terms
-) -> int:
+def _drawn(notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, terms: Terms, began: int) -> int:
     facts = list(drawn(notes, scope, kit))
     if terms.dry_run:
-        facts += foreseen([note for note, fate in zip(new, fates, strict=True) if fate == "added"], kit)
+        facts += foreseen(new, kit)
         told = Counter(map(str, foretold(facts, scope, kit)))
     else:
-        told = Counter(_written(facts, scope, kit, lambda _: None))
+        told = Counter(_written(facts, scope, kit, began, lambda _: None))
     return told["added"] + told["replaced"] + told["behind"]
 
 
@@ -179,7 +179,7 @@ def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
     return Read(good.notes, bad=sorted(bad))
 
 
-def _written(notes: Sequence[Note], scope: Scope, kit: Kit, done: Done) -> Iterable[str]:
+def _written(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
     for start in range(0, len(notes), PART):
-        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done):
+        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done, began):
             yield outcome.status
