@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -482,6 +483,56 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Pat
     assert len(texts(store)) == count
 
 
+def test_a_backup_is_never_restored_over_itself_or_another(store: Path, backup: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.backup(tmp_path / "tuesday.db")
+    link = tmp_path / "link.db"
+    link.symlink_to(backup)
+    for goal in (backup, link, tmp_path / "tuesday.db"):
+        before = goal.read_bytes()
+        with pytest.raises(InvalidInput, match="backup itself"):
+            restore_backup(backup, goal, over=True)
+        assert goal.read_bytes() == before
+    store.with_name("agent.db.json").write_text('{"mine": 1}')
+    restore_backup(backup, store, over=True)
+
+
+def test_a_restore_to_where_nothing_can_be_written_is_a_typed_error(
+    store: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = store.read_bytes()
+    for problem, error in ((errno.EROFS, StoreError), (errno.ENOSPC, DiskFull)):
+
+        def fails(*_: object, problem: int = problem) -> None:
+            if problem == errno.ENOSPC:
+                raise DiskFull("as the engine says it")
+            raise OSError(problem, os.strerror(problem))
+
+        monkeypatch.setattr("engrain.stores.sqlite.backup.write_copy", fails)
+        with pytest.raises(error, match=str(store)):
+            restore_backup(backup, store, over=True)
+    assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in the copy", "in its manifest"])
+def test_a_full_disk_is_named_and_nothing_is_left_of_the_backup(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    fsync, calls = os.fsync, iter(range(100))
+
+    def full(file: int) -> None:
+        if next(calls) == late:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(file)
+
+    with opened(store) as memory:
+        monkeypatch.setattr("engrain.stores.sqlite.backup.os.fsync", full)
+        with pytest.raises(DiskFull, match=f"no room for the backup {tmp_path / 'full.db'}"):
+            memory.backup(tmp_path / "full.db")
+        assert not list(tmp_path.glob("full*"))
+        memory.backup(tmp_path / "full.db")
+
+
 # By the clock
 
 
@@ -532,12 +583,25 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
         with monkeypatch.context() as patch:
             patch.setattr("engrain.stores.sqlite.backup.write_copy", full)
             done = memory.maintain()
-        assert done.trouble == ("backed_up: the disk is full.",)
+        (trouble,) = done.trouble
+        assert trouble.startswith(f"backed_up: there is no room for the backup {folder}")
         assert (done.counts["backed_up"], done.counts["backups_dropped"], names(folder)) == (0, 0, kept)
         done = memory.maintain()
         assert (done.counts["backed_up"], done.counts["backups_dropped"]) == (1, 1)
         assert len(names(folder)) == 1
         assert names(folder) != kept
+
+
+def test_a_folder_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    link, disk = tmp_path / "backups", tmp_path / "disk"
+    link.symlink_to(disk)
+    with opened(tmp_path / "agent.db", lifecycle={"backup_folder": link}) as memory:
+        memory.remember("Ana likes tea.")
+        (trouble,) = memory.maintain().trouble
+        assert f"a link to {disk}, which is not there" in trouble
+        disk.mkdir()
+        assert memory.maintain().trouble == ()
+        assert len(names(disk)) == 1
 
 
 @pytest.mark.parametrize("folder", ["file", "file/backups", "n" * 300])
@@ -550,8 +614,9 @@ def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock:
         assert done.expired == 1
         (trouble,) = done.trouble
         assert "the folder of backups" in trouble
-        with pytest.raises(InvalidInput):
-            memory.backup(tmp_path / folder / "b.db")
+        for wrong in (tmp_path / folder / "b.db", "a\x00b"):
+            with pytest.raises(InvalidInput):
+                memory.backup(wrong)
 
 
 # The commands

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from engrain.config import Settings, settings
 from engrain.core.audit import Head
 from engrain.core.backups import TOOLS, Restored
-from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, WrongKey
+from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
 
@@ -51,14 +51,16 @@ def restore_backup(
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
         raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
+    place = Path(backup).expanduser().absolute()
+    _check_goal(goal, place)
     source, receipts = _who_knows(against, to if goal.exists() else None, key, alone)
     own = source is not None and _same(source, goal)
-    site, manifest = checked(Path(backup).expanduser().absolute(), chosen.engine, key or chosen.key)
+    site, manifest = checked(place, chosen.engine, key or chosen.key)
     # Made ready beside its place, so that nobody opens it before the last word is out.
     ready = goal.with_name(f"{goal.name}.restoring")
     clear(ready)
     try:
-        with closing(open_connection(site)) as whole:
+        with closing(open_connection(site)) as whole, _room_for(goal):
             write_copy(whole, ready, chosen.key or "")
         if goal.exists():
             check_holds(to, key, needed=own)
@@ -81,6 +83,31 @@ def restore_backup(
     told = Restored(str(goal), manifest, items, kept_out, asked=present is not None)
     told = replace(told, damaged=present is not None and present.damaged)
     return replace(told, receipts=receipts.found) if receipts else told
+
+
+def _check_goal(goal: Path, backup: Path) -> None:
+    """A backup that was written to is none any more."""
+    from engrain.core.backups import MANIFEST, read
+
+    beside = goal.with_name(goal.name + MANIFEST)
+    if goal.exists() and backup.exists() and goal.samefile(backup):
+        raise InvalidInput(f"{goal} is the backup itself. Give the path of the store that is to be made of it.")
+    try:
+        found = read(beside.read_bytes(), str(beside)) if goal.exists() and beside.is_file() else None
+    except (EngrainError, OSError):
+        return
+    if found is not None:
+        raise InvalidInput(f"{goal} is a backup itself, and would be lost. Give the path of a store.")
+
+
+@contextmanager
+def _room_for(goal: Path) -> Iterator[None]:
+    try:
+        yield
+    except DiskFull as exc:
+        raise DiskFull(f"there is no room for {goal}: its disk is full. Nothing was changed; free some space.") from exc
+    except OSError as exc:
+        raise StoreError(f"{goal} could not be written: {exc.strerror}. Nothing was changed.") from exc
 
 
 def goal_of(to: PathOrUrl) -> Path:

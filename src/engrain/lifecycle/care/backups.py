@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -57,7 +58,9 @@ def take(kit: Kit, rotation: Rotation, name: str, now: datetime) -> BackedUp:
     try:
         rotation.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
-        raise StoreError(f"the folder of backups {rotation.folder} cannot be made: {exc.strerror}.") from exc
+        link = os.path.islink(rotation.folder) and not os.path.exists(rotation.folder)
+        why = f"it is a link to {os.readlink(rotation.folder)}, which is not there" if link else exc.strerror
+        raise StoreError(f"the folder of backups {rotation.folder} cannot be made: {why}.") from exc
     clear(kit, rotation, now)
     return back_up(kit, rotation.folder / name, rotation=code_of(kit, rotation.folder))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import sys
@@ -14,6 +15,7 @@ from urllib.parse import quote
 from engrain.core import backups
 from engrain.core.backups import MANIFEST, Manifest
 from engrain.core.errors import (
+    DiskFull,
     EngrainError,
     InvalidInput,
     NewerStore,
@@ -34,6 +36,7 @@ from engrain.version import __version__
 _SQL = load("care.sql")
 _CHUNK = 1 << 20
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_NOTHING = "Nothing is left of it."
 
 
 class Backing(Handle):
@@ -62,11 +65,12 @@ class Backing(Handle):
             written = True
             put_file(beside, backups.written(manifest))
             sync_folder(path.parent)
-        except OSError as exc:
+        except BaseException as exc:
             _drop(part, *((path, beside) if written else ()))
-            raise StoreError(f"the backup {path} could not be written: {exc.strerror}. Nothing is left of it.") from exc
-        except BaseException:
-            _drop(part, *((path, beside) if written else ()))
+            if isinstance(exc, DiskFull) or (isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT)):
+                raise DiskFull(f"there is no room for the backup {path}: its disk is full. {_NOTHING}") from exc
+            if isinstance(exc, OSError):
+                raise StoreError(f"the backup {path} could not be written: {exc.strerror}. {_NOTHING}") from exc
             raise
         return manifest
 
@@ -176,11 +180,15 @@ def listed(folder: Path) -> Iterator[Path]:
 
 def put_file(path: Path, raw: bytes) -> None:
     part = path.with_name(path.name + ".part")
-    with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        _drop(part)
+        raise
 
 
 def sync_folder(folder: Path) -> None:
@@ -195,6 +203,8 @@ def sync_folder(folder: Path) -> None:
 
 def _free(target: Path) -> Path:
     path = Path(target).expanduser().absolute()
+    if "\x00" in str(path):
+        raise InvalidInput(f"a backup cannot be written to {str(path)!r}: no path has a null character.")
     try:
         if path.exists() or path.with_name(path.name + MANIFEST).exists():
             raise InvalidInput(f"{path} is there already. Give a backup a new name.")
