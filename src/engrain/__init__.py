@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from engrain.agent.tools import Tool, tool
     from engrain.aio import AsyncMemory
     from engrain.core.answers import Forgotten, Owned, Status, Why
+    from engrain.core.audit import Audited
+    from engrain.core.backups import BackedUp, Restored
     from engrain.core.chat import ToolCall
     from engrain.core.checked import Checked
+    from engrain.core.erasure import Hold
     from engrain.core.errors import (
         BackendMissing,
         BadFile,
@@ -64,6 +67,8 @@ if TYPE_CHECKING:
     )
     from engrain.core.events import Event
     from engrain.core.items import Cite, Item, Place, Relation, Source
+    from engrain.core.journal import StepRecord, TaskRecord
+    from engrain.core.maintained import Maintained
     from engrain.core.messages import Message
     from engrain.core.notes import Note
     from engrain.core.procedures import Procedure
@@ -71,10 +76,15 @@ if TYPE_CHECKING:
     from engrain.core.scope import Scope
     from engrain.core.sessions import Closing, Opening
     from engrain.core.tiers import TIERS
+    from engrain.lifecycle.erasure.erasing import Erased, Undone
+    from engrain.lifecycle.erasure.receipts import Receipt, Verified
+    from engrain.lifecycle.exchange.exporting import Exported
+    from engrain.lifecycle.exchange.intake import Loaded
     from engrain.memory import Memory
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
+    from engrain.tasks.care import Timeline
     from engrain.tasks.effects import Compensate
     from engrain.tasks.resumable import Effect, ResumableAgent
     from engrain.tasks.retry import Retry
@@ -90,6 +100,16 @@ _HOMES = {
     "aio": "AsyncMemory",
     "core.answers": "Forgotten Owned Status Why",
     "core.checked": "Checked",
+    "core.audit": "Audited",
+    "core.backups": "BackedUp Restored",
+    "core.erasure": "Hold",
+    "core.journal": "StepRecord TaskRecord",
+    "core.maintained": "Maintained",
+    "lifecycle.erasure.erasing": "Erased Undone",
+    "lifecycle.erasure.receipts": "Receipt Verified",
+    "lifecycle.exchange.exporting": "Exported",
+    "lifecycle.exchange.intake": "Loaded",
+    "tasks.care": "Timeline",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
     "EngrainError InvalidInput ModelFailed NewerStore OlderStore "
     "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
@@ -127,6 +147,8 @@ __all__ = [
     "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
+    "Audited",
+    "BackedUp",
     "BackendMissing",
     "BadFile",
     "BadText",
@@ -143,14 +165,19 @@ __all__ = [
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
+    "Erased",
     "Event",
+    "Exported",
     "Forgotten",
     "Hit",
+    "Hold",
     "InputChanged",
     "InvalidInput",
     "Item",
     "LeaseLost",
     "LeftOut",
+    "Loaded",
+    "Maintained",
     "Memory",
     "Message",
     "ModelFailed",
@@ -168,7 +195,9 @@ __all__ = [
     "Procedure",
     "ReadOnlyStore",
     "Recall",
+    "Receipt",
     "Relation",
+    "Restored",
     "ResumableAgent",
     "Retry",
     "Run",
@@ -181,6 +210,7 @@ __all__ = [
     "StepConcurrent",
     "StepFailed",
     "StepNested",
+    "StepRecord",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -189,11 +219,15 @@ __all__ = [
     "TaskClaimed",
     "TaskEnded",
     "TaskError",
+    "TaskRecord",
     "TaskWaiting",
+    "Timeline",
     "TooLarge",
     "Tool",
     "ToolCall",
+    "Undone",
     "UnknownKey",
+    "Verified",
     "VersionChanged",
     "Why",
     "Without",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+
+import pytest
 
 import engrain
 from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, AsyncRun, Memory, Run
@@ -14,14 +17,15 @@ TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
 NOT_AWAITED = {"scope", "task", "mirror", *TIERS}
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
 PUBLIC = """
-    __version__ AgentWithMemory Answer AsyncAgentWithMemory AsyncMemory AsyncRun BackendMissing BadFile BadText
-    BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull Effect
-    EmbedderFailed EmptyText EngrainError Event Forgotten Hit InputChanged InvalidInput Item LeaseLost LeftOut
-    Memory Message ModelFailed NewerStore NotADatabase NotDone Note NotFound OlderStore OnHold Opening
-    OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall Relation ResumableAgent Retry Run Scope Section ServerAway
-    Source Status StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError
-    StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TIERS Tool tool TooLarge ToolCall UnknownKey
-    read_receipts replay_erasures restore_backup VersionChanged Why Without WorkingMemory WrongKey
+    __version__ AgentWithMemory Answer AsyncAgentWithMemory AsyncMemory AsyncRun Audited BackedUp BackendMissing
+    BadFile BadText BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull
+    Effect EmbedderFailed EmptyText EngrainError Erased Event Exported Forgotten Hit Hold InputChanged InvalidInput
+    Item LeaseLost LeftOut Loaded Maintained Memory Message ModelFailed NewerStore NotADatabase NotDone Note
+    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure read_receipts ReadOnlyStore Recall
+    Receipt Relation replay_erasures restore_backup Restored ResumableAgent Retry Run Scope Section ServerAway
+    Source Status StepAmbiguous StepConcurrent StepFailed StepNested StepRecord StoreBusy StoreClosed StoreCorrupt
+    StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline Tool tool
+    TooLarge ToolCall Undone UnknownKey Verified VersionChanged Why Without WorkingMemory WrongKey
 """
 
 
@@ -32,6 +36,31 @@ def verbs(face: type) -> set[str]:
 def test_the_public_names_are_these() -> None:
     assert sorted(engrain.__all__) == sorted(PUBLIC.split())
     assert all(hasattr(engrain, name) for name in engrain.__all__)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "forget",
+        "recall",
+        "status",
+        "why",
+        "check",
+        "maintain",
+        "backup",
+        "erase",
+        "verify_erasure",
+        "undo",
+        "hold",
+        "verify_audit",
+        "export",
+        "load",
+        "timeline",
+    ],
+)
+def test_what_a_verb_returns_can_be_named_in_a_typed_program(verb: str) -> None:
+    returned = inspect.signature(getattr(Memory, verb)).return_annotation
+    assert set(re.findall(r"[A-Z]\w+", returned)) <= set(engrain.__all__)
 
 
 def test_every_verb_is_on_both_faces() -> None:
