@@ -100,10 +100,12 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
 
     @property
     def scope(self) -> Scope:
+        """Whose memory this is: (tenant, agent, user)."""
         return self._open.scope
 
     @property
     def working(self) -> WorkingMemory:
+        """The task at hand, with its goal, results and thoughts."""
         return self._open.working
 
     @property
@@ -113,14 +115,17 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
 
     @property
     def episodic(self) -> EpisodicMemory:
+        """What happened: turns, tool calls, decisions, errors and what helped."""
         return self._open.episodic
 
     @property
     def semantic(self) -> SemanticMemory:
+        """Facts, preferences, knowledge, relations."""
         return self._open.semantic
 
     @property
     def procedural(self) -> ProceduralMemory:
+        """How to do things, in versions, with their record."""
         return self._open.procedural
 
     @traced
