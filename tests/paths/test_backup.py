@@ -497,6 +497,23 @@ def test_a_backup_is_never_restored_over_itself_or_another(store: Path, backup: 
     restore_backup(backup, store, over=True)
 
 
+def test_a_store_behind_a_link_is_replaced_where_it_is(store: Path, backup: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link" / "agent.db"
+    link.parent.mkdir()
+    link.symlink_to(store)
+    with opened(store) as memory:
+        memory.remember("Ana likes rum.")
+        with pytest.raises(StoreBusy):
+            restore_backup(backup, link, over=True)
+        assert "Ana likes rum." in [item.text for item in memory.list()]
+    restore_backup(backup, link, over=True)
+    assert link.is_symlink()
+    assert "Ana likes rum." not in texts(store)
+    (loop := tmp_path / "loop.db").symlink_to(loop)
+    with pytest.raises(InvalidInput, match="a link"):
+        restore_backup(backup, loop, over=True)
+
+
 def test_a_restore_to_where_nothing_can_be_written_is_a_typed_error(
     store: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

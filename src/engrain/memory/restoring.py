@@ -116,7 +116,12 @@ def goal_of(to: PathOrUrl) -> Path:
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
         raise ConfigError(f"a {scheme} store is {TOOLS}")
-    path = Path(rest if found else chosen.store).expanduser().absolute()
+    named = Path(rest if found else chosen.store).expanduser()
+    try:
+        # A link is not replaced: programs may have the file behind it open.
+        path = named.resolve()
+    except (OSError, RuntimeError) as exc:
+        raise InvalidInput(f"{named} is a link that leads nowhere.") from exc
     if not path.parent.is_dir():
         raise InvalidInput(f"the folder {path.parent} does not exist. Make it first.")
     return path
