@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
 from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
+from psycopg_pool.pool import WaitingClient
 from servers import Postgres, postgres, start_postgres
 
 from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
@@ -184,6 +186,23 @@ def test_a_server_that_is_not_there_is_named(schema: str) -> None:
 
 
 @SOON
+def test_an_interrupt_while_waiting_for_a_connection_costs_none(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: WaitingClient[Any], timeout: float) -> None:
+        raise KeyboardInterrupt
+
+    store._link.opened().drain()
+    with monkeypatch.context() as patched:
+        patched.setattr(WaitingClient, "wait", interrupt)
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                page(store)
+    together = threading.Barrier(3)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: store._link.alone(lambda _: together.wait(60)), range(3)))
+
+
 def test_a_full_pool_is_told_within_the_time_out(store: PostgresStore) -> None:
     release, held = threading.Event(), threading.Barrier(4)
 

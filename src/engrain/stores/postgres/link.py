@@ -148,16 +148,20 @@ class Link:
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads and writes in `do` is one transaction, which may be done twice."""
-        return self._persist(lambda connection: self._joined(connection, do))
+        return self._persist(lambda connection: self._joined(connection, do, "repeat"))
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        """What this thread reads in `do` is of one moment; it may be done twice."""
+        return do() if self.joint else self._persist(lambda connection: self._joined(connection, do, "read"))
 
     @property
     def joint(self) -> Timed | None:
         """The connection of a transaction that this thread makes of several."""
         return getattr(self._joint, "connection", None)
 
-    def _joined(self, connection: Timed, do: Callable[[], Answer]) -> Answer:
+    def _joined(self, connection: Timed, do: Callable[[], Answer], mode: str) -> Answer:
         try:
-            connection.execute(_BEGIN["repeat"])
+            connection.execute(_BEGIN[mode])
             self._joint.connection = connection
             answer = do()
         except BaseException as exc:
@@ -165,7 +169,7 @@ class Link:
             raise
         finally:
             self._joint.connection = None
-        self._commit(connection, "repeat")
+        self._commit(connection, mode)
         return answer
 
     def _joining(self, connection: Timed, scope: Scope | None, do: Do[Answer]) -> Answer:
@@ -225,8 +229,7 @@ class Link:
 
     @contextmanager
     def _connection(self) -> Iterator[Timed]:
-        pool = self.opened()
-        connection = self._taken(pool)
+        pool, connection = self._taken()
         try:
             yield connection
         except (psycopg.Error, OutcomeUnknown) as exc:
@@ -238,17 +241,31 @@ class Link:
         finally:
             pool.putconn(connection)
 
-    def _taken(self, pool: ConnectionPool[Timed]) -> Timed:
+    def _taken(self) -> tuple[ConnectionPool[Timed], Timed]:
         deadline = time.monotonic() + self.address.timeout
         while True:
+            pool = self.opened()
             try:
                 # By and by: the pool tries to connect when it is asked, and not again while we wait.
-                return pool.getconn(min(_ASK_AGAIN, self.address.timeout))
+                return pool, pool.getconn(min(_ASK_AGAIN, self.address.timeout))
             except PoolTimeout as exc:
                 if time.monotonic() > deadline:
                     raise self._unavailable() from exc
-            except PoolClosed as exc:
-                raise StoreClosed("this store was closed. Open it again.") from exc
+            except PoolClosed:
+                continue  # by `close`, which `opened` tells, or because of an interrupt in another thread
+            except Exception:
+                raise
+            except BaseException:
+                self._give_up(pool)
+                raise
+
+    def _give_up(self, pool: ConnectionPool[Timed]) -> None:
+        """After an interrupt: the pool would still give a connection to whoever waited for it, and never see it again.
+        Those in use end as they come back."""
+        with self._guard:
+            if self._pool is pool:
+                self._pool = None
+        pool.close(timeout=_ASK_AGAIN)
 
     def opened(self) -> ConnectionPool[Timed]:
         """The pool of this process: a fork's child must not speak on its parent's connections."""
