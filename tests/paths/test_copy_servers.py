@@ -250,6 +250,6 @@ def test_a_role_that_may_only_read_copies_and_says_that_it_is_not_on_record(url:
     try:
         told = run("copy", url.replace("member@", "reader@"), str(tmp_path / "copy.db"))
         assert "not recorded in the audit log" in told.stderr
-        assert "1 items" in told.stdout
+        assert "1 item;" in told.stdout
     finally:
         postgres().run("drop owned by reader", "drop role reader")

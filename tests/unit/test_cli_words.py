@@ -91,3 +91,17 @@ def test_the_doctor_finds_no_fault_in_the_folder_of_backups_that_maintain_made(s
         assert memory.maintain(everyone=True).counts["backed_up"] == 1
         assert [one.state for one in memory.check() if one.name == "rights"] == ["pass"]
     assert (store.parent / "backups").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("option", ["--user", "--agent", "--tenant"])
+def test_a_command_for_whole_stores_does_not_look_as_if_it_took_one_memory(
+    store: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = store.with_name("copy.db")
+    for words in (["copy", str(store), str(goal), option, "ana"], [option, "ana", "copy", str(store), str(goal)]):
+        shown = CliRunner().invoke(root, words)
+        assert shown.exit_code == 2
+        assert f"copy takes whole stores, all memories in them: leave {option} out." in shown.stderr
+    assert not goal.exists()
+    monkeypatch.setenv("ENGRAIN_USER", "ana")
+    assert CliRunner().invoke(root, ["copy", str(store), str(goal)]).exit_code == 0

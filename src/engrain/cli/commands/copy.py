@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         "engrain copy agent.db large.toml",
     ),
     prints="How many rows of each kind are in both stores now, and the hash that both have.",
+    whole=True,
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
@@ -37,7 +38,8 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     FROM meanwhile: if something is written all the same, the command says so, and is run once more.
 
     Each is a path, a URL or a .toml file. A .toml file whose episodes or tasks are in Redis is copied with them. In
-    Postgres the role must be allowed to see all memories: the policy "upkeep", or BYPASSRLS.
+    Postgres the role must be allowed to see all memories: the policy "upkeep", or BYPASSRLS. A single memory goes by
+    `engrain export` and `engrain load`.
     """
     if _same(source, target):
         raise InvalidInput("FROM and TO are the same store.")

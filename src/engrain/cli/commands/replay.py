@@ -17,6 +17,7 @@ from engrain.cli.verbs import verb
         "engrain replay postgresql://host/engrain --receipts receipts/",
     ),
     prints="How many rows of each kind were taken out.",
+    whole=True,
 )
 @click.argument("restored", metavar="RESTORED")
 @click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten and erased since.")
