@@ -72,6 +72,10 @@ def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles, cli: Session) 
 
 def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
     yield f"{many(sum(found.rows.values()), 'row')} from before the erasure."
+    if found.beside.asked:
+        yield f"{many(found.beside.left, 'key')} on {', '.join(map(safe, found.beside.asked))}."
+    for why in found.beside.away:
+        yield f"Could not be asked: {safe(why)}"
     if texts and not found.bytes:
         yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
     elif texts:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engrain.conformance.drafts import ANA, BEN, fact, message
+from engrain.conformance.drafts import ANA, BEN, add, fact, forget, message
 from engrain.conformance.episodes import episode
 from engrain.conformance.suite import Suite
 from engrain.core.episodes import Happening
@@ -105,3 +105,14 @@ class LateSuite(Suite):
             stage(erasing)
         with pytest.raises(BeingErased):
             store.apply(Plan(ANA, (), episodes=(Happening(episode("a", session="monday")),), began=began))
+
+    def test_what_went_is_known_by_its_id(self, store: Any, erasing: Erasing) -> None:
+        forgotten, erased = add(store, fact("Forgotten."), fact("Erased."))
+        (kept,) = add(store, fact("Ben's."), scope=BEN)
+        forget(store, forgotten)
+        assert store.removed() == [forgotten]
+        erasing.begin("e1", USER)
+        for stage in _STAGES:
+            stage(erasing)
+        assert set(store.removed()) == {forgotten, erased}
+        assert store.get_many(BEN, [kept])

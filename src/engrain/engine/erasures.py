@@ -72,7 +72,7 @@ class Erasures(Parts):
             _log.warning("an erasure is still to be completed: %s", exc)
 
     def verify_erasure(self, receipt: Receipt, texts: Sequence[str]) -> Verified:
-        return verify(self.kit, receipt, texts)
+        return verify(self.kit, receipt, texts, self.scope)
 
     def hold(self, user: str, reason: str) -> Hold:
         subject = self.user(user)

@@ -65,7 +65,9 @@ class Erasures(Opened):
 
     @traced
     def verify_erasure(self, receipt: Receipt | str | bytes, *, texts: Sequence[str] = ()) -> Verified:
-        """Look again: no row is left, the audit log holds the receipt, and none of these texts is in any file."""
+        """Look again: no row is left, and nothing on the servers of the settings, the audit log holds the receipt, and
+        none of these texts is in any file. `beside` of the answer names the servers; one that does not answer is no
+        proof, and the answer is not true."""
         from engrain.lifecycle.erasure.receipts import Receipt
 
         given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -114,6 +115,9 @@ class Erasing(Protocol):
 class Erasable(Protocol):
     """A server that holds a part of a memory and can be rid of a scope."""
 
+    def known(self) -> list[Scope]:
+        """Every scope that it holds something of, as far as it knows names."""
+
     def scopes(self, user: Subject) -> list[Scope]:
         """Those of exactly this user that it holds something of, whatever the agent, as far as it knows names: the
         store of the items may have nothing of them."""
@@ -126,3 +130,8 @@ class Erasable(Protocol):
 
     def left(self, scope: Scope) -> int:
         """How many keys or points of this scope are still there."""
+
+    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+        """How many of them are from before that moment. Of a user who is `back`, or of whom something here is later,
+        those that tell their time; else all. An index that is fed from the items: points of whatever went from there,
+        in any scope."""

@@ -140,6 +140,9 @@ class ItemStore(Protocol):
     def scopes(self) -> list[Scope]:
         """Every memory of this store that something was written to and that is not shut, in any order."""
 
+    def removed(self) -> list[str]:
+        """The ids of all items that went, forgotten or erased, in whatever scope. For upkeep."""
+
     def newest(self, scope: Scope) -> int:
         """The number that `changes` gives a reader who has seen all of them, without looking through them."""
 

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -209,8 +210,11 @@ class FedIndex:
 
     # Erasing
 
-    def scopes(self, user: Subject) -> list[Scope]:
+    def known(self) -> list[Scope]:
         """None of its own: every point is of an item."""
+        return []
+
+    def scopes(self, user: Subject) -> list[Scope]:
         return []
 
     def hold(self, user: Subject) -> None:
@@ -231,6 +235,15 @@ class FedIndex:
     def left(self, scope: Scope) -> int:
         each = ((model, self._gone(scope, target)) for model, target in self._collections())
         return sum(self._server.count(model, gone) for model, gone in each if gone)
+
+    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+        """Of any scope and time. What a feeder has still to take off is taken off first: it was forgotten just now."""
+        gone, there = self._items.removed(), 0
+        for model, target in self._collections():
+            if due := [one.item for one in self._items.outbox(target, ALL) if one.gone]:
+                self._server.drop(model, due)
+            there += sum(self._server.count(model, gone[at : at + CHUNK]) for at in range(0, len(gone), CHUNK))
+        return there
 
     def drop(self, items: Collection[str]) -> None:
         for model, _ in self._collections() if items else ():

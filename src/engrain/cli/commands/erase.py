@@ -89,7 +89,8 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
     "verify",
     cls=Verb,
     examples=("engrain erase verify ana.json", 'engrain erase verify ana.json --text "Ana lives in Lima."'),
-    prints="What a second look found. The exit code is 1 if anything is left, or the audit log was changed.",
+    prints="What a second look found, and which servers were asked. The exit code is 1 if anything is left, a server "
+    "could not be asked, or the audit log was changed.",
 )
 @click.argument("receipt", type=click.Path(dir_okay=False))
 @click.option("--text", "texts", multiple=True, help="Look for this text, too, in every byte of every file.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +13,9 @@ from typing import Any, get_args
 from engrain.core.audit import Entry, is_code
 from engrain.core.erasure import By, Erasure
 from engrain.core.errors import ConfigError, InvalidInput
+from engrain.core.scope import Scope
 from engrain.lifecycle.care.backups import code_of
+from engrain.lifecycle.erasure.beside import Beside, look
 from engrain.ports import Kit
 from engrain.version import __version__
 
@@ -84,7 +86,7 @@ class Verified:
     whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `carried` is when a
     restore was given this receipt in the place of the log that held it. `bytes` is how many were looked through for
     them: none of a server. `copies` are files beside the store that somebody copied it to, which were not looked
-    into."""
+    into. `beside` tells of the servers of the settings: what could not be asked does not hold."""
 
     rows: Mapping[str, int]
     found: int
@@ -94,9 +96,12 @@ class Verified:
     copies: tuple[str, ...] = ()
     known: bool = True
     carried: datetime | None = None
+    beside: Beside = field(default_factory=Beside)
 
     def __bool__(self) -> bool:
         told = self.recorded or self.carried is not None
+        if self.beside.left or self.beside.away:
+            return False
         return told and not any(self.rows.values()) and not self.found and not self.faults
 
 
@@ -158,8 +163,9 @@ def _backups(log: Sequence[Entry], rotation: str | None) -> int:
     return whole + len([entry for entry in begun if rotation is None or entry.details.get("rotation") != rotation])
 
 
-def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
-    """Once more by query, by the chain of the audit log, and, for the texts that are given, by every byte."""
+def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Verified:
+    """Once more by query, here and on the servers beside, by the chain of the audit log, and, for the texts that are
+    given, by every byte."""
     if kit.erasing is None or kit.audit is None:
         raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
     values = receipt.values
@@ -169,12 +175,13 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str]) -> Verified:
     entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(replace(entry)) == receipt
     found, size = _found(kit, texts)
-    beside = tuple(kit.erasing.copies())
+    copies, beside = tuple(kit.erasing.copies()), look(kit, done, own)
     log = kit.audit.entries(0, _ALL)
     given = [(one.at, digest) for one in log if (digest := _given(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
-    return Verified(kit.erasing.left(done), found, same, kit.audit.verify().faults, size, beside, known, carried)
+    faults = kit.audit.verify().faults
+    return Verified(kit.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
 
 
 def _given(entry: Entry) -> Mapping[str, str]:

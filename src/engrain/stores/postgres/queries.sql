@@ -15,6 +15,9 @@ select tick(%s), open_change();
 -- moment --
 select greatest(coalesce(%s, (extract(epoch from clock_timestamp()) * 1000000)::bigint), last_value) from clock;
 
+-- removed --
+select id from gone;
+
 -- last_moment --
 select last_value from clock;
 

@@ -116,6 +116,9 @@ class Reads(Handle):
     def scopes(self) -> list[Scope]:
         return [Scope(*names) for names in self._asked(None, _SQL["scopes"], ())]
 
+    def removed(self) -> list[str]:
+        return [id_ for (id_,) in self._asked(None, _SQL["removed"])]
+
     def newest(self, scope: Scope) -> int:
         found = self._asked(scope, _SQL["scope_seq"], (scope.id,))
         return int(found[0][0]) if found else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import datetime
 from functools import cached_property
 
 from engrain.core.clock import Clock, system_clock
@@ -67,6 +68,9 @@ class RedisStore:
     def moving(self) -> RedisMoving:
         return RedisMoving(self._link)
 
+    def known(self) -> list[Scope]:
+        return erasing.known(self._link)
+
     def scopes(self, user: Subject) -> list[Scope]:
         return erasing.scopes_of(self._link, user)
 
@@ -79,6 +83,9 @@ class RedisStore:
 
     def left(self, scope: Scope) -> int:
         return erasing.left(self._link, scope)
+
+    def remains(self, scope: Scope, before: datetime, back: bool) -> int:
+        return erasing.remains(self._link, self.moving, scope, before, back)
 
     def check(self) -> list[Finding]:
         try:

@@ -155,6 +155,10 @@ class Items(Holder):
         with self.reading() as state:
             return list(state.scopes())
 
+    def removed(self) -> list[str]:
+        with self.whole() as state:
+            return [one.id for one in state.changes.values() if one.gone]
+
     def newest(self, scope: Scope) -> int:
         with self.reading() as state:
             return state.seq

@@ -5,6 +5,9 @@ select n from scope where id = ?;
 -- add_scope --
 insert into scope (id, tenant, agent, user) values (?, ?, ?, ?);
 
+-- removed --
+select id from gone;
+
 -- counters --
 -- The newest change, then the newest time recorded.
 select seq, now from counter;

@@ -123,6 +123,10 @@ class Reads(Handle):
         with self._reading() as db:
             return [Scope(*names) for names in db.rows(_SQL["scopes"])]
 
+    def removed(self) -> list[str]:
+        with self._reading() as db:
+            return [id_ for (id_,) in db.rows(_SQL["removed"])]
+
     def newest(self, scope: Scope) -> int:
         with self._reading() as db:
             ((seq, _),) = db.rows(_SQL["counters"])
