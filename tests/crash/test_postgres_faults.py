@@ -185,7 +185,6 @@ def test_a_server_that_is_not_there_is_named(schema: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@SOON
 def test_an_interrupt_while_waiting_for_a_connection_costs_none(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +202,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
         list(pool.map(lambda _: store._link.alone(lambda _: together.wait(60)), range(3)))
 
 
+@SOON
 def test_a_full_pool_is_told_within_the_time_out(store: PostgresStore) -> None:
     release, held = threading.Event(), threading.Barrier(4)
 
