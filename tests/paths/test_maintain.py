@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -471,6 +471,28 @@ def test_what_is_used_before_it_goes_stays_with_what_it_rests_on(
         kit.items.touch(ANA, [above])
     faint.act(lambda _: None)
     assert {item.id for item in kit.items.page(ListQuery(ANA))} == {base, above}
+
+
+def test_of_two_that_let_go_of_the_same_each_tells_its_own(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = semantic.remember(Note("Trifle 0.", 0.1))
+    note = Note("So a trifle.", 0.1, source=Source(cites=(Cite(base),)), derived=True)
+    semantic.remember_many([note, *(Note(f"Trifle {n}.", 0.1) for n in range(1, 4))], None, None)
+    clock.advance(8 * DAY)
+    looked_again, told = consolidating._still, []
+
+    def meanwhile(care: Round, ids: Sequence[str]) -> list[Item]:
+        """Another round lets go of two of them, right after this one has looked."""
+        found = list(looked_again(care, ids))
+        monkeypatch.undo()
+        told.append(consolidating._let_go(care, list(ids)[:2], lambda _: None))
+        return found
+
+    monkeypatch.setattr(consolidating, "_still", meanwhile)
+    done = maintain(kit, ANA)
+    assert (len(told[0]), done.counts["consolidated"]) == (2, 3)
+    assert told[0].isdisjoint(one.id for one in done.each)
 
 
 def test_many_that_go_are_told_as_they_go(

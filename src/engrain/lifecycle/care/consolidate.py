@@ -94,11 +94,15 @@ def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> set[str]:
     rare = [item.id for item in _still(care, ids) if _may_go(item, care)]
     uncited = _uncited(care, rare)
     going = [id for id in rare if id in uncited]
+    gone: set[str] = set()
     for start in range(0, len(going), AT_ONCE):
         page = going[start : start + AT_ONCE]
-        care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
+        done = care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
+        # One that is missing went with another, or by somebody else's hand.
+        for id, one in zip(page, done.outcomes, strict=True):
+            gone |= {id, *one.others} if one.status == "forgotten" else set()
         tell(len(page))
-    return set(going)
+    return gone.intersection(going)
 
 
 def _still(care: Round, ids: Sequence[str]) -> Iterator[Item]:
