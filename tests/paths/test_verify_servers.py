@@ -35,6 +35,11 @@ def settings(folder: Path, **stores: str) -> Path:
     return file
 
 
+def feed_all(feed: Any) -> None:
+    while feed.feed(100):
+        pass
+
+
 def erased(memory: Memory, **what: str) -> Receipt:
     done = memory.erase(**(what or {"user": "ana"}))  # type: ignore[arg-type]
     assert done.receipt, done.why
@@ -103,9 +108,9 @@ def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
         assert item
         points = points_of(item, memory.scope.id, vectors.rows)
         feed: Any = kit.feed
-        while feed.feed(100):
-            pass
+        feed_all(feed)
         receipt = erased(memory)
+        feed_all(feed)
         found = memory.verify_erasure(receipt)
         assert (bool(found), len(found.beside.asked)) == (True, 1)
         feed._server.put(kit.embedder.model.key, points)
