@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Mem
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.items import Words
-from engrain.core.manifests import Sums
+from engrain.core.manifests import Manifest, Sums
 from engrain.core.passages import index_words
+from engrain.lifecycle.exchange import exporting
 from engrain.stores.sqlite import ready, restoring
 
 Lines = list[dict[str, Any]]
@@ -605,6 +607,38 @@ def test_what_happened_again_elsewhere_is_counted_once_here(
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
+    full: Memory, fresh: Callable[..., Memory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = exported(full)
+    (tea,) = full.list({"text": "Ana likes tea."})
+
+    def use() -> None:
+        full.remember("Ana likes coffee.")
+        full.add_message("user", "Is it raining?", session="monday")
+        assert full.recall(tea.text, min_relevance=0)
+
+    def between(*given: Any) -> Manifest:
+        beside.submit(use).result()
+        return Manifest(*given)
+
+    with ThreadPoolExecutor(1) as beside:
+        monkeypatch.setattr(exporting, "Manifest", between)
+        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(use).result())
+    assert (tmp_path / "live.jsonl").read_bytes() == before
+    assert loaded(fresh(), before).added
+    known = full.get(tea.id)
+    assert known
+    assert known.access_count > tea.access_count, "it was in use"
+
+
+def test_an_export_has_nothing_that_was_forgotten_before_it_was_done(full: Memory, tmp_path: Path) -> None:
+    tea = {"text": "Ana likes tea."}
+    with ThreadPoolExecutor(1) as beside:
+        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(full.forget, tea).result())
+    assert b"likes tea" not in (tmp_path / "live.jsonl").read_bytes()
 
 
 def test_the_words_of_a_load_are_made_before_others_have_to_wait(

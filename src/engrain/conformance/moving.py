@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -163,6 +164,22 @@ class MovingSuite(Suite):
         for scope in (*SCOPES, Scope(user="nobody")):
             wanted = [row for row in rows if row.kind == "store" or (row.kind not in OWN and row.scope == scope)]
             assert dumped(store, page, scope) == wanted
+
+    def test_what_is_read_still_is_of_one_moment(self, store: Any) -> None:
+        add(store, fact("Tea."))
+        other = Thread(target=lambda: add(store, fact("Coffee.")))
+
+        def look() -> tuple[list[Row], list[Row]]:
+            first = dumped(store, scope=ANA)
+            other.start()
+            other.join(1.0)  # a store may have it wait until the end
+            return first, dumped(store, scope=ANA)
+
+        first, second = store.still(look)
+        other.join()
+        assert first == second
+        assert len(dumped(store, scope=ANA)) > len(first)
+        add(store, fact("It is written to again."))
 
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
         add(store, fact("Ana likes tea."))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from engrain.core.moving import Key, Row, RowKind, Standing
 from engrain.core.scope import Scope
+
+Answer = TypeVar("Answer")
 
 
 @runtime_checkable
@@ -18,6 +20,10 @@ class Movable(Protocol):
         """The rows of one kind whose key comes after this one, in the order of their keys, at most so many; with a
         scope, its rows and no others. Those of OWN are the store's: with a scope there are none of them but the row of
         kind "store". What is being erased, or hidden by a hold, is not shown."""
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        """What this thread reads here in `do` is of one moment, whatever others write meanwhile. It writes nothing
+        there, and `do` may be called twice."""
 
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""

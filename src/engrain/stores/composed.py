@@ -35,6 +35,10 @@ class Composed:
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
 
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        """The store of the items is: the others may change meanwhile."""
+        return self._items.still(do)
+
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         return self._items.standing(scopes)
 

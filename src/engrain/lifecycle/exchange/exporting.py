@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -19,6 +19,8 @@ from engrain.version import __version__
 
 FOLDERS = "files"  # the work under which the rounds of a synced folder are counted
 PAGE = 500
+USES = ("access_count", "last_accessed")
+Uses = dict[str, dict[str, Any]]
 TRIES = 3
 NAMES: Mapping[str, tuple[str, str]] = {
     "item": ("item", "items"),
@@ -48,23 +50,33 @@ class Exported:
 
 
 def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]) -> Exported:
-    """Read twice: once to count and hash, once to write. Conflict if the memory is written to all the while."""
+    """As it is at one moment. Conflict if something is forgotten or erased all the while, or what is in another store
+    than the items is written to."""
+    store = movable(kit)
     for _ in range(TRIES):
-        counted = Sums()
-        for kind, raw in _lines(kit, scope, vectors):
-            counted.add(kind, raw)
-        manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
-        out.seek(0)
-        out.truncate()
-        out.write(_raw(manifest.line))
-        written = Sums()
-        for kind, raw in _lines(kit, scope, vectors):
-            out.write(raw)
-            written.add(kind, raw)
-            done(1)
-        if written.hash == counted.hash:
-            return Exported(written.rows, written.hash)
-    raise Conflict("the memory was written to while it was read, three times. Export it when it rests.")
+        since = store.standing((scope,))
+        exported = store.still(lambda: _written(kit, scope, out, vectors, done))
+        if exported is not None and store.standing((scope,)) == since:
+            return exported
+    raise Conflict("the memory was changed while it was read, three times. Export it when it rests.")
+
+
+def _written(kit: Kit, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]) -> Exported | None:
+    """Read twice: once to count and hash, once to write. None if it was not the same."""
+    uses: Uses = {}
+    counted = Sums()
+    for kind, raw in _lines(kit, scope, vectors, uses):
+        counted.add(kind, raw)
+    manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
+    out.seek(0)
+    out.truncate()
+    out.write(_raw(manifest.line))
+    written = Sums()
+    for kind, raw in _lines(kit, scope, vectors, uses):
+        out.write(raw)
+        written.add(kind, raw)
+        done(1)
+    return Exported(written.rows, written.hash) if written.hash == counted.hash else None
 
 
 def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
@@ -102,10 +114,12 @@ def _pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
         after = rows[-1].key
 
 
-def _lines(kit: Kit, scope: Scope, vectors: bool) -> Iterator[tuple[str, bytes]]:
+def _lines(kit: Kit, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
+    """With the uses that an item had when it was first seen: to recall it is no change of the memory."""
     for row in rows_of(kit, scope):
-        if row.kind == "item" and not vectors:
-            row = replace(row, values={**row.values, "vectors": {}})
+        if row.kind == "item":
+            used = uses.setdefault(row.key[0], {name: row.values[name] for name in USES})
+            row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
         yield row.kind, _raw(line_of(row))
 
 

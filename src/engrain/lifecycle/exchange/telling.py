@@ -16,7 +16,7 @@ from engrain.core.messages import RESERVED
 from engrain.core.moving import Row
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT
-from engrain.lifecycle.exchange.exporting import Exported, rows_of
+from engrain.lifecycle.exchange.exporting import Exported, movable, rows_of
 from engrain.ports import Kit
 
 Values = dict[str, Any]
@@ -37,16 +37,21 @@ FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent"
 
 
 def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
-    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
-    for row in rows_of(kit, scope):
-        rows[row.kind].append(row)
-        done(1)
+    rows = movable(kit).still(lambda: _read(kit, scope, done))
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
     whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value)
     parts = [_opening(whose or NOBODY, kit.clock(), rows), *_Page(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
     return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
+
+
+def _read(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
+    for row in rows_of(kit, scope):
+        rows[row.kind].append(row)
+        done(1)
+    return rows
 
 
 def _opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:

@@ -88,6 +88,9 @@ class Handle:
             self._models = known
             raise
 
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        return self._link.still(do)
+
     def _begin_write(self, db: Db, scope: Scope) -> tuple[int, int]:
         """The number of the scope's last change, and the time to record; from here on no other writes to the scope."""
         locked = db.ask(_SQL["lock_scope"], (scope.id,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from engrain.core import moving
 from engrain.core.audit import Head
@@ -13,6 +14,8 @@ from engrain.core.passages import index_words
 from engrain.core.scope import Scope
 from engrain.stores.reference.erasing import hide
 from engrain.stores.reference.state import Changed, Holder, State, Stored
+
+Answer = TypeVar("Answer")
 
 
 class Moving(Holder):
@@ -24,6 +27,10 @@ class Moving(Holder):
                 return []
             rows = (row for row in _DUMPS[kind](state) if scope is None or row.scope == scope)
             return sorted((row for row in rows if after is None or row.key > after), key=lambda row: row.key)[:limit]
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        with self.whole():
+            return do()
 
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         with self.reading() as state:

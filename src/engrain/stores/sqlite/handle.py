@@ -165,7 +165,7 @@ class Handle:
     def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
-        if joint := getattr(self._joint, "db", None):
+        if joint := getattr(self._joint, "db", None) or getattr(self._joint, "still", None):
             return contextlib.nullcontext(joint)
         if self._site.path is not None:
             return self._pool.snapshot()
@@ -192,6 +192,15 @@ class Handle:
                 return do()
             finally:
                 self._joint.db = None
+
+    def still(self, do: Callable[[], Answer]) -> Answer:
+        with self._reading() as db:
+            before = getattr(self._joint, "still", None)
+            self._joint.still = db
+            try:
+                return do()
+            finally:
+                self._joint.still = before
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
