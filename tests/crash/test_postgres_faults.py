@@ -191,7 +191,7 @@ def test_an_interrupt_while_waiting_for_a_connection_costs_none(
     def interrupt(self: WaitingClient[Any], timeout: float) -> None:
         raise KeyboardInterrupt
 
-    store._link.opened().drain()
+    store._link._give_up(store._link.opened())  # a new pool has none yet, so that each call waits
     with monkeypatch.context() as patched:
         patched.setattr(WaitingClient, "wait", interrupt)
         for _ in range(3):
