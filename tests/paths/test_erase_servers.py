@@ -461,6 +461,18 @@ def test_a_hold_keeps_tasks_and_episodes_in_redis(tmp_path: Path) -> None:
             kit.episodes.remove(memory.scope, ["any"])
 
 
+def test_who_is_held_is_named_although_only_redis_knows_them(tmp_path: Path) -> None:
+    server = redis_server()
+    server.client.flushall()
+    settings = tmp_path / "agent.toml"
+    settings.write_text(f'[stores]\ndefault = "{tmp_path / "agent.db"}"\ntasks = "{server.url}/1"\n')
+    with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
+        with memory.task("order") as task:
+            task.step("one", lambda: 1)
+        ben.hold("ana")
+        assert [one.user for one in ben.holds()] == ["ana"]
+
+
 def test_a_hold_takes_the_time_from_episodes_in_redis_until_the_release(tmp_path: Path) -> None:
     server = redis_server()
     server.client.flushall()

@@ -126,3 +126,20 @@ def test_a_load_under_a_hold_comes_in_and_joins_nothing(store: Path, tmp_path: P
         other.release("ana")
         other.load(second)
         assert [one.count for one in other.episodic.recent(9)] == [2]
+
+
+def test_a_release_tells_of_the_erasure_that_was_refused_meanwhile(store: Path) -> None:
+    with opened(store, user="ana") as memory:
+        memory.remember("Ana likes tea.")
+        memory.hold("ana", reason="case-7")
+        memory.hold("ana", reason="case-8")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+        first = memory.release("ana", reason="case-7")
+        assert (first.done, first.left, first.refused) == (True, ("case-8",), None)
+        last = memory.release("ana")
+        (asked,) = [one.at for one in memory.audit() if one.what == "erase_refused"]
+        assert (last.done, last.left, last.refused) == (True, (), asked)
+        assert not memory.release("ana")
+        memory.hold("ana")
+        assert memory.release("ana").refused is None, "nobody asked since"

@@ -146,3 +146,16 @@ class Hold:
     def reason(self) -> str:
         """All of them, for people."""
         return ", ".join(self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Whether there was such a hold, and for which reasons it goes on. `refused`: an erasure was asked for meanwhile,
+    the last time then. It is not done by itself: what it hid is shown again, and who still wants it asks once more."""
+
+    done: bool
+    left: tuple[str, ...] = ()
+    refused: datetime | None = None
+
+    def __bool__(self) -> bool:
+        return self.done

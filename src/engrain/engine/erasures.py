@@ -6,11 +6,12 @@ import builtins
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from engrain.core.audit import Audited, Entry, compared, kept
-from engrain.core.erasure import Erasure, Hold, Reach, Subject
+from engrain.core.erasure import Erasure, Hold, Reach, Released, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
@@ -88,20 +89,34 @@ class Erasures(Parts):
         known = beside or any(one.parts() == subject.parts() for one in port(self.kit).users())
         return replace(held, tenant=self.scope.tenant, user=user) if known else held
 
-    def release(self, user: str, reason: str | None) -> bool:
-        return port(self.kit).release(self.user(user), reason)
+    def release(self, user: str, reason: str | None) -> Released:
+        held = next(iter(self.holds(user)), None)
+        done = port(self.kit).release(self.user(user), reason)
+        left = tuple(one for hold in self.holds(user) for one in hold.reasons)
+        hidden = held is not None and held.hidden and not left
+        asked = [one.at for one in self.audit(user, 0, _ALL) if one.what == "erase_refused"] if hidden else []
+        return Released(done, left, asked[-1] if asked else None)
 
     def holds(self, user: str | None) -> builtins.list[Hold]:
         """All, or that of one user."""
         erasing = port(self.kit)
         found = erasing.holds()
-        users = [self.user(user)] if user is not None else erasing.users() if found else []
+        users = [self.user(user)] if user is not None else self._everybody() if found else []
         known = {erasing.mark(one): one for one in users}
         named = [
             replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
             for one in found
         ]
         return named if user is None else [one for one in named if one.mark in known]
+
+    def _everybody(self) -> builtins.list[Subject]:
+        """Also those whom only a server beside knows; one that does not answer names nobody."""
+        scopes: builtins.list[Scope] = []
+        for server in self.kit.servers:
+            if isinstance(server, Erasable):
+                with suppress(EngrainError):
+                    scopes += server.known()
+        return [*port(self.kit).users(), *(user for user in map(owner, scopes) if user)]
 
     def user(self, name: str) -> Subject:
         """Of this tenant, whatever the agent."""

@@ -15,7 +15,7 @@ from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.audit import Audited, Entry
-    from engrain.core.erasure import Hold, Subject
+    from engrain.core.erasure import Hold, Released, Subject
     from engrain.lifecycle.erasure.erasing import Erased, Undone
     from engrain.lifecycle.erasure.receipts import Receipt, Verified
 
@@ -80,9 +80,10 @@ class Erasures(Opened):
         return self._open.hold(user, reason)
 
     @traced
-    def release(self, user: str, *, reason: str | None = None) -> bool:
+    def release(self, user: str, *, reason: str | None = None) -> Released:
         """End a hold for one reason, or for its only one; Conflict if there are several and none is named. With the
-        last the hold is over, and what an erasure had hidden meanwhile is shown again. False if there was none."""
+        last the hold is over, and what an erasure had hidden meanwhile is shown again: `refused` says when it was asked
+        for. Not true if there was none."""
         return self._open.release(user, reason)
 
     @traced

@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from engrain.core.erasure import Hold
     from engrain.memory import Memory
 
-ALL = 1_000_000
-
 
 class Asked(TypedDict):
-    at: datetime | None
+    at: datetime
     command: str
 
 
@@ -84,30 +82,18 @@ def _release(cli: Session, memory: Memory, user: str, reasons: Reasons) -> None:
             f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "
             "`engrain hold` lists all."
         )
-    for reason in reasons or (None,):
-        memory.release(user, reason=reason)
-    left = next(iter(memory.holds(user=user)), None)
-    asked = None if left else _asked(cli, memory, held)
-    cli.answer(
-        {"released": True, "left": left.reasons if left else [], "erasure_asked": asked}, lambda: _released(left, asked)
-    )
+    done = [memory.release(user, reason=reason) for reason in reasons or (None,)][-1]
+    asked: Asked | None = None
+    if done.refused:
+        command = replace(cli, agent=None).command("erase", "--yes", "--receipt", "FILE")
+        asked = {"at": done.refused, "command": command}
+    cli.answer({"released": True, "left": done.left, "erasure_asked": asked}, lambda: _released(done.left, asked))
 
 
-def _asked(cli: Session, memory: Memory, held: Hold) -> Asked | None:
-    """The erasure that the hold refused, which is not done by itself now."""
-    if not held.hidden:
-        return None
-    log = memory.audit(after=0, limit=ALL)
-    refused = [one.at for one in log if one.what == "erase_refused" and one.subject == held.mark]
-    command = replace(cli, agent=None).command("erase", "--yes", "--receipt", "FILE")
-    return {"at": refused[-1] if refused else None, "command": command}
-
-
-def _released(left: Hold | None, asked: Asked | None) -> Iterator[str]:
-    yield f"Released. Still held for {left.reason}." if left else "Released."
+def _released(left: Reasons, asked: Asked | None) -> Iterator[str]:
+    yield f"Released. Still held for {', '.join(left)}." if left else "Released."
     if asked:
-        when = f" on {asked['at']:%Y-%m-%d}" if asked["at"] else ""
-        yield f"An erasure was asked for{when}, and refused: the data is shown again. Ask anew:"
+        yield f"An erasure was asked for on {asked['at']:%Y-%m-%d}, and refused: the data is shown again. Ask anew:"
         yield f"  {asked['command']}"
 
 
