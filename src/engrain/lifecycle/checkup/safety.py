@@ -7,11 +7,13 @@ import stat
 import sys
 from pathlib import Path
 
+from engrain.core.brought import addresses
 from engrain.core.checked import Verdict, command, failed, named, passed, several, warned
 from engrain.core.conflicts import unsettled
 from engrain.core.errors import EngrainError
 from engrain.core.filters import parse_filter
 from engrain.core.items import TRUST, Item
+from engrain.core.messages import answered, calls_of
 from engrain.core.mirrored import CONFLICTS, SOUL_SLOT
 from engrain.core.queries import ListQuery
 from engrain.core.suspicion import reads_like_an_order
@@ -58,10 +60,24 @@ def instructions(look: Look) -> Verdict:
         return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
     told = named([_known_by(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
-    source = next((one.source for one in found if one.source), None)
+    source = next((source for one in found if (source := _came_from(look, one))), None)
     if source is None:
         return warned(why, f"{look.run('get', found[0].id)}, then engrain forget")
     return warned(why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back")
+
+
+def _came_from(look: Look, item: Item) -> str | None:
+    """Of a tool's answer the address that the tool was called with: by the tool's name all that it ever brought would
+    be taken back."""
+    if item.role != "tool" or item.place is None:
+        return item.source
+    asked = parse_filter({"session": item.session, "role": "assistant"})
+    said = look.kit.items.page(ListQuery(look.scope, asked, limit=look.limit))
+    before = sorted(
+        (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
+    )
+    made = [call for one in before for call in calls_of(one.text, one.metadata) if call.id == answered(item.metadata)]
+    return min(addresses(made[-1]), default=None) if made else None
 
 
 def _known_by(item: Item) -> str:
