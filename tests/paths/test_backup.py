@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from engrain import (
 from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+from engrain.core.backups import backup_name
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import placing
 
@@ -429,7 +431,7 @@ DAMAGED: dict[str, tuple[type[EngrainError], Damage]] = {
         lambda path: path.with_name(path.name + ".json").write_text('{"hello": 1}') and None,
     ),
     "newer": (NewerStore, lambda path: changed_manifest(path, schema=9_999)),
-    "of a newer format": (NewerStore, lambda path: changed_manifest(path, engrain_backup=2, more=1)),
+    "of a newer format": (NewerStore, lambda path: changed_manifest(path, engrain_backup=3, more=1)),
     "miscounted": (StoreCorrupt, lambda path: changed_manifest(path, rows={"item": 1})),
 }
 
@@ -607,6 +609,59 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
         assert (done.counts["backed_up"], done.counts["backups_dropped"]) == (1, 1)
         assert len(names(folder)) == 1
         assert names(folder) != kept
+
+
+def test_two_stores_of_one_name_share_a_folder_of_backups(tmp_path: Path, clock: SetClock) -> None:
+    folder = tmp_path / "backups"
+    rules = {"backup_folder": folder, "backup_keep": 2}
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+    with (
+        opened(tmp_path / "here" / "agent.db", clock=clock, lifecycle=rules) as here,
+        opened(tmp_path / "there" / "agent.db", clock=clock, lifecycle=rules) as there,
+    ):
+        for memory, text in ((here, "Here."), (there, "There.")):
+            memory.remember(text)
+        for _ in range(4):
+            assert here.maintain().counts["backed_up"] == 1
+            clock.advance(HOUR)
+            assert there.maintain().counts["backed_up"] == 1, "the other's is none of it"
+            clock.advance(23 * HOUR)
+        found = [texts(folder / name, read_only=True) for name in names(folder)]
+        assert found == [["Here."], ["There."], ["Here."], ["There."]]
+
+
+def test_a_backup_whose_manifest_was_never_written_goes_with_its_time(tmp_path: Path, clock: SetClock) -> None:
+    folder = tmp_path / "backups"
+    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": folder, "backup_keep": 2}) as memory:
+        memory.remember("Ana likes tea.")
+        memory.maintain()
+        (folder / (killed := f"{names(folder)[0]}.json")).unlink()
+        for days in range(1, 4):
+            clock.advance(24 * HOUR)
+            planned, done = memory.maintain(dry_run=True), memory.maintain()
+            assert (done.each, done.trouble) == (planned.each, ())
+            assert (killed.removesuffix(".json") in names(folder)) is (days < 2), days
+        assert len(names(folder)) == 2
+        between = folder / backup_name("agent", clock() - timedelta(hours=12))
+        between.write_text("It may be all that is left of that day.")
+        memory.maintain()
+        assert between.exists()
+
+
+def test_a_backup_of_an_earlier_version_counts(tmp_path: Path, clock: SetClock) -> None:
+    folder = tmp_path / "backups"
+    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": folder, "backup_keep": 1}) as memory:
+        memory.remember("Ana likes tea.")
+        memory.maintain()
+        (manifest,) = folder.glob("*.json")
+        values = {**json.loads(manifest.read_text()), "engrain_backup": 1}
+        del values["store"]
+        manifest.write_text(json.dumps(values))
+        assert memory.maintain().counts["backed_up"] == 0
+        clock.advance(24 * HOUR)
+        assert memory.maintain().counts["backups_dropped"] == 1
+        assert not manifest.exists()
 
 
 def test_a_folder_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:

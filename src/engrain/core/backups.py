@@ -11,7 +11,7 @@ from typing import Any
 
 from engrain.core.errors import NewerStore, StoreCorrupt
 
-FORMAT = 1
+FORMAT = 2
 TOOLS = (
     "backed up and restored by its own tools: pg_dump and pg_restore for Postgres, BGSAVE and its file for Redis. "
     "docs/lifecycle.md says how."
@@ -23,7 +23,8 @@ _STAMPED = re.compile(r"\d{8}T\d{12}Z")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`rows` counts the rows of each table; `sha256` is of the file, byte by byte."""
+    """`rows` counts the rows of each table; `sha256` is of the file, byte by byte. `store` is the code of the store
+    that it was taken of; one of an earlier engrain has none."""
 
     taken_at: datetime
     schema: int
@@ -33,6 +34,7 @@ class Manifest:
     encrypted: bool = False
     engrain: str = ""
     rows: Mapping[str, int] = field(default_factory=dict)
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def read(raw: bytes, name: str) -> Manifest:
 def _typed(made: Manifest) -> Manifest:
     numbers = (made.schema, made.items, made.bytes)
     fits = all(type(one) is int for one in numbers) and isinstance(made.rows, dict)
-    if not fits or not all(isinstance(one, str) for one in (made.sha256, made.engrain)):
+    if not fits or not all(isinstance(one, str) for one in (made.sha256, made.engrain, made.store)):
         raise TypeError("a value is of another type")
     return made
 

@@ -10,6 +10,10 @@ from engrain.core.backups import Manifest
 
 @runtime_checkable
 class Backed(Protocol):
+    @property
+    def code(self) -> str:
+        """Of this store, and of what is restored from its backups: the manifests of them have it."""
+
     def backup(self, target: Path, key: str | None = None) -> Manifest:
         """All that was committed at one moment, in one file that is read again and checked, with its manifest beside
         it; writers go on meanwhile. What was forgotten before leaves no bytes in it.

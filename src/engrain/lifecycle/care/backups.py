@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, surplus, taken_at
+from engrain.core.backups import MANIFEST, TOOLS, BackedUp, backup_name, due, read, surplus, taken_at
 from engrain.core.errors import ConfigError, EngrainError, StoreError
 from engrain.lifecycle.recording import record
 from engrain.ports import Kit
@@ -47,10 +48,10 @@ def back_up(kit: Kit, path: Path, key: str | None = None, rotation: str | None =
 
 def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:
     """The name of the backup that is due, and the names of those that then go."""
-    stem, names = _stem(kit), names_in(rotation.folder)
+    stem, names = _stem(kit), names_in(kit, rotation.folder)
     times = [at for name in names if (at := taken_at(stem, name))]
     new = backup_name(stem, now) if due(times, now, rotation.every) else None
-    return new, surplus(stem, [*names, *([new] if new else [])], rotation.keep, now + rotation.every)
+    return new, _going(stem, [*names, *([new] if new else [])], rotation, now)
 
 
 def take(kit: Kit, rotation: Rotation, name: str, now: datetime) -> BackedUp:
@@ -77,7 +78,7 @@ def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
 
 def drop(kit: Kit, rotation: Rotation, name: str, now: datetime) -> bool:
     """False if it is still needed: the one that was to take its place may have failed."""
-    if name not in surplus(_stem(kit), names_in(rotation.folder), rotation.keep, now + rotation.every):
+    if name not in _going(_stem(kit), names_in(kit, rotation.folder), rotation, now):
         return False
     path = rotation.folder / name
     try:
@@ -98,10 +99,35 @@ def _stem(kit: Kit) -> str:
     return Path(kit.items.status().location).stem
 
 
-def names_in(folder: Path) -> list[str]:
-    """Of whole backups: a file whose manifest is not there may still be in the making."""
+def names_in(kit: Kit, folder: Path) -> list[str]:
+    """Of whole backups of this store: a file whose manifest is not there may still be in the making, and another store
+    may have the same name and the same folder."""
+    there = _files(folder)
+    found = [name for name in there if name + MANIFEST in there]
+    known = ("", kit.items.code) if isinstance(kit.items, Backed) else ()
+    return sorted(name for name in found if _store_of(folder / (name + MANIFEST)) in known)
+
+
+def _going(stem: str, names: Sequence[str], rotation: Rotation, now: datetime) -> list[str]:
+    """The oldest of these backups beyond those that are kept; and what was left without a manifest by a process that
+    was killed, when it is older than all that stay."""
+    old = surplus(stem, names, rotation.keep, now + rotation.every)
+    stay = [at for name in names if name not in old and (at := taken_at(stem, name))]
+    there = _files(rotation.folder)
+    loose = {name: at for name in there if name + MANIFEST not in there and (at := taken_at(stem, name))}
+    over = min((*stay, now - ABANDONED)) if len(stay) >= rotation.keep else None
+    return [*sorted(name for name, at in loose.items() if over and at < over), *old]
+
+
+def _files(folder: Path) -> set[str]:
     try:
-        there = {one.name for one in folder.iterdir()}
+        return {one.name for one in folder.iterdir()}
     except OSError:
-        return []  # to write there says why not
-    return sorted(name for name in there if name + MANIFEST in there)
+        return set()  # to write there says why not
+
+
+def _store_of(manifest: Path) -> str:
+    try:
+        return read(manifest.read_bytes(), manifest.name).store
+    except (OSError, EngrainError):
+        return ""  # to read the backup says what is wrong with it

@@ -58,7 +58,7 @@ def backup(look: Look) -> Verdict:
     if not policies.backup_folder:
         return _by_hand(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := taken_at(stem, name))}
     if not taken:
         return failed(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from engrain.core import backups
 from engrain.core.backups import MANIFEST, Manifest
+from engrain.core.erasure import keyed
 from engrain.core.errors import (
     DiskFull,
     EngrainError,
@@ -40,6 +41,10 @@ _NOTHING = "Nothing is left of it."
 
 
 class Backing(Handle):
+    @property
+    def code(self) -> str:
+        return keyed(self._key, "backups")
+
     def backup(self, target: Path, key: str | None = None) -> Manifest:
         path = _free(target)
         if key is not None:
@@ -93,7 +98,7 @@ class Backing(Handle):
             raise StoreCorrupt(f"the copy has change {seq}, where the store was between {least} and {most}.")
         size, sha = hashed(copy.path)
         now, sealed = self._clock(), copy.key is not None
-        return Manifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows)
+        return Manifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows, self.code)
 
 
 def write_copy(db: Connection, target: Path, key: str | None) -> None:
