@@ -46,6 +46,7 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
         ("task_days = nan", "must be from 0"),
         ("backup_keep = 1.5", "backup_keep must be a whole number"),
         ("backup_keep = 0", "at least 1"),
+        ("backup_hours = 0", "backup_hours must be more than 0"),
         ("consolidate_below = 2", "from 0 to 1"),
         ("drop_old_vectors = 1", "drop_old_vectors must be true or false"),
         ("mirror = 1", "mirror must be a text in quotes"),

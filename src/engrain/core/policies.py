@@ -86,6 +86,9 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
         raise ConfigError(f"{where}: {name} is an importance, from 0 to 1, not {value!r}.")
     if name == "backup_keep" and value == 0:
         raise ConfigError(f"{where}: backup_keep must be at least 1.")
+    if name == "backup_hours" and value == 0:
+        # Every round would take one, and the kept ones would soon be all of the same hour.
+        raise ConfigError(f"{where}: backup_hours must be more than 0. For no backups, leave out backup_folder.")
     if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
         raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
     if name == "mirror":
