@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pytest
 from agent_kit import Scripted, says
 from erasing_kit import WORD, found, opened
+from redis_server import redis_server
 
 from engrain import AgentWithMemory, AsyncMemory, Memory
 from engrain.conformance.embedder import HashEmbedder
@@ -26,6 +27,7 @@ from engrain.core.chat import Ask, Reply
 from engrain.core.embedding import EmbedKind
 from engrain.core.episodes import Episode
 from engrain.core.errors import BeingErased, LeaseLost, ModelFailed
+from engrain.stores.redis.episodes import RedisEpisodes
 
 LATE = f"I live in {WORD} since May."
 PATIENCE = 60.0
@@ -255,3 +257,53 @@ class Renamed(Far):
     def __init__(self, far: Far) -> None:
         HashEmbedder.__init__(self, "another")
         self.has_it, self.go_on = far.has_it, far.go_on
+
+
+def beside(folder: Path, store: Path, **stores: str) -> Path:
+    server = redis_server()
+    server.client.flushall()
+    file = folder / "agent.toml"
+    lines = [f'{name} = "{server.url}/{number}"' for name, number in stores.items()]
+    file.write_text("\n".join(["[stores]", f'default = "{store}"', *lines]))
+    return file
+
+
+def words_in_redis() -> list[str]:
+    """The keys that have the word in them or in their values."""
+    client = redis_server().client
+    return [key for key in client.keys("*") if WORD.encode() in client.dump(key) or WORD in key]
+
+
+def test_what_a_process_still_has_in_hand_goes_to_no_redis_after_its_user(tmp_path: Path, store: Path) -> None:
+    file = beside(tmp_path, store, sessions="0")
+    with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
+        memory.remember("Ana likes tea.")
+        memory.start_session("monday")
+        memory.start_task(f"Find {WORD}.")
+        memory.working.add_thought(f"It may be in {WORD}.")
+        assert ben.erase(user="ana").receipt
+        memory.working.add_thought("Where was I?")
+        memory.working.add_thought("Ana is back.")
+        assert WORD not in json.dumps(memory.working.snapshot())
+        assert memory._open.kit.state is not None
+        assert WORD not in (memory._open.kit.state.kept(memory.scope, "monday", "working") or "")
+
+
+def test_an_entry_that_came_to_redis_too_late_is_taken_back(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = beside(tmp_path, store, episodic="0")
+    with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
+        memory.remember("Ana likes tea.")
+        add = RedisEpisodes.add
+
+        def hangs(*args: Any) -> Any:
+            assert ben.erase(user="ana").receipt
+            return add(*args)
+
+        monkeypatch.setattr(RedisEpisodes, "add", hangs)
+        with pytest.raises(BeingErased):
+            memory.record_decision(LATE, session="monday")
+        monkeypatch.undo()
+        assert memory.episodic.recent(9) == []
+        assert words_in_redis() == []

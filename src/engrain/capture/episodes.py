@@ -10,7 +10,9 @@ from typing import Any
 
 from engrain.capture import write
 from engrain.capture.insight import RAW_LIFE
+from engrain.core.clock import to_micros
 from engrain.core.episodes import Episode, Happening, Raw
+from engrain.core.erasure import owner, too_late
 from engrain.core.errors import ConfigError, StoreError
 from engrain.core.items import Draft, Source
 from engrain.core.messages import RESERVED
@@ -99,22 +101,39 @@ def commit(plan: Plan, kit: Kit) -> Applied:
     book = episodes_of(kit)
     applied = kit.items.apply(replace(plan, episodes=()))
     ids = {own(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
+    added: list[str] = []
     for happening in plan.episodes:
         try:
-            _add(happening, ids, plan.scope, book, applied.repeated)
+            added += _add(happening, ids, plan.scope, book, applied.repeated)
         except StoreError as exc:
             # The rows are kept, and what matters of them: to fail here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
+    if added and _outlived(plan, kit):
+        # The rows are gone with their user, and whoever looked through this store did so before they came.
+        book.remove(plan.scope, added)
+        raise too_late()
     return applied
 
 
-def _add(happening: Happening, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool) -> None:
+def _outlived(plan: Plan, kit: Kit) -> bool:
+    user, erasing = owner(plan.scope), kit.erasing
+    if plan.began is None or user is None or erasing is None:
+        return False
+    mark, done = erasing.mark(user), erasing.erased(user)
+    times = [one.at for one in erasing.running() if one.mark == mark] + ([done.at] if done else [])
+    return any(to_micros(at) >= plan.began for at in times)
+
+
+def _add(happening: Happening, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool) -> list[str]:
+    """The id under which it was written, if it was."""
     episode = happening.episode
     item = ids.get(episode.item, episode.item) if episode.item else None
     if episode.item and item is None:
-        return
+        return []
     whole = replace(episode, item=item, id=episode.id or item or "")
     # A repeated request may have been cut off before its entry was written; if not, writing it again would count twice.
     there = repeated and any(one.id == whole.id for one in book.recent(scope, whole.session, MOST, whole.happened_at))
-    if not there:
-        book.add(scope, whole, happening.raw)
+    if there:
+        return []
+    book.add(scope, whole, happening.raw)
+    return [whole.id]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 from engrain.core.erasure import owner
+from engrain.core.errors import StoreError
 from engrain.core.ids import SortableIds
 from engrain.core.scope import Scope
 from engrain.engine.snapshots import Snapshots
@@ -24,6 +26,8 @@ from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.sessions import Sessions
 from engrain.tiers.working import WorkingMemory
 
+_log = logging.getLogger("engrain")
+
 
 class Parts:
     """One scope's memory. `reads` are other scopes that recall looks into and nothing here writes to."""
@@ -39,6 +43,7 @@ class Parts:
         summarize = summarizer(self.model, TIMEOUT) if self.model else None
         self.snapshots = Snapshots(kit.state, scope, kit.redact) if kit.state else None
         self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
+        self._last = self.last_erasure() if self.snapshots else ""
         if self.snapshots is not None:
             self.working.changed = self._keep_working
         self.episodic = EpisodicMemory(self.kit, scope)
@@ -74,5 +79,16 @@ class Parts:
         return running[-1] if running else done.receipt if done else ""
 
     def _keep_working(self) -> None:
-        if self.snapshots is not None and self.session is not None:
+        """Outside this process, unless its user was erased since it was made: then all of it goes."""
+        if self.snapshots is None or self.session is None:
+            return
+        try:
+            last = self.last_erasure()
+        except StoreError as exc:
+            _log.warning("working memory is in this process alone: %s", exc)
+            return
+        if last != self._last:
+            self._last = last
+            self.working.clear()
+        else:
             self.snapshots.keep(self.session, self.working)
