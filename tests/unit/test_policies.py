@@ -47,6 +47,7 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
         ("backup_keep = 1.5", "backup_keep must be a whole number"),
         ("backup_keep = 0", "at least 1"),
         ("backup_hours = 0", "backup_hours must be more than 0"),
+        ("backup_keep = 10_000_000", "backup_keep is too many for one every 24 hours"),
         ("consolidate_below = 2", "from 0 to 1"),
         ("drop_old_vectors = 1", "drop_old_vectors must be true or false"),
         ("mirror = 1", "mirror must be a text in quotes"),
@@ -73,13 +74,14 @@ def test_what_is_no_table_is_refused(tmp_path: Path, given: Any) -> None:
 @pytest.mark.parametrize(
     "name", [one.name for one in fields(Policies) if one.name.endswith(("days", "hours", "minutes"))]
 )
-def test_the_longest_time_of_all_can_be_used(tmp_path: Path, name: str) -> None:
+def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
     most = {"days": 100_000, "hours": 2_400_000, "minutes": 144_000_000}[name.rpartition("_")[2]]
-    rules = {"backup_folder": tmp_path / "backups", name: most}
-    with Memory(tmp_path / "a.db", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
+    rules = {"backup_folder": tmp_path / "backups", "backup_keep": 1, name: most / 2}
+    with Memory(tmp_path / "a.db", user="ana", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
         memory.remember("Ana likes tea.", importance=0.1)
         for _ in range(2):
             assert memory.maintain().trouble == ()
+        assert memory.erase(user="ana", dry_run=False).receipt is not None
         memory._open.keeper._enabled = True
         memory._open.keeper.once()
     with pytest.raises(ConfigError, match=name):

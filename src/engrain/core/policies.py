@@ -57,7 +57,10 @@ def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
         if name in _FOLDERS and isinstance(value, os.PathLike):
             values[name] = os.fspath(value)
         _check(name, values[name], known[name], where)
-    return Policies(**values)
+    made = Policies(**values)
+    if made.backup_hours * (made.backup_keep + 1) > _MOST["hours"]:
+        raise ConfigError(f"{where}: backup_keep is too many for one every {made.backup_hours:g} hours: give fewer.")
+    return made
 
 
 def faded(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
