@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engrain.core.backups import BackedUp, Restored
     from engrain.core.chat import ToolCall
     from engrain.core.checked import Checked
-    from engrain.core.erasure import Hold
+    from engrain.core.erasure import Hold, Released
     from engrain.core.errors import (
         BackendMissing,
         BadFile,
@@ -102,7 +102,7 @@ _HOMES = {
     "core.checked": "Checked",
     "core.audit": "Audited",
     "core.backups": "BackedUp Restored",
-    "core.erasure": "Hold",
+    "core.erasure": "Hold Released",
     "core.journal": "StepRecord TaskRecord",
     "core.maintained": "Maintained",
     "lifecycle.erasure.erasing": "Erased Undone",
@@ -197,6 +197,7 @@ __all__ = [
     "Recall",
     "Receipt",
     "Relation",
+    "Released",
     "Restored",
     "ResumableAgent",
     "Retry",
