@@ -10,6 +10,7 @@ from engrain.core.erasure import Subject
 from engrain.core.errors import Conflict, InvalidInput, OnHold
 
 Reasons = tuple[str, ...]
+Which = str | Sequence[str] | None
 
 
 def added(reasons: Reasons, reason: str) -> Reasons:
@@ -21,10 +22,12 @@ def added(reasons: Reasons, reason: str) -> Reasons:
     return reasons if reason in reasons else (*reasons, reason)
 
 
-def without(user: Subject, reasons: Reasons, reason: str | None) -> Reasons:
-    """Those that are left. None is the only one there is: Conflict if there are several."""
-    if reason is not None:
-        return tuple(one for one in reasons if one != reason)
+def without(user: Subject, reasons: Reasons, which: Which) -> Reasons:
+    """Those that are left: all of them, if one of several that are named is not there. None is the only one there is:
+    Conflict if there are several."""
+    if which is not None:
+        over = {which} if isinstance(which, str) else set(which)
+        return tuple(one for one in reasons if one not in over) if over <= set(reasons) else reasons
     if len(reasons) > 1:
         raise Conflict(
             f"this user is held for {len(reasons)} reasons: {', '.join(reasons)}. Say which of them is over: "

@@ -38,6 +38,7 @@ class PostgresEpisodes:
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
         def do(db: Db) -> Episode:
+            self._store.erasing.hold_stays(db, scope)
             self._store._lock_scope(db, scope)
             return keep(db, self._owner(scope), episode, raw)
 
@@ -55,6 +56,7 @@ class PostgresEpisodes:
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
         def do(db: Db) -> int:
+            self._store.erasing.hold_stays(db, scope)
             self._store._lock_scope(db, scope)
             self._store.erasing.check_held(db, scope)
             gone = len(db.rows(_SQL["drop"], (scope.id, list(ids))))
@@ -66,6 +68,7 @@ class PostgresEpisodes:
 
     def trim(self, scope: Scope, session: str, keep: int) -> int:
         def do(db: Db) -> int:
+            self._store.erasing.hold_stays(db, scope)
             self._store._lock_scope(db, scope)
             return len(_trimmed(db, self._owner(scope), session, keep))
 
@@ -84,7 +87,7 @@ class PostgresEpisodes:
 
 
 def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
-    """Inside a transaction that has locked the scope."""
+    """Inside a transaction in which a hold stays as it is and that has locked the scope."""
     if episode.item is not None and not db.rows(_SQL["known"], (owner.id, episode.item)):
         raise NotFound(f"the item {episode.item!r} of the episode is not in this scope.")
     same: list[Episode] = []

@@ -10,13 +10,15 @@ from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, belongs, keyed, owner
 from engrain.core.errors import NotFound
-from engrain.core.holds import added, refusal, stored, without
+from engrain.core.holds import Which, refusal
 from engrain.core.plans import Forget, Plan
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
-from engrain.stores.postgres.holding import hold_of, reasons_of, users
+from engrain.stores.postgres.holding import hold, hold_of, reasons_of, release, users
+from engrain.stores.postgres.late import take_late
 from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.locks import hold_stays, holds_stay, scopes_stay
 from engrain.stores.postgres.part import answered, counted, drop_requests, find, subjects, take_part
 from engrain.stores.postgres.passed_over import add, passed_over, put_aside
 from engrain.stores.postgres.sql import load
@@ -90,7 +92,9 @@ class PostgresErasing:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
                 return _erasure(running[0]), ()
-            reasons = reasons_of(db, self.mark(user)) if user else ()
+            reasons = self._reasons(db, user) if user else ()
+            if subject.by == "user":
+                scopes_stay(db, self.mark(subject))
             if reasons:
                 if subject.by == "user":
                     self._hide(db, subject)
@@ -127,7 +131,13 @@ class PostgresErasing:
         self._store._writing(None, lambda db: db.run(_SQL["keep"], values), "repeat")
 
     def take(self, id: str) -> Erasure:
-        return self._store._reading(None, lambda db: self._known(db, id))
+        def do(db: Db) -> Erasure:
+            erasure = self._known(db, id)
+            if erasure.by == "user" and erasure.stage == "named":
+                take_late(self, db, erasure)
+            return self._known(db, id)
+
+        return self._store._writing(None, do, "repeat")
 
     def unname(self, id: str) -> Erasure:
         def do(db: Db) -> Erasure:
@@ -137,8 +147,9 @@ class PostgresErasing:
             hidden, at = list(erasure.ids), to_micros(erasure.at)
             if erasure.subject is not None and erasure.by == "user":
                 hidden = self.unname_scopes(db, erasure.scopes)
-                # Whoever began to write while the erasure's first transaction was open may have seen a later time.
-                at = self._moment(db)
+                # Whoever began to write while the erasure's first transaction was open may have seen a later time. Of
+                # whom there was nothing, nothing was shut: what came in since is new.
+                at = self._moment(db) if hidden else at
             db.run(_SQL["unname"], (json.dumps(hidden), at, id))
             db.run(_FORGET["sweep_later"])
             return self._known(db, id)
@@ -231,36 +242,12 @@ class PostgresErasing:
     # Holds
 
     def hold(self, subject: Subject, reason: str) -> Hold:
-        mark = self.mark(subject)
+        return self._store._writing(None, lambda db: hold(self, db, subject, reason))
 
-        def do(db: Db) -> Hold:
-            known = reasons_of(db, mark)
-            reasons = added(known, reason)
-            if reasons != known:
-                db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
-                self._store.audit.write(db, "hold", {"reason": reason}, mark)
-            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+    def release(self, subject: Subject, reason: Which = None) -> bool:
+        return self._store._writing(None, lambda db: release(self, db, subject, reason))
 
-        return self._store._writing(None, do)
-
-    def release(self, subject: Subject, reason: str | None = None) -> bool:
-        mark = self.mark(subject)
-
-        def do(db: Db) -> bool:
-            known = reasons_of(db, mark)
-            left = without(subject, known, reason)
-            if left == known:
-                return False
-            if left:
-                db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
-            else:
-                self._end_hold(db, subject)
-            self._store.audit.write(db, "release", {"reason": reason or known[0]}, mark)
-            return True
-
-        return self._store._writing(None, do)
-
-    def _end_hold(self, db: Db, subject: Subject) -> None:
+    def end_hold(self, db: Db, subject: Subject) -> None:
         db.rows(_SQL["release"], (self.mark(subject),))
         for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
             if shut == HIDDEN:
@@ -287,10 +274,12 @@ class PostgresErasing:
     # Inside a transaction
 
     def held_scopes(self, db: Db) -> list[str]:
-        """Every name is hashed and compared, if there is a hold at all."""
+        """Every name is hashed and compared, if there is a hold at all. Hidden or not: that may change."""
+        holds_stay(db)
         marks = {mark for mark, *_ in db.rows(_SQL["hold"], {"mark": None})}
-        named = db.rows(_SQL["named"]) if marks else []
-        return [row[0] for row in named if self.user_mark(Scope(*row[1:4])) in marks]
+        named = [Scope(*row[1:4]) for row in db.rows(_SQL["named"])] if marks else []
+        held = [scope for scope in named if self.user_mark(scope) in marks]
+        return [id_ for scope in held for id_ in (scope.id, aside(self._store._key, scope))]
 
     def hide(self, db: Db, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
@@ -308,10 +297,18 @@ class PostgresErasing:
         db.run(_SQL["drop_scopes"], (ids,))
         return hidden
 
+    def hold_stays(self, db: Db, scope: Scope) -> None:
+        """For what goes only if the user is not held: before the scope is locked."""
+        hold_stays(db, self.user_mark(scope))
+
     def check_held(self, db: Db, scope: Scope) -> None:
         user = owner(scope)
-        if user and (reasons := reasons_of(db, self.mark(user))):
+        if user and (reasons := self._reasons(db, user)):
             raise refusal(user, reasons)
+
+    def _reasons(self, db: Db, user: Subject) -> tuple[str, ...]:
+        hold_stays(db, self.mark(user))
+        return reasons_of(db, self.mark(user))
 
     def _hide(self, db: Db, subject: Subject) -> None:
         for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
@@ -327,7 +324,7 @@ class PostgresErasing:
 
     def take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
         total = _counts(db, scopes)
-        for id_, tenant, agent, user, _ in scopes:
+        for id_, tenant, agent, user, *_ in scopes:
             work = self._work(db, Scope(tenant, agent, user))
             hashes = [work.digest("text", text) for _, text in db.rows(_SQL["texts"], (id_,))]
             db.run(_SQL["entomb"], (id_, hashes, work.micros))

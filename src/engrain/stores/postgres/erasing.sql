@@ -23,6 +23,12 @@ select n, at, what, subject, details, previous, hash from audit where n > %s ord
 -- What comes with an entry of the audit log.
 select 1 from erased union all select 1 from hold limit 1;
 
+-- lock --
+select pg_advisory_xact_lock(hashtext(current_schema() || %s::text), hashtext(%s));
+
+-- lock_shared --
+select pg_advisory_xact_lock_shared(hashtext(current_schema() || %s::text), hashtext(%s));
+
 -- scopes_of --
 -- Exactly this user in this tenant, whatever the agent.
 select id::text, tenant, agent, "user", shut from scope
@@ -125,6 +131,19 @@ update item set changed = nextval('change') where scope = %s;
 select 1 where exists (select 1 from item where scope = %(scope)s and recorded_at <= %(at)s)
   or exists (select 1 from episode where scope = %(scope)s and happened_at <= %(at)s)
   or exists (select 1 from task where scope = %(scope)s and started_at <= %(at)s);
+
+-- newer --
+select 1 where exists (select 1 from item where scope = %(scope)s and recorded_at > %(at)s)
+  or exists (select 1 from episode where scope = %(scope)s and happened_at > %(at)s)
+  or exists (select 1 from task where scope = %(scope)s and started_at > %(at)s);
+
+-- older_items --
+select n, id, text, session, place from item where scope = %(scope)s and recorded_at <= %(at)s order by n;
+
+-- drop_older --
+with tasks as (delete from task where scope = %(scope)s and started_at <= %(at)s returning scope, task),
+events as (delete from event using tasks where event.scope = tasks.scope and event.task = tasks.task)
+delete from episode where scope = %(scope)s and happened_at <= %(at)s;
 
 -- old_items --
 select count(*) from item where scope = %s and id = any(%s) and recorded_at <= %s;

@@ -17,6 +17,7 @@ from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.journal import PostgresJournal
 from engrain.stores.postgres.link import Db, Do, Late, Link, Row
+from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.outcomes import PostgresOutcomes
 from engrain.stores.postgres.sql import load
@@ -112,6 +113,7 @@ class Handle:
         return int(found[0][0])
 
     def _add_scope(self, db: Db, scope: Scope) -> None:
+        scope_comes(db, self.erasing.user_mark(scope))
         db.run(_SQL["add_scope"], (scope.id, scope.tenant, scope.agent, scope.user))
         db.run(_SQL["adopt"], (scope.id, aside(self._key, scope)))
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engrain.core.clock import from_micros
 from engrain.core.erasure import Hold, Subject, owner
-from engrain.core.holds import read
+from engrain.core.holds import Which, added, read, stored, without
 from engrain.core.scope import Scope
 from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.locks import hold_begins, hold_ends
 from engrain.stores.postgres.sql import load
+
+if TYPE_CHECKING:
+    from engrain.stores.postgres.erasing import PostgresErasing
 
 _SQL = load("erasing.sql")
 _OPEN, _HIDDEN = 0, 2
@@ -20,6 +26,34 @@ def hold_of(row: Row) -> Hold:
 
 def reasons_of(db: Db, mark: str) -> tuple[str, ...]:
     return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+
+
+def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hold:
+    store, mark = erasing._store, erasing.mark(subject)
+    hold_begins(db, mark)
+    known = reasons_of(db, mark)
+    reasons = added(known, reason)
+    if reasons != known:
+        db.run(_SQL["keep_hold"], (mark, store._micros(db), stored(reasons)))
+        store.audit.write(db, "hold", {"reason": reason}, mark)
+    return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+
+
+def release(erasing: PostgresErasing, db: Db, subject: Subject, reason: Which) -> bool:
+    mark = erasing.mark(subject)
+    hold_ends(db, mark)
+    known = reasons_of(db, mark)
+    left = without(subject, known, reason)
+    if left == known:
+        return False
+    if left:
+        db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
+    else:
+        erasing.end_hold(db, subject)
+    for one in known:
+        if one not in left:
+            erasing._store.audit.write(db, "release", {"reason": one}, mark)
+    return True
 
 
 def users(db: Db) -> list[Subject]:

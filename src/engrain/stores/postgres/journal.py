@@ -12,6 +12,7 @@ from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepS
 from engrain.core.scope import Scope
 from engrain.stores.postgres.journal_rows import Page, held_by, step_of, task_of
 from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.rows import micros_of
 from engrain.stores.postgres.sql import load
 
@@ -110,6 +111,7 @@ class PostgresJournal:
 
     def remove(self, scope: Scope, task: str) -> None:
         def do(db: Db) -> None:
+            self._store.erasing.hold_stays(db, scope)
             n, _, _, status = _known(db.rows(_SQL["held"], (scope.id, task)), task)
             if status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {status}.")
@@ -157,6 +159,8 @@ class PostgresJournal:
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
         def do(db: Db) -> bool:
+            # Refused while the user is erased: whether that is so, no lock of a row tells.
+            scope_comes(db, self._store.erasing.user_mark(scope))
             return bool(db.rows(_SQL["add_event"], (scope.id, task, event, self._now(db)[0], payload)))
 
         return self._store._writing(scope, do)

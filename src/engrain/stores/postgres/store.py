@@ -72,13 +72,16 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         return applied
 
     def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied | Late[Applied]:
+        forgets = any(isinstance(step, Forget) for step in plan.steps)
+        if forgets or plan.episodes:
+            self.erasing.hold_stays(db, plan.scope)
         seq, micros = self._begin_write(db, plan.scope)
         work = Work(db, plan.scope.id, from_micros(micros), micros, self._key, self._models)
         since = None if plan.began is None else self.erasing.erased_since(db, plan)
         first = _answered(work, plan.request_id, plan.steps)
         if first:
             return first
-        if any(isinstance(step, Forget) for step in plan.steps):
+        if forgets:
             self.erasing.check_held(db, plan.scope)
         page = self.journal.page(db, plan.record.lease) if plan.record else None
         if page and plan.record and (done := page.begin_memory(plan.record)) is not None:

@@ -11,7 +11,7 @@ from engrain.core.audit import Entry
 from engrain.core.brought import NOTHING, Line, addresses, brought
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import ConfigError, NotFound, OnHold
-from engrain.core.holds import added, refusal, without
+from engrain.core.holds import Which, added, refusal, without
 from engrain.core.messages import calls_of
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
@@ -232,7 +232,7 @@ class Eraser:
                 record(state, self._holder, "hold", {"reason": reason}, mark)
             return state.holds[mark]
 
-    def release(self, subject: Subject, reason: str | None = None) -> bool:
+    def release(self, subject: Subject, reason: Which = None) -> bool:
         mark = self.mark(subject)
         with self._holder.writing() as state:
             known = state.holds[mark].reasons if mark in state.holds else ()
@@ -245,7 +245,9 @@ class Eraser:
                 del state.holds[mark]
                 for scope in _scopes(state, subject):
                     state.shut.pop(scope, None)
-            record(state, self._holder, "release", {"reason": reason or known[0]}, mark)
+            for one in known:
+                if one not in left:
+                    record(state, self._holder, "release", {"reason": one}, mark)
             return True
 
     def holds(self) -> list[Hold]:

@@ -10,7 +10,7 @@ from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import NotFound, OnHold
-from engrain.core.holds import added, read, refusal, stored, without
+from engrain.core.holds import Which, added, read, refusal, stored, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
@@ -225,7 +225,7 @@ class SqliteErasing:
                 self._store.audit.write(db, "hold", {"reason": reason}, mark)
             return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
-    def release(self, subject: Subject, reason: str | None = None) -> bool:
+    def release(self, subject: Subject, reason: Which = None) -> bool:
         with self._store._writing() as db:
             mark = self.mark(subject)
             known = self._reasons(db, mark)
@@ -236,7 +236,9 @@ class SqliteErasing:
                 db.run(_SQL["keep_hold"], (mark, 0, stored(left)))
             else:
                 self._end_hold(db, subject)
-            self._store.audit.write(db, "release", {"reason": reason or known[0]}, mark)
+            for one in known:
+                if one not in left:
+                    self._store.audit.write(db, "release", {"reason": one}, mark)
             return True
 
     def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
