@@ -17,6 +17,8 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
 
 for name in [name for name in os.environ if name.endswith("_API_KEY") or name.startswith("ENGRAIN_")]:
     del os.environ[name]
+# Hundreds of programs are started by tests: they compile our modules once, and not each of them anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
