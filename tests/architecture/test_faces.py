@@ -24,8 +24,8 @@ PUBLIC = """
     NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure read_receipts ReadOnlyStore Recall
     Receipt Relation Released replay_erasures restore_backup Restored ResumableAgent Retry Run Scope Section
     ServerAway Source Status StepAmbiguous StepConcurrent StepFailed StepNested StepRecord StoreBusy StoreClosed
-    StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline Tool tool
-    TooLarge ToolCall Undone UnknownKey Verified VersionChanged Why Without WorkingMemory WrongKey
+    StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline
+    Tool tool TooLarge ToolCall Undone UnknownKey Verified VersionChanged Why Without WorkingMemory WrongKey
 """
 
 
