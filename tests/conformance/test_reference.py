@@ -120,7 +120,7 @@ class TestErasing(Reference, ErasingSuite):
     ) -> None:
         store.append(ANA, "monday", [message("It rained.")], None)
         happen(store, ANA, "e")
-        monkeypatch.setattr(erasing, "_drop_session", lambda *_: None)
+        monkeypatch.setattr(erasing, "drop_session", lambda *_: None)
         store.erasing.begin("e1", Subject(ANA, "session", "monday"))
         store.erasing.take("e1")
         left = store.erasing.left(store.erasing.unname("e1"))

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.audit import Entry
-from engrain.core.brought import NOTHING, Line, addresses, brought
+from engrain.core.brought import addresses
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.holds import Which, added, refusal, without
 from engrain.core.messages import calls_of
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
-from engrain.core.taking import Origin, Part, Taking, taking
 from engrain.ports.erasing import NONE
 from engrain.stores.reference.audit import record
 from engrain.stores.reference.forget import forget, reached, remove
+from engrain.stores.reference.part import answered, counted, drop_session, episodes_of, find
 from engrain.stores.reference.state import ERASING, HIDDEN, KEYED, Holder, State, held
 from engrain.stores.reference.work import Work
 
@@ -46,8 +46,8 @@ class Eraser:
             gone = reached(self._work(state, subject.scope), Forget(subject.name))
             counts, _ = self._take_part(state.copy(), subject)
             return Reach(counts, (subject.scope,) if gone else (), tuple(gone))
-        found = _found(state, subject)
-        counts = _counts_of_part(state, subject, found)
+        found = find(state, subject)
+        counts = counted(state, subject, found)
         return Reach(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
@@ -124,13 +124,13 @@ class Eraser:
         if subject.by == "id":
             outcome = forget(work, Forget(subject.name))
             gone = [subject.name, *outcome.others] if outcome.status == "forgotten" else []
-            lost = _answered(state, gone)
+            lost = answered(state, gone)
             for asked in lost:
                 del state.requests[asked]
             counts = {"item": len(gone), "cut": len(outcome.marked), "request": len(lost)}
             return counts, [*gone, *outcome.marked]
-        found = _found(state, subject)
-        counts = _counts_of_part(state, subject, found)
+        found = find(state, subject)
+        counts = counted(state, subject, found)
         for id in found.gone:
             remove(work, id, id in found.entombed)
         for id, dead in found.stripped.items():
@@ -142,10 +142,10 @@ class Eraser:
             work.update(id, replaced_by=by)
         for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.back]:
             state.marks[key] = min(state.marks[key], found.back[key[1]])
-        for asked in _answered(state, found.gone):
+        for asked in answered(state, found.gone):
             del state.requests[asked]
         if subject.by == "session":
-            _drop_session(state, subject)
+            drop_session(state, subject)
         return counts, found.gone
 
     def unname(self, id: str) -> Erasure:
@@ -183,7 +183,7 @@ class Eraser:
             "source": sum(state.items[id].item.recorded_at <= at for id in reach.kept),
         }
         if subject.by == "session":
-            left["episode"] = sum(state.episodes[key].happened_at <= at for key in _episodes(state, subject))
+            left["episode"] = sum(state.episodes[key].happened_at <= at for key in episodes_of(state, subject))
             said = [one.item for one in state.within(subject.scope) if one.item.session == subject.name]
             # These have no time of their own: where nothing was said since, they are old.
             for kind in ("numbers", "written", "summaries") if all(one.recorded_at <= at for one in said) else ():
@@ -353,64 +353,3 @@ def _sessions(state: State, scope: Scope) -> set[str]:
     happened = {one.session for key, one in state.episodes.items() if key[0] == scope}
     kept = {key[1] for kind in (state.numbers, state.written, state.summaries) for key in kind if key[0] == scope}
     return said | happened | kept
-
-
-def _found(state: State, subject: Subject) -> Taking:
-    items = [one.item for one in state.within(subject.scope)]
-    said = sorted((one for one in items if one.kind == "message" and one.session), key=_order)
-    lines = (_line(one, subject.name) for one in said)
-    return taking(subject, map(_part, items), brought(subject.name, lines) if subject.by == "source" else NOTHING)
-
-
-def _order(item: Any) -> tuple[Any, ...]:
-    return item.session, item.place or 0, item.id
-
-
-def _line(item: Any, name: str) -> Line:
-    named = any(source.name == name for source in item.sources)
-    return Line(item.id, item.session, item.role, item.text, item.metadata, named)
-
-
-def _part(item: Any) -> Part:
-    origins = tuple(
-        Origin(number, source.kind, source.name, tuple(cite.item for cite in source.cites))
-        for number, source in enumerate(item.sources)
-    )
-    retracted = item.retracted_at is not None
-    place = (item.session, item.place, item.slot)
-    return Part(item.id, item.kind, *place, origins, item.replaced_by, item.valid_to, retracted)
-
-
-def _counts_of_part(state: State, subject: Subject, found: Taking) -> dict[str, int]:
-    requests = _answered(state, found.gone)
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
-    if subject.by == "session":
-        key = (subject.scope, subject.name)
-        counts["episode"] = len(_episodes(state, subject))
-        counts["summary"] = int(key in state.summaries)
-        counts["progress"] = sum(one[:2] == key for one in state.marks)
-        counts["session"] = int(key in state.numbers or key in state.written)
-    return counts
-
-
-def _answered(state: State, gone: Sequence[str]) -> list[tuple[Scope, str]]:
-    """The requests that were answered with one of these items."""
-    return [asked for asked, (_, answer) in state.requests.items() if _answers(answer.outcomes, gone)]
-
-
-def _answers(outcomes: Iterable[Any], gone: Sequence[str]) -> bool:
-    return any(id in gone for one in outcomes for id in (one.id, *one.others, *one.marked))
-
-
-def _episodes(state: State, subject: Subject) -> list[tuple[Scope, str]]:
-    mine = [(key, one.session) for key, one in state.episodes.items() if key[0] == subject.scope]
-    return [key for key, session in mine if subject.by == "session" and session == subject.name]
-
-
-def _drop_session(state: State, subject: Subject) -> None:
-    for key in _episodes(state, subject):
-        del state.episodes[key]
-        state.raws.pop(key, None)
-    for name in ("numbers", "written", "summaries", "marks"):
-        kept = {key: one for key, one in getattr(state, name).items() if key[:2] != (subject.scope, subject.name)}
-        setattr(state, name, kept)
