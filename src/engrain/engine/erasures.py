@@ -13,6 +13,7 @@ from typing import Any
 from engrain.core.audit import Audited, Entry, compared, kept
 from engrain.core.erasure import Erasure, Hold, Reach, Released, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
+from engrain.core.holds import Which
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
 from engrain.lifecycle.erasure.asked import base, check_free, checked, under_way
@@ -89,7 +90,7 @@ class Erasures(Parts):
         known = beside or any(one.parts() == subject.parts() for one in port(self.kit).users())
         return replace(held, tenant=self.scope.tenant, user=user) if known else held
 
-    def release(self, user: str, reason: str | None) -> Released:
+    def release(self, user: str, reason: Which) -> Released:
         held = next(iter(self.holds(user)), None)
         done = port(self.kit).release(self.user(user), reason)
         left = tuple(one for hold in self.holds(user) for one in hold.reasons)

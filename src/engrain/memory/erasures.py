@@ -80,10 +80,10 @@ class Erasures(Opened):
         return self._open.hold(user, reason)
 
     @traced
-    def release(self, user: str, *, reason: str | None = None) -> Released:
-        """End a hold for one reason, or for its only one; Conflict if there are several and none is named. With the
-        last the hold is over, and what an erasure had hidden meanwhile is shown again: `refused` says when it was asked
-        for. Not true if there was none."""
+    def release(self, user: str, *, reason: str | Sequence[str] | None = None) -> Released:
+        """End a hold for a reason, for several (all or none), or for its only one; Conflict if there are several and
+        none is named. With the last the hold is over, and what an erasure had hidden meanwhile is shown again:
+        `refused` says when it was asked for. Not true, and nothing is changed, if one of them was not there."""
         return self._open.release(user, reason)
 
     @traced

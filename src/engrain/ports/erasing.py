@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from engrain.core.audit import Entry
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject
+from engrain.core.holds import Which
 from engrain.core.scope import Scope
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -53,7 +54,8 @@ class Erasing(Protocol):
         What remains is put right: a slot's value that a removed one had replaced holds again, a corrected version
         stands again (not for an item, as Forget). Something derived that rests on what remains too leaves no tombstone,
         and the work on the sessions that it cites goes back to there, so that it is derived again. An item with other
-        sources loses the one that is erased. A later stage is left as it is.
+        sources loses the one that is erased. A later stage is left as it is, but for what `left` finds of a user: where
+        that can come in meanwhile, it goes now, unless a hold keeps it.
 
         OnHold, as of `begin`, if there is a hold by now and everything is still there: the erasure is over then."""
 
@@ -91,9 +93,10 @@ class Erasing(Protocol):
         """Removing anything of this user is OnHold until every reason is released, and what would go by itself stays.
         A reason that is there already changes nothing; InvalidInput if it is no code word."""
 
-    def release(self, subject: Subject, reason: str | None = None) -> bool:
-        """End one reason, and with the last the hold: what was hidden is shown again. False if there was none. Without
-        a reason it is the only one; Conflict if there are several."""
+    def release(self, subject: Subject, reason: Which = None) -> bool:
+        """End a reason, or several in one transaction, and with the last the hold: what was hidden is shown again.
+        False, and nothing is changed, if one of them is not there. Without a reason it is the only one; Conflict if
+        there are several."""
 
     def holds(self) -> list[Hold]:
         """By their marks; the names of the users are in `users`."""

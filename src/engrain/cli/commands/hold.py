@@ -77,12 +77,12 @@ def _release(cli: Session, memory: Memory, user: str, reasons: Reasons) -> None:
     held = next(iter(memory.holds(user=user)), None)
     known = held.reasons if held else ()
     wrong = [one for one in reasons if one not in known]
-    if held is None or wrong:
+    done = None if held is None or wrong else memory.release(user, reason=reasons or None)
+    if not done:
         raise NotFound(
             f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "
             "`engrain hold` lists all."
         )
-    done = [memory.release(user, reason=reason) for reason in reasons or (None,)][-1]
     asked: Asked | None = None
     if done.refused:
         command = replace(cli, agent=None).command("erase", "--yes", "--receipt", "FILE")

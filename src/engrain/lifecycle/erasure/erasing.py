@@ -194,14 +194,14 @@ def _episodes(kit: Kit, one: Erasure) -> int:
 def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
     erasing = port(kit)
     report("overwriting its bytes")
-    if not _purged(kit):
-        raise _Pending(
-            "what was removed is still in the file or the tables, because a reader still sees it or the role may not "
-            "sweep it out: engrain doctor says which."
-        )
+    _overwrite(kit)
     report("looking that nothing is left")
-    if left := {kind: count for kind, count in erasing.left(one).items() if count}:
-        raise _Pending(f"rows are still there: {left}.")
+    if _left(erasing, one):
+        # A write that was under way when it began may have come in since.
+        one = erasing.take(one.id)
+        _overwrite(kit)
+        if left := _left(erasing, one):
+            raise _Pending(f"rows are still there: {left}.")
     for _ in range(_TRIES):
         scanned = _scanned(erasing, one.prints)
         if not scanned["found"]:
@@ -211,6 +211,18 @@ def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
         raise _Pending(f"{scanned['found']} traces of it are still in the file.")
     receipt = Receipt.of(erasing.finish(one.id, receipt_of(kit, one, scanned)))
     return Erased(one.id, one.counts, receipt)
+
+
+def _left(erasing: Erasing, one: Erasure) -> dict[str, int]:
+    return {kind: count for kind, count in erasing.left(one).items() if count}
+
+
+def _overwrite(kit: Kit) -> None:
+    if not _purged(kit):
+        raise _Pending(
+            "what was removed is still in the file or the tables, because a reader still sees it or the role may not "
+            "sweep it out: engrain doctor says which."
+        )
 
 
 def _purged(kit: Kit) -> bool:
