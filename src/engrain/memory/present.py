@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from engrain.config import settings
 from engrain.core.errors import Conflict, EngrainError, NotADatabase, OnHold, StoreCorrupt, StoreError, WrongKey
 from engrain.core.moving import OWN, Key, Row, RowKind
+from engrain.stores.server_url import shown
 
 if TYPE_CHECKING:
     from engrain.core.scope import Scope
@@ -80,16 +81,17 @@ def changed(where: str) -> Conflict:
 def asked(present: PathOrUrl, key: str | None) -> Iterator[Present]:
     """The store of items alone: what was forgotten is known there. `key` is that of the backup."""
     url = settings(present).store
+    where = shown(url)
     with ExitStack() as opened:
         try:
             store = opened.enter_context(closing(_opened(url, key)))
-            found = Present(store, url, _damaged(store))
+            found = Present(store, where, _damaged(store))
         except (StoreCorrupt, NotADatabase) as exc:
-            raise lost(url, exc) from exc
+            raise lost(where, exc) from exc
         try:
             yield found
         except StoreCorrupt as exc:
-            raise lost(url, exc) from exc
+            raise lost(where, exc) from exc
 
 
 def readable(store: PathOrUrl, key: str | None, whole: bool = False) -> bool:
@@ -111,7 +113,7 @@ def check_holds(replaced: PathOrUrl, key: str | None, needed: bool) -> None:
     except UNREADABLE as exc:
         if not needed:
             return
-        raise exc if isinstance(exc, WrongKey) else lost(url, exc) from exc
+        raise exc if isinstance(exc, WrongKey) else lost(shown(url), exc) from exc
     if holds:
         raise OnHold(
             f"a legal hold ({holds[0].reason}) is on somebody in the store that would be replaced. Restore to a new "

@@ -69,6 +69,8 @@ def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt])
             given = {"receipts": known.told} if isinstance(known, Receipts) else {}
             if given or any(rows.values()):
                 cared.audit.append("restore", {"kept_out": sum(rows.values()), **given})
+            if isinstance(known, Present):
+                known.check()
             return rows
 
         rows = cared.together(do)

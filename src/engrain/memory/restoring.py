@@ -46,7 +46,7 @@ def restore_backup(
     """
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
-    from engrain.stores.sqlite.placing import clear, put_in_place
+    from engrain.stores.sqlite.placing import making_ready, put_in_place
 
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
@@ -56,10 +56,7 @@ def restore_backup(
     source, receipts = _who_knows(against, to if goal.exists() else None, key, alone)
     own = source is not None and _same(source, goal)
     site, manifest = checked(place, chosen.engine, key or chosen.key)
-    # Made ready beside its place, so that nobody opens it before the last word is out.
-    ready = goal.with_name(f"{goal.name}.restoring")
-    clear(ready)
-    try:
+    with making_ready(goal) as ready:
         with closing(open_connection(site)) as whole, _room_for(goal):
             write_copy(whole, ready, chosen.key or "")
         if goal.exists():
@@ -78,8 +75,6 @@ def restore_backup(
                     present.check()
 
             put_in_place(ready, goal, unchanged)
-    finally:
-        clear(ready)
     told = Restored(str(goal), manifest, items, kept_out, asked=present is not None)
     told = replace(told, damaged=present is not None and present.damaged)
     return replace(told, receipts=receipts.found) if receipts else told

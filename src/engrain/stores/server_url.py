@@ -41,10 +41,15 @@ def common(name: str, value: str) -> float | None:
 COMMON = {"timeout": "seconds, up to 3,600", "patience": "seconds, from 0 to 3,600", "pool": "a number from 1 to 1,000"}
 
 
-def shown(url: str, secret: Collection[str]) -> str:
-    """The URL without what must not stand in a message."""
+SECRET = ("password", "sslpassword", "ssl_password", "passfile")
+
+
+def shown(url: str) -> str:
+    """The URL without what must not stand in a message; a path as it is."""
+    if "://" not in url:
+        return url
     parts = urlsplit(url)
     who, _, where = parts.netloc.rpartition("@")
     netloc = f"{who.partition(':')[0]}@{where}" if who else where
-    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in secret]
+    query = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET]
     return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query)))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from engrain.core.errors import ConfigError
 from engrain.stores.server_url import COMMON, common, shown, split
 
-_SECRET = ("password", "sslpassword", "passfile")
 _LONGEST_NAME = 63
 _WANTED = {**COMMON, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}
 
@@ -35,7 +34,7 @@ def read_url(url: str) -> Address:
 
     Every other parameter is libpq's own (sslmode, target_session_attrs, …).
     """
-    safe = shown(url, _SECRET)
+    safe = shown(url)
     rest, own = split(url, f"{safe} is not a Postgres URL", _WANTED, _value)
     return Address(rest, safe, **own)
 

@@ -9,7 +9,6 @@ from engrain.core.errors import ConfigError
 from engrain.stores.server_url import COMMON, common, shown, split
 
 Durability = Literal["strict", "relaxed"]
-_SECRET = ("password", "ssl_password")
 _WANTED = {**COMMON, "durability": "strict or relaxed", "cluster": "on or off"}
 
 
@@ -32,7 +31,7 @@ def read_url(url: str) -> Address:
 
     Every other parameter is the client's own (ssl_ca_certs, client_name, …).
     """
-    safe = shown(url, _SECRET)
+    safe = shown(url)
     rest, own = split(url, f"{safe} is not a Redis URL", _WANTED, _value)
     return Address(rest, safe, **own)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _NETWORK = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "9p", "lustre", "gpfs", "beegfs", "glusterfs", "ocfs2",
     "gfs2", "orangefs", "pvfs2", "davfs", "vboxsf",
 }  # fmt: skip
+# How the names of our own copies go on after that of the store.
+_OURS = re.compile(r"(\.restoring|(\.restoring)?-before-v\d+(\.part)?)(-wal|-shm|-journal|-lock)?")
 _NETWORK_FUSE = ("sshfs", "rclone", "s3fs", "glusterfs", "gcsfuse", "ceph", "davfs", "mergerfs", "goofys", "juicefs")
 
 
@@ -76,11 +79,13 @@ class Site:
         return self.path.with_name(self.path.name + end)
 
     def backups(self) -> list[Path]:
-        """Copies beside it: from before an upgrade, and what a restore that was killed has left."""
+        """Copies beside it: from before an upgrade, and what a restore that was killed has left. What only begins like
+        them is somebody's own."""
         if self.path is None or not self.path.parent.is_dir():
             return []
-        begins = tuple(f"{self.path.name}{end}" for end in ("-before-v", ".restoring"))
-        return sorted(one for one in self.path.parent.iterdir() if one.name.startswith(begins))
+        start = len(self.path.name)
+        there = [one for one in self.path.parent.iterdir() if one.name.startswith(self.path.name)]
+        return sorted(one for one in there if _OURS.fullmatch(one.name[start:]))
 
 
 def survey(location: str | os.PathLike[str], engine: Engine | Sealed, read_only: bool) -> Site:

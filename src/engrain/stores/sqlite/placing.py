@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import glob
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -34,6 +37,38 @@ def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
         return head_of(db)
 
 
+@contextlib.contextmanager
+def making_ready(goal: Path) -> Iterator[Path]:
+    """Where a store is made ready, beside its place, so that nobody opens it before the last word is out; what is left
+    there afterwards is removed. StoreBusy while somebody else is at it in the same folder."""
+    ready = goal.with_name(f"{goal.name}.restoring")
+    with _alone(goal.parent):
+        _clear(ready)
+        try:
+            yield ready
+        finally:
+            _clear(ready)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # of a file system that cannot lock a folder
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as exc:
+                raise StoreBusy(f"another restore into {folder} is under way. Wait for it, then try again.") from exc
+        yield
+    finally:
+        os.close(held)
+
+
 def put_in_place(ready: Path, goal: Path, check: Callable[[], None]) -> None:
     """At once: whoever opens the goal finds the old store or the new one. StoreBusy if somebody uses the old one.
     `check` is asked last, when nobody can write to the old one any more."""
@@ -59,9 +94,9 @@ def put_in_place(ready: Path, goal: Path, check: Callable[[], None]) -> None:
         give_back(lock)
 
 
-def clear(ready: Path) -> None:
+def _clear(ready: Path) -> None:
     """Remove what is left of a file that was made ready, with everything beside it."""
-    older = ready.parent.glob(f"{ready.name}-before-v*") if ready.parent.is_dir() else ()
+    older = ready.parent.glob(f"{glob.escape(ready.name)}-before-v*") if ready.parent.is_dir() else ()
     for path in (ready, *(_beside(ready, end) for end in _BESIDE), *older):
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

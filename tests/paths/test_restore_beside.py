@@ -1,0 +1,124 @@
+"""A restore or a replay beside others: another restore, an erasure meanwhile, files that only look like ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+from engrain.core.errors import Conflict, StoreBusy
+from engrain.lifecycle.erasure import replay
+from engrain.memory import restoring
+from engrain.memory.replaying import replay_erasures
+from engrain.memory.restoring import restore_backup
+from engrain.stores.server_url import shown
+
+ANA = "Ana lives in the city of Lima since 2019."
+
+
+def opened(path: Path, user: str) -> Memory:
+    return Memory(path, user=user, embedder=HashEmbedder(), background=False)
+
+
+def texts(path: Path, user: str) -> list[str]:
+    with opened(path, user) as memory:
+        return [item.text for item in memory.list()]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """With a backup from before Ana was erased."""
+    path = tmp_path / "agent.db"
+    with opened(path, "bob") as memory:
+        memory.remember("Bob stays.")
+    with opened(path, "ana") as memory:
+        memory.remember(ANA)
+        memory.backup(tmp_path / "backup.db")
+    return path
+
+
+def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(store, "ana") as memory:
+        assert memory.erase(user="ana").receipt
+    backup, purged = store.with_name("backup.db"), restoring._purged
+    told: list[BaseException] = []
+
+    def meanwhile() -> None:
+        try:
+            restore_backup(backup, store, over=True)
+        except StoreBusy as exc:
+            told.append(exc)
+
+    def purged_while_another_begins(*given: Any) -> Any:
+        monkeypatch.setattr(restoring, "_purged", purged)
+        other = threading.Thread(target=meanwhile)
+        other.start()
+        other.join()
+        return purged(*given)
+
+    monkeypatch.setattr(restoring, "_purged", purged_while_another_begins)
+    assert restore_backup(backup, store, over=True).items == 1
+    assert "another restore" in str(told[0])
+    assert texts(store, "ana") == []
+    assert restore_backup(backup, store, over=True).items == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder is not locked there")
+def test_a_restore_that_was_killed_is_in_nobody_s_way(store: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "from engrain.memory import restoring\n"
+        "restoring._purged = lambda *given: os.kill(os.getpid(), 9)\n"
+        "restoring.restore_backup(sys.argv[1], sys.argv[2], over=True)\n"
+    )
+    backup = store.with_name("backup.db")
+    assert subprocess.run([sys.executable, "-c", code, backup, store], check=False).returncode == -9
+    assert store.with_name("agent.db.restoring").exists()
+    assert restore_backup(backup, store, over=True).items == 2
+    assert sorted(os.listdir(store.parent)) == ["agent.db", "agent.db-lock", "backup.db", "backup.db.json"]
+
+
+def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = store.with_name("older.db")
+    with opened(store, "bob") as memory:
+        memory.forget(memory.list()[0].id)
+    restore_backup(store.with_name("backup.db"), older, alone=True)
+    carry = replay._carry
+
+    def carry_then_erase(*given: Any) -> None:
+        carry(*given)
+        with opened(store, "ana") as memory:
+            assert memory.erase(user="ana").receipt
+
+    monkeypatch.setattr(replay, "_carry", carry_then_erase)
+    with pytest.raises(Conflict, match="meanwhile"):
+        replay_erasures(older, store)
+    monkeypatch.undo()
+    assert texts(older, "bob") == ["Bob stays."]  # nothing was done
+    replay_erasures(older, store)
+    assert texts(older, "bob") == texts(older, "ana") == []
+
+
+def test_forgetting_removes_our_own_copies_and_no_file_that_begins_like_them(store: Path) -> None:
+    ours = ["-before-v3", "-before-v3.part", ".restoring", ".restoring-wal", ".restoring-before-v4"]
+    theirs = ["-before-vacuum", "-before-v3.bak", ".restoring-plan.txt", "-before-v", ".restoring.md"]
+    for end in (*ours, *theirs):
+        store.with_name(store.name + end).write_text(ANA)
+    with opened(store, "ana") as memory:
+        assert not memory.forget(memory.list()[0].id).pending
+    left = [one.name.removeprefix("agent.db") for one in store.parent.iterdir() if one.name.startswith("agent.db")]
+    assert set(left) - {"", "-lock", "-wal", "-shm"} == set(theirs)
+
+
+def test_an_address_is_shown_without_what_it_keeps_secret() -> None:
+    assert shown("postgresql://ana:geheim@host/db?sslpassword=x&schema=y") == "postgresql://ana@host/db?schema=y"
+    assert shown("/srv/what?/ana:x@y.db") == "/srv/what?/ana:x@y.db"
