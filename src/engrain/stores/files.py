@@ -57,7 +57,7 @@ class FolderFiles:
         with self._inside(HIDDEN, make=True) as hidden:
             assert hidden is not None
             with _told("lock"):
-                file = os.open("lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o666, dir_fd=hidden)
+                file = os.open("lock", os.O_RDWR | os.O_CREAT | _SAFE, 0o660, dir_fd=hidden)
             try:
                 with _told(HIDDEN):
                     _wait(file, timeout, self._path)
@@ -144,13 +144,13 @@ class FolderFiles:
         try:
             try:
                 if make:
-                    self._path.mkdir(exist_ok=True)
+                    self._path.mkdir(0o770, exist_ok=True)
                 opened.append(os.open(self._path, _FOLDER))
                 if part:
                     at = part
                     if make:
                         with suppress(FileExistsError):
-                            os.mkdir(part, dir_fd=opened[0])
+                            os.mkdir(part, 0o770, dir_fd=opened[0])
                     opened.append(os.open(part, _FOLDER | _SAFE, dir_fd=opened[0]))
             except OSError as exc:
                 if make or not isinstance(exc, FileNotFoundError):
@@ -217,7 +217,7 @@ def _must_be_writable(seen: os.stat_result | None, name: str) -> None:
 
 
 def _fill(folder: int, temp: str, data: bytes, old: os.stat_result | None) -> None:
-    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666, dir_fd=folder)
+    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o660, dir_fd=folder)
     with open(file, "wb") as opened:
         if old is not None:
             with suppress(PermissionError):
