@@ -23,7 +23,7 @@ from engrain.conformance.drafts import derived
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.chat import Ask, Reply
 from engrain.core.episodes import Episode
-from engrain.core.erasure import Erasure
+from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import BeingErased, Conflict, OnHold
 from engrain.core.items import Cite
 from engrain.core.notes import Note
@@ -694,3 +694,23 @@ def test_the_ids_that_a_memory_step_returned_are_no_trace(memory: Memory) -> Non
         run_.remember_step("note", "Order 42 was planned.")
     done = memory.erase(user="ana")
     assert done.receipt, done.why
+
+
+def test_others_who_say_the_same_all_the_while_do_not_keep_an_erasure_from_its_end(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [f"Everybody says that number {n} is lucky." for n in range(9)]
+    with opened(store) as memory, opened(store, user="ben") as ben:
+        for text in said:
+            memory.remember(text)
+        ben.remember(said[0])
+        later, known = iter(said[1:]), SqliteErasing.pieces
+
+        def meanwhile(self: SqliteErasing, subject: Subject | None) -> Iterator[bytes]:
+            yield from known(self, subject)
+            if subject is None:
+                ben.remember(next(later))
+
+        monkeypatch.setattr(SqliteErasing, "pieces", meanwhile)
+        done = memory.erase(user="ana")
+        assert done.receipt, done.why
