@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -306,7 +307,7 @@ def damage(store: Path, words: bytes) -> None:
     raw, page = bytearray(store.read_bytes()), 4096
     for start in range(page, len(raw), page):
         if words in raw[start : start + page]:
-            raw[start : start + page] = os.urandom(page)
+            raw[start : start + page] = random.Random(start).randbytes(page)
     store.write_bytes(raw)
 
 
