@@ -105,3 +105,11 @@ def test_a_command_for_whole_stores_does_not_look_as_if_it_took_one_memory(
     assert not goal.exists()
     monkeypatch.setenv("ENGRAIN_USER", "ana")
     assert CliRunner().invoke(root, ["copy", str(store), str(goal)]).exit_code == 0
+
+
+def test_a_page_for_a_person_names_each_source_once(tmp_path: Path) -> None:
+    with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
+        memory.add_message("user", "I prefer Spanish.")
+        memory.add_message("user", "I prefer Spanish.")
+        memory.export(tmp_path / "page.md", form="markdown")
+    assert "told by the user; " in (tmp_path / "page.md").read_text()

@@ -231,7 +231,7 @@ def _since(one: Values) -> str:
 
 def _sources(sources: Sequence[Sequence[Any]]) -> str:
     names = [f"{WORDS.get(kind, kind)} {_plain(name)}" if name else WORDS.get(kind, kind) for kind, name in sources]
-    return f"told by {', '.join(names)}" if names else "nobody says from whom"
+    return f"told by {', '.join(dict.fromkeys(names))}" if names else "nobody says from whom"
 
 
 def _beside(metadata: Mapping[str, Any]) -> list[str]:
