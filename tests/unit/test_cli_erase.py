@@ -81,7 +81,7 @@ def test_a_hold_is_set_listed_and_released(store: Path) -> None:
     listed = run(store, "hold").output
     assert (listed.startswith("ana "), "case-7" in listed) == (True, True)
     assert "case-7" in run(store, "hold", "--user", "ana").output
-    assert run(store, "hold", "--user", "ana2").output == "There is no hold on ana2.\n"
+    assert run(store, "hold", "--user", "ana2").output == "There is no hold on ana2. --reason CODE sets one.\n"
     assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     (hidden,) = json.loads("[" + run(store, "hold", "--json").output.replace("}\n{", "},{") + "]")
     assert (hidden["user"], hidden["hidden"]) == ("ana", True)
