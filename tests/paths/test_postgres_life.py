@@ -13,16 +13,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from export_kit import exported
 from servers import postgres
 
 from engrain import Memory, replay_erasures
 from engrain.conformance.clock import SetClock
+from engrain.conformance.drafts import ANA, add, fact
 from engrain.conformance.embedder import HashEmbedder
 from engrain.conformance.moving import dumped
 from engrain.core.clock import to_micros
+from engrain.core.plans import Forget, Plan
 from engrain.lifecycle.copying import copy
+from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.link import Timed
 from engrain.wiring import open_movable
 
@@ -73,6 +77,20 @@ def test_a_load_goes_to_the_server_in_a_few_statements(
         assert len(sent) < 200
         assert exported(there) == raw
         assert there.load(io.BytesIO(raw)).added == 0
+
+
+# Behind a pooler
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_behind_a_pooler_no_statement_is_prepared(url: str, pooled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if pooled:  # which gives its own numbers to the sessions
+        monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda _: 0))
+    with closing(PostgresStore(f"{url}&pool=1")) as store:
+        for n in range(12):
+            add(store, fact(f"Fact {n}."))
+        kept = store._link.alone(lambda one: one.execute(b"select count(*) from pg_prepared_statements").fetchall())
+    assert (kept == [(0,)]) is pooled
 
 
 # Set back by other means
@@ -178,3 +196,41 @@ def test_every_memory_is_cared_for_though_a_round_is_killed_and_two_run_at_once(
 def known(store: str, user: str, clock: SetClock) -> set[str]:
     with opened(store, user=user, clock=clock) as memory:
         return {item.text for item in memory.list()}
+
+
+# Erasing
+
+
+@pytest.mark.parametrize("by", ["id", "session", "source"])
+def test_the_folder_of_a_memory_no_longer_says_what_a_part_of_it_said(by: str, url: str, tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with opened(url) as memory:
+        gone = memory.remember("The harbour master is called Bo.", source="chat-1")
+        memory.remember("The harbour master is called Al.")
+        memory.add_message("user", "The lighthouse is called Cy.", session="monday")
+        memory.mirror(folder).sync()
+        assert {"Al", "Bo", "Cy"} <= said_in(folder)
+        done = memory.erase(**{by: {"id": gone, "session": "monday", "source": "chat-1"}[by]}, folders=[folder])  # type: ignore[arg-type]
+        assert done.receipt, done.why
+        assert done.receipt.values["counts"]["files"] == 1
+        word = "Cy" if by == "session" else "Bo"
+        assert said_in(folder) & {"Al", "Bo", "Cy"} == {"Al", "Bo", "Cy"} - {word}
+        memory.mirror(folder).sync()
+        assert not [item for item in memory.list() if word in item.text], "no file brings it back"
+
+
+def said_in(folder: Path) -> set[str]:
+    return {word.strip(".") for file in folder.rglob("*") if file.is_file() for word in file.read_text().split()}
+
+
+def test_rows_that_another_session_tells_of_after_they_went_do_not_hold_up_a_purge(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([40, 0])
+    with closing(PostgresStore(url)) as store:
+        (id,) = add(store, fact("A secret."))
+        store.apply(Plan(ANA, (Forget(id),)))
+        monkeypatch.setattr(store, "_leavings", lambda: next(counts, 0))
+        assert store.purge()
+        assert next(counts, None) is None, "it has looked again"

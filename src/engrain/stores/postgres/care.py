@@ -131,6 +131,9 @@ class Care(Handle):
             return False
         try:
             self._link.alone(self._vacuum)
+            if held is None and self._leavings():
+                # Another session may have told of its dead rows only now, after they went.
+                self._link.alone(self._vacuum)
         except StoreError:
             return False
         if held is None and self._leavings():

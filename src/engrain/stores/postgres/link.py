@@ -122,6 +122,7 @@ class Link:
         self._guard = threading.Lock()
         self._joint = threading.local()
         self._pool: ConnectionPool[Timed] | None = None
+        self._pooled = False
         self._process = 0
         self.path = ""
         self._closed = False
@@ -319,11 +320,17 @@ class Link:
             "client_encoding": "UTF8",
             "autocommit": True,
             "context": Context,
-            "prepare_threshold": 5 if address.prepare else None,
+            "prepare_threshold": 5 if address.prepare and not self._pooled else None,
         }
 
     def _configure(self, connection: Timed) -> None:
         connection.patience = self.address.timeout + _LATER
+
+    def look_for_pooler(self, connection: Timed) -> None:
+        """A pooler numbers sessions itself. Behind one, a prepared statement may be that of somebody else by the same
+        name, and what it does is then done in place of ours."""
+        ((number,),) = connection.execute(b"select pg_backend_pid()").fetchall()
+        self._pooled = number != connection.info.backend_pid
 
     def use_path(self, path: str) -> None:
         """Where names are looked up: our schema, and that of pgvector."""

@@ -36,6 +36,7 @@ def prepare(link: Link, read_only: bool) -> tuple[bytes, str]:
     connection = link.connect(link.address.patience)
     try:
         _check_server(connection)
+        link.look_for_pooler(connection)
         have = version(connection, link.address.schema)
         if have < latest():
             if read_only:

@@ -1,0 +1,109 @@
+"""The Postgres store keeps every contract behind a pooler in transaction mode, without being told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from pgbouncer_server import PGBOUNCER, pgbouncer
+from servers import postgres
+from test_postgres import Postgres
+
+from engrain.conformance import (
+    EpisodesSuite,
+    ErasingSuite,
+    HoldSuite,
+    ItemStoreSuite,
+    LateSuite,
+    MovingSuite,
+    OutcomesSuite,
+    SessionLogSuite,
+    TogetherSuite,
+    VectorIndexSuite,
+    WordIndexSuite,
+)
+from engrain.conformance.drafts import add, message, page
+from engrain.conformance.machine import compare_with_reference
+from engrain.stores.postgres import PostgresStore
+
+_numbers = count()
+needed = pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
+
+
+@pytest.fixture
+def pooled() -> Iterator[str]:
+    schema = f"pooled_{next(_numbers)}"
+    yield f"{postgres().url(port=pgbouncer())}?schema={schema}&pool=8"
+    postgres().run(f"drop schema if exists {schema} cascade")
+
+
+@needed
+def test_two_who_share_their_sessions_do_not_meet_each_others_prepared_statements(pooled: str) -> None:
+    one, two = PostgresStore(pooled), PostgresStore(pooled)
+    for n in range(12):
+        add(one, message(f"By one {n}."))
+        page(two)
+        add(two, message(f"By two {n}."))
+    assert len(page(one)) == len(page(two)) == 24
+    one.close()
+    two.close()
+
+
+@needed
+@pytest.mark.slow
+class Pooled(Postgres):
+    @pytest.fixture
+    def url(self, pooled: str) -> str:
+        return pooled
+
+
+class TestItems(Pooled, ItemStoreSuite):
+    pass
+
+
+class TestVectors(Pooled, VectorIndexSuite):
+    pass
+
+
+class TestWords(Pooled, WordIndexSuite):
+    pass
+
+
+class TestSessions(Pooled, SessionLogSuite):
+    pass
+
+
+class TestEpisodes(Pooled, EpisodesSuite):
+    pass
+
+
+class TestOutcomes(Pooled, OutcomesSuite):
+    pass
+
+
+class TestMoving(Pooled, MovingSuite):
+    pass
+
+
+class TestTogether(Pooled, TogetherSuite):
+    pass
+
+
+class TestHolds(Pooled, HoldSuite):
+    pass
+
+
+class TestErasing(Pooled, ErasingSuite):
+    pass
+
+
+class TestLate(Pooled, LateSuite):
+    pass
+
+
+@needed
+@pytest.mark.slow
+def test_random_plans_do_what_they_do_to_the_reference() -> None:
+    schemas = (f"{postgres().url(port=pgbouncer())}?schema=pooled_machine_{n}" for n in count())
+    compare_with_reference(lambda clock: PostgresStore(next(schemas), clock=clock), examples=2)
