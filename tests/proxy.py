@@ -58,7 +58,7 @@ class Proxy:
         silent = False
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
-                fate = self._buried.get(source, self.judge)(direction, data)
+                fate = "swallow" if silent else self._buried.get(source, self.judge)(direction, data)
                 if fate == "cut":
                     break
                 silent = silent or fate == "swallow"
