@@ -230,6 +230,8 @@ def test_a_function_that_gives_no_text_is_refused() -> None:
 HOSTILE = [
     "a", "1", "1 ", "@", "a@", "a.", "+1 ", "+49", "eyJ", "sk-", "DE89", "DE89 ", "Aa1", "token=", "://a:b@", "4111 ",
     "0049 ", "tel 0", "-----BEGIN PRIVATE KEY-----", "AKIA", "é", "(415) ",
+    "PIN ", "password is ", "password for a ", "curl -u a:b ", "--password ", "code ", "06 ", "call me at ",
+    "cookie: a=b; ", "-----BEGIN CERTIFICATE-----", "seed phrase: abandon ", "login a pass ",
 ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-Span = tuple[int, int]
+from engrain.core.codes import codes
+from engrain.core.command_secrets import command_secrets
+from engrain.core.named_secrets import Span, mixed, named_secrets, places, stands_for_one
 
 _PLAIN = r"[A-Za-z0-9]"
 _OWN = rf"(?:[a-z]{{2,10}}[-_]){{0,3}}(?=[A-Za-z]{{0,60}}\d){_PLAIN}{{16,}}+[\w-]*+"
@@ -32,8 +34,9 @@ _SERVICES: Mapping[str, re.Pattern[str]] = {
         ("npm_ hf_ ntn_ secret_ gsk_ nfp_ whsec_ lin_api_", rf"(?=[A-Za-z]{{0,60}}[A-Z\d]){_PLAIN}{{30,}}+"),
         ("pypi-", r"[\w-]{50,}+"),
         ("xai- pplx- tvly- r8_", rf"(?=[A-Za-z]{{0,60}}[A-Z\d]){_PLAIN}{{24,}}+"),
+        ("EAA", rf"{_PLAIN}{{80,}}+"),  # Facebook
         ("SG.", r"[\w-]{16,}+\.[\w-]{16,}+"),
-        ("doo_v1_ dop_v1_ dor_v1_ sbp_ dapi shpat_ shpca_ shppa_ shpss_", r"[a-f0-9]{32,64}+(?:-\d)?(?!\w)"),
+        ("doo_v1_ dop_v1_ dor_v1_ sbp_ dapi shpat_ shpca_ shppa_ shpss_ rubygems_", r"[a-f0-9]{32,64}+(?:-\d)?(?!\w)"),
         ("lsv2_pt_ lsv2_sk_", r"[a-f0-9]{32}_[a-f0-9]{10}"),
         ("pcsk_ figd_ dckr_pat_ pscale_tkn_ pscale_pw_ glsa_ glc_", r"(?=\D{0,60}\d)[\w=-]{24,}+"),
         ("fo1_ fm2_ sntrys_ sntryu_ ATATT3 ATCTT3 ATBB", r"(?=\D{0,60}\d)[\w=-]{28,}+"),
@@ -64,62 +67,42 @@ _HEADER = re.compile(
     rf"|authorization[\"']?[ ]{{0,2}}[:=][ ]{{0,2}}[\"']?(?:basic|token|key|apikey) +({_VALUE}{{8,}}+)",
     re.IGNORECASE,
 )
-_PASSWORDS = (
-    r"passwor[dt]|passwd|pwd|pass[_ -]?phrase|pass[_ -]?code|kennwort|mot de passe|contraseña|senha|wachtwoord|пароль"
-    r"|密码|密碼|パスワード|비밀번호"
-)
-_NAME = rf"(?:(?P<password>{_PASSWORDS})|(?:api|access|account)[_ -]?key|secret(?:[_ -]?(?:access[_ -]?)?key)?|token)"
-_NAMED = re.compile(
-    _NAME + r"(?:\\?[\"'`])?(?:[ \t\xa0]{0,3}(?:=>|[:=：]=?)[ \t]{0,3}|(?P<said> (?:is|ist|est|es):? |是|は))"
-    r"(?:\\?\"(?P<double>[^\"\\\n]{4,256})\\?\"|'(?P<single>[^'\n]{4,256})'"
-    # Of a query in a URL the next name ends it; before a bracket stands a call, which gives nothing away.
-    r"|(?P<bare>(?:(?!&\w{1,40}=)[^\s\"'`,;<>(){}\[\]«»]){4,256}+)(?![(\[{]))",
+_SIGNED = re.compile(r"[?&](?:sig|signature|X-(?:Amz|Goog)-Signature)=([^\s&\"'<>]{20,256})")
+_COOKIES = re.compile(r"cookies?[\"']?[ ]{0,2}[:=][^\n]{1,4096}+", re.IGNORECASE)
+_COOKIE = re.compile(r"=([^\s;,=\"'«»]{16,512})(?=[;\s\"']|$)")
+# Twelve words and more of three to eight letters each, as a wallet gives them.
+_WALLET = re.compile(
+    r"(?:seed|recovery|mnemonic|backup)[ _-](?:phrase|words)(?: is)?[ :=]{1,3}[\"']?"
+    r"(?P<words>[a-z]{3,8}(?: [a-z]{3,8}){11,23})(?![a-z])",
     re.IGNORECASE,
-)
-_IN_NAMES = (
-    "pass",
-    "pwd",
-    "key",
-    "secret",
-    "token",
-    "kennwort",
-    "contrase",
-    "senha",
-    "wacht",
-    "парол",
-    "密",
-    "パス",
-    "비밀",
-)
-_SIGNS = re.compile(r"\w[@#$%^&!]+\w")
-_STANDS_FOR = re.compile(
-    r"[$%{<*\[«]|[/~.]|x{4}|[\d-]+(?:char|digit|letter|bit|byte)|your[_-]|(?:self|os|env)\.", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\s\"'`,;()<>]{32,}")
 _RANDOM = re.compile(r"(?<![A-Za-z0-9+/_.-])[A-Za-z0-9+/_-]{32,128}+={0,2}(?![A-Za-z0-9+/_=-])")
 # The hash of a file, as browsers and package managers write it, and the public half of an SSH key.
 _PUBLIC = re.compile(r"sha(?:1|256|384|512)-|AAAA[A-Z]3NzaC1|AAAAE2VjZHNh|AAAAGn")
+# What is public by its form: a picture in a link, a fingerprint, a certificate.
+_NO_SECRET = (";base64,", "SHA256:")
+_PUBLIC_BLOCK = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}(?:CERTIFICATE|PUBLIC KEY)(?: BLOCK)?-----[A-Za-z0-9+/=\s]*+-----END "
+)
 _BEGINS = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 _ENDS = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----")
 
 
-def credentials(text: str) -> Iterator[Span]:
-    """Where they are, in no order; two may overlap. Of what is named (`password = …`) the name stays."""
+def credentials(text: str, lower: str) -> Iterator[Span]:
+    """Where they are, in no order; two may overlap. Of what is named (`password = …`) the name stays. `lower` is the
+    text in lower case, of the same length."""
     yield from service_keys(text)
-    if "://" in text:
-        yield from (match.span(1) for match in _LOGIN.finditer(text) if not _STANDS_FOR.match(match[1]))
-    lower = text.lower()
-    if "bearer" in lower or "authorization" in lower:
-        for match in _HEADER.finditer(text):
-            if _mixed(match[match.lastindex or 0]) or match[0].endswith("="):
-                yield match.span(match.lastindex or 0)
-    if any(one in lower for one in _IN_NAMES):
-        yield from _named(text)
-    for word in _WORD.finditer(text):
-        for match in _RANDOM.finditer(text, *word.span()):
-            if _random(match[0]):
-                yield match.span()
+    yield from _in_urls(text)
+    yield from _in_headers(text, lower)
+    yield from named_secrets(text, lower)
+    yield from codes(text, lower)
+    yield from command_secrets(text, lower)
+    yield from _random_words(text)
     yield from _private_keys(text)
+    for at in places(lower, ("seed", "recovery", "mnemonic", "backup")):
+        if match := _WALLET.match(text, at):
+            yield match.span("words")
 
 
 def service_keys(text: str) -> Iterator[Span]:
@@ -136,11 +119,6 @@ def service_keys(text: str) -> Iterator[Span]:
             yield from (match.span() for match in whole.finditer(text))
 
 
-def names_a_secret(name: str) -> bool:
-    """Whether what has this name is a secret: {"password": …}."""
-    return re.search(_NAME + "$", name, re.IGNORECASE) is not None
-
-
 def _begins(text: str, at: int) -> bool:
     """A word begins here; after a line break that is written out, as in JSON, too."""
     before = text[at - 1] if at else " "
@@ -149,23 +127,33 @@ def _begins(text: str, at: int) -> bool:
     return at > 1 and text[at - 2] == "\\" and before in "nrt"
 
 
-def _named(text: str) -> Iterator[Span]:
-    for match in _NAMED.finditer(text):
-        group = match.lastgroup or "bare"
-        start, end = match.span(group)
-        if group == "bare":
-            end = start + len(match[group].rstrip(".?:"))
-        if _given(text[start:end], bool(match["password"]), bool(match["said"])):
-            yield start, end
+def _in_urls(text: str) -> Iterator[Span]:
+    if "://" in text:
+        yield from (match.span(1) for match in _LOGIN.finditer(text) if not stands_for_one(match[1]))
+    if "sig" in text or "Sig" in text:
+        yield from (match.span(1) for match in _SIGNED.finditer(text))
 
 
-def _given(value: str, password: bool, said: bool) -> bool:
-    """Whether it is one, and no word that speaks of one: "password: required", "token: str"."""
-    if _STANDS_FOR.match(value):
-        return False
-    if password:
-        return value.isdigit() or (len(value) >= 6 and (_mixed(value) or _SIGNS.search(value) is not None))
-    return len(value) >= (16 if said else 8) and _mixed(value)
+def _in_headers(text: str, lower: str) -> Iterator[Span]:
+    for at in places(lower, ("bearer", "authorization")):
+        header = _HEADER.match(text, at)
+        if header and (mixed(header[header.lastindex or 0]) or header[0].endswith("=")):
+            yield header.span(header.lastindex or 0)
+    if "cookie" in lower:
+        for line in _COOKIES.finditer(text):
+            for match in _COOKIE.finditer(text, *line.span()):
+                if mixed(match[1]):
+                    yield match.span(1)
+
+
+def _random_words(text: str) -> Iterator[Span]:
+    public = [match.span() for match in _PUBLIC_BLOCK.finditer(text)] if "-----BEGIN " in text else []
+    for word in _WORD.finditer(text):
+        if any(start < word.start() < end for start, end in public):
+            continue
+        for match in _RANDOM.finditer(text, *word.span()):
+            if not text.endswith(_NO_SECRET, 0, match.start()) and _random(match[0]):
+                yield match.span()
 
 
 def _private_keys(text: str) -> Iterator[Span]:
@@ -175,10 +163,6 @@ def _private_keys(text: str) -> Iterator[Span]:
         ends = _ENDS.search(text, begins.end())
         at = ends.end() if ends else len(text)
         yield begins.start(), at
-
-
-def _mixed(value: str) -> bool:
-    return any(one.isdigit() for one in value) and any(one.isalpha() for one in value)
 
 
 def _random(value: str) -> bool:
