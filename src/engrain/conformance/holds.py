@@ -98,6 +98,27 @@ class HoldSuite(Suite):
         ]
         assert audit.verify()
 
+    def test_several_reasons_are_released_all_or_none(self, store: Any, erasing: Erasing, audit: AuditLog) -> None:
+        add(store, fact("Ana lives in Lima."))
+        for reason in ("case-7", "case-8", "case-9"):
+            erasing.hold(USER, reason)
+        with pytest.raises(OnHold):
+            erasing.begin("e0", USER)
+        written = len(audit.entries(0, 9))
+        assert not erasing.release(USER, ["case-7", "case-6"])
+        assert not erasing.release(USER, [])
+        assert [one.reasons for one in erasing.holds()] == [("case-7", "case-8", "case-9")]
+        assert len(audit.entries(0, 9)) == written
+        assert erasing.release(USER, ["case-9", "case-7"])
+        assert [(one.reasons, one.hidden) for one in erasing.holds()] == [(("case-8",), True)]
+        erasing.hold(USER, "case-7")
+        assert erasing.release(USER, ("case-7", "case-8"))
+        assert erasing.holds() == []
+        assert texts(store) == {"Ana lives in Lima."}
+        told = [entry.details["reason"] for entry in audit.entries(0, 99) if entry.what == "release"]
+        assert told == ["case-7", "case-9", "case-8", "case-7"]
+        assert audit.verify()
+
     def test_a_refusal_names_the_command_that_releases(self, store: Any, erasing: Erasing) -> None:
         (id,) = add(store, fact("Ana lives in Lima."))
         erasing.hold(USER, "case-7")
