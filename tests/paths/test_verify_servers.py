@@ -129,6 +129,7 @@ def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
     told = CliRunner().invoke(root, command)
     assert (told.exit_code, "0 keys on redis://" in told.output) == (0, True), told.output
     server.kill()
+    command[1] = str(settings(tmp_path, episodic=f"{server.url}/0?timeout=1"))
     told = CliRunner().invoke(root, command)
     assert (told.exit_code, "Could not be asked: redis://" in told.output) == (1, True), told.output
     assert "It does not hold." in told.output
