@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "an archive that is no export": (zipped, "not JSON"),
     "a picture": (lambda raw: b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(256)), "not a text file"),
     "a database": (lambda raw: b"SQLite format 3\x00" + bytes(100), "not a text file"),
-    "UTF-16": (lambda raw: raw.decode().encode("utf-16"), "not a text file.*UTF-8"),
+    "UTF-16": (lambda raw: raw.decode().encode("utf-16"), "in UTF-16.*UTF-8"),
     "without its first line": (lambda raw: raw.partition(b"\n")[2], "its manifest, is missing"),
     "edited": (lambda raw: raw.replace(b"likes tea", b"likes ale"), "the lines of kind 'item' were changed"),
     "a line less": (lambda raw: b"".join(raw.splitlines(True)[:-1]), "counts 2 lines of kind 'item', and there is 1"),
