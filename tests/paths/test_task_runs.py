@@ -204,7 +204,7 @@ def test_a_run_that_could_not_say_its_end_holds_the_task_no_longer(
         run.outcome = "sent"
         monkeypatch.setattr(memory._open.kit.journal, "extend", fails)
     assert not [
-        one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(1) and one.is_alive()
+        one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(60) and one.is_alive()
     ]
 
 
