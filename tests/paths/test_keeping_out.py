@@ -175,7 +175,7 @@ def test_what_a_restore_that_was_killed_has_left_goes_too(
         memory.backup(tmp_path / "backup.db")
     with monkeypatch.context() as killed:
         killed.setattr(placing, "put_in_place", lambda *_: None)
-        killed.setattr(placing, "clear", lambda _: None)
+        killed.setattr(placing, "_clear", lambda _: None)
         restore_backup(tmp_path / "backup.db", store, over=True)
     with opened(store) as memory:
         assert len(found(store.parent)) == 2
