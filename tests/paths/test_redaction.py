@@ -19,7 +19,8 @@ from engrain.core.redact import PRIVATE
 
 CARD, MAIL, KEY = "4111 1111 1111 1111", "ana@example.org", "sk-ant-api03-abcdefghijklmnop1234"
 PASSWORD = "hunter2"
-SECRETS = (CARD, MAIL, KEY, PASSWORD, CARD.replace(" ", ""))
+WORD, PIN = "kumquatbaum", "83920471"
+SECRETS = (CARD, MAIL, KEY, PASSWORD, WORD, PIN, CARD.replace(" ", ""))
 
 
 class Listening(HashEmbedder):
@@ -101,6 +102,12 @@ def everything(memory: Memory, folder: Path, elsewhere: Sequence[bytes] = ()) ->
     memory.load(io.BytesIO(json.dumps({"text": f"loaded {MAIL}", "metadata": {MAIL: CARD}}).encode()))
     for file in elsewhere:
         memory.load(io.BytesIO(file))
+    memory.remember(f"The wifi password is {WORD}.", metadata={"pin": int(PIN), "db_password": WORD})
+    memory.add_message("user", f"I ran curl -u ana:{WORD} https://x.example, and my PIN is {PIN}.", session="s")
+    memory.record_tool_call("shell", {"command": f"mysql -uroot -p{WORD}"}, f'{{"password": "{WORD}"}}')
+    memory.record_error(f"PIN {PIN} refused")
+    memory.procedural.learn("log in", [f"docker login --password {WORD}"])
+    memory.recall(f"What opens with PIN {PIN}?")
     memory.recall(f"Who has the mail {MAIL}?")
     memory.memory_aware_prompt(f"Pay with {CARD}")
     memory.conversation.search(f"Who wrote {MAIL}?")
