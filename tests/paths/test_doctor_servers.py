@@ -6,7 +6,9 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,7 +19,8 @@ from servers import postgres, start_postgres
 from engrain import Memory
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.checked import Checked
-from engrain.lifecycle.checkup import POINTS
+from engrain.core.queries import Finding
+from engrain.lifecycle.checkup import POINTS, Look
 from engrain.stores.postgres import care, deployment
 
 
@@ -162,3 +165,25 @@ def test_redis_beside_is_part_of_the_points(tmp_path: Path) -> None:
         server.client.config_set("appendfsync", "everysec")
         assert points(memory)["power cut"].state == "warn"
     server.stop()
+
+
+class Slow:
+    """A server that answers only while the other is asked too."""
+
+    trouble: str | None = None
+
+    def __init__(self, where: str, both: Barrier) -> None:
+        self.where = where
+        self._both = both
+
+    def check(self) -> list[Finding]:
+        self._both.wait(30)
+        return [Finding("stores", "pass", f"{self.where} answers")]
+
+
+def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
+    both = Barrier(2)
+    with opened(str(tmp_path / "agent.db")) as memory:
+        kit = replace(memory._open.kit, servers=(Slow("one", both), Slow("two", both)))
+        look = Look(kit, memory.scope)
+        assert [found.why for found in look.beside("stores")] == ["one answers", "two answers"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -123,7 +124,11 @@ class Look:
         # The vector server was just asked how far behind it is: one that did not answer is not waited for again.
         away = told.get("error") if told.get("behind") is None else None
         known = [Finding("vectors", "fail", away)] if away else []
-        return known + [one for server in self.kit.servers if not (away and server is feed) for one in server.check()]
+        asked = [server for server in self.kit.servers if not (away and server is feed)]
+        # Side by side: of several that do not answer, the slowest alone is waited for.
+        with ThreadPoolExecutor(max(1, len(asked))) as together:
+            answers = list(together.map(lambda server: server.check(), asked))
+        return known + [one for answer in answers for one in answer]
 
     def _each(self) -> list[Look]:
         if not self._others:
