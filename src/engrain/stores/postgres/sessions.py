@@ -67,7 +67,11 @@ class Sessions(Handle):
         return int(rows[0][0]) if rows else 0
 
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
-        self._writing(scope, lambda db: db.run(_SQL["advance"], (scope.id, session, work, upto)), "repeat")
+        def do(db: Db) -> None:
+            self._lock_scope(db, scope)
+            db.run(_SQL["advance"], (scope.id, session, work, upto))
+
+        self._writing(scope, do, "repeat")
 
     def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
         rows = self._asked(scope, _SQL["behind"], (work, scope.id, limit))
