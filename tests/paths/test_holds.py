@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from engrain import Memory
+from engrain.cli.root import root
 from engrain.conformance.embedder import HashEmbedder
-from engrain.core.errors import Conflict, InvalidInput, OnHold
+from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
 from engrain.lifecycle.copying import copy
+from engrain.stores.sqlite.audit import SqliteAudit
 from engrain.wiring import open_movable
 
 
@@ -44,6 +48,50 @@ def test_a_release_that_leaves_open_which_case_is_refused_with_all_of_them(store
         with pytest.raises(Conflict, match="case-7, case-8"):
             memory.release("ana")
         assert [one.reasons for one in memory.holds()] == [("case-7", "case-8")]
+
+
+def test_several_cases_end_together_or_not_at_all(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    write = SqliteAudit.write
+
+    def failing(self: SqliteAudit, db: Any, what: str, *rest: Any) -> Any:
+        written.append(what)
+        if written.count("release") == 2:
+            raise StoreUnavailable("the machine is gone.")
+        return write(self, db, what, *rest)
+
+    with opened(store) as memory:
+        memory.hold("ana", reason="case-7")
+        memory.hold("ana", reason="case-8")
+        monkeypatch.setattr(SqliteAudit, "write", failing)
+        with pytest.raises(StoreUnavailable):
+            memory.release("ana", reason=["case-7", "case-8"])
+        assert [one.reasons for one in memory.holds()] == [("case-7", "case-8")]
+        assert not memory.release("ana", reason=["case-7", "case-9"])
+        assert memory.release("ana", reason=["case-7", "case-8"]).left == ()
+        assert memory.holds() == []
+        assert [entry.what for entry in memory.audit()] == ["hold", "hold", "release", "release"]
+
+
+def test_a_command_releases_nothing_if_somebody_has_released_one_of_its_reasons_since(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store) as memory:
+        memory.hold("ana", reason="case-7")
+        memory.hold("ana", reason="case-8")
+        holds = Memory.holds
+
+        def looked(self: Memory, **named: Any) -> Any:
+            found = holds(self, **named)
+            memory.release("ana", reason="case-8")
+            return found
+
+        monkeypatch.setattr(Memory, "holds", looked)
+        both = ["--user", "ana", "--release", "--reason", "case-7", "--reason", "case-8"]
+        failed = CliRunner().invoke(root, ["--store", str(store), "hold", *both])
+        monkeypatch.undo()
+        assert (failed.exit_code, "nothing was released" in failed.stderr) == (1, True)
+        assert [one.reasons for one in memory.holds()] == [("case-7",)]
 
 
 @pytest.mark.parametrize("reason", ["case 9", "", "Ana was rude to our staff", "x" * 65])

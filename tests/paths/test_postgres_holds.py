@@ -23,11 +23,12 @@ from engrain.conformance.erasing import USER, happen, texts
 from engrain.core import moving
 from engrain.core.episodes import Episode, Happening
 from engrain.core.erasure import Erasure, Subject
-from engrain.core.errors import BeingErased, OnHold
+from engrain.core.errors import BeingErased, OnHold, StoreUnavailable
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
 from engrain.stores.postgres import PostgresStore
+from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.postgres.link import Db, Timed
 
 CODER = Scope(ANA.tenant, "coder", ANA.user)
@@ -158,6 +159,22 @@ def test_a_release_takes_no_reason_along_that_comes_meanwhile(store: PostgresSto
     assert [one.reasons for one in store.erasing.holds()] == [("case-8",)]
 
 
+def test_several_reasons_end_together_or_not_at_all(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for reason in ("case-7", "case-8"):
+        store.erasing.hold(USER, reason)
+    write = PostgresAudit.write
+
+    def failing(self: PostgresAudit, db: Db, what: str, details: Any, subject: str | None = None) -> Any:
+        if details == {"reason": "case-8"}:
+            raise StoreUnavailable("the server is gone.")
+        return write(self, db, what, details, subject)
+
+    monkeypatch.setattr(PostgresAudit, "write", failing)
+    with pytest.raises(StoreUnavailable):
+        store.erasing.release(USER, ["case-7", "case-8"])
+    assert [one.reasons for one in store.erasing.holds()] == [("case-7", "case-8")]
+
+
 @removers()
 def test_a_hold_is_acknowledged_when_whoever_looked_before_is_done(
     store: PostgresStore, item: str, stopped: Stopped, remove: Do
@@ -204,6 +221,7 @@ FIRST: dict[str, tuple[str, Callable[[PostgresStore], object]]] = {
     "remember": ("slot is null", lambda store: add(store, fact("Ana's word is blue."), scope=CODER)),
     "claim a task": ("from task join", lambda store: store.journal.claim(Claim(CODER, "task", "worker", 30))),
     "load": ("select tick", lambda store: store.restore([moving.session_row(CODER, "monday", 1, 1)])),
+    "advance": ("select seq from scope", lambda store: store.advance(ANA, "monday", "extract", 1)),
     "signal": ("insert into event", lambda store: store.journal.signal(ANA, "task", "paid", "now")),
 }
 
