@@ -133,7 +133,8 @@ class StoreBusy(StoreError):
 
 
 class BeingErased(StoreError):
-    """This user's memory is being erased and takes nothing in; once that is done, an empty one can begin."""
+    """This user's memory is being erased and takes nothing in, or was erased while this was on its way; once that is
+    done, an empty one can begin."""
 
 
 class StoreCorrupt(StoreError):
