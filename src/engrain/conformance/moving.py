@@ -199,6 +199,15 @@ class MovingSuite(Suite):
         assert dumped(store) == dumped(source)
         assert store.status().items == source.status().items
 
+    def test_a_row_that_is_given_twice_counts_as_given_last(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        add(source, fact("Tea.", source=Source("menu", "document")))
+        rows = dumped(source)
+        (item,) = (row for row in rows if row.kind == "item")
+        first = replace(item, values={**item.values, "importance": 0.1})
+        store.restore([one for row in rows for one in ([first, row] if row is item else [row])])
+        assert dumped(store) == rows
+
     def test_a_row_that_changed_meanwhile_takes_the_old_one_s_place(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         fill(source, clock)

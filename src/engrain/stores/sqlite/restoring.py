@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engrain.core import moving
@@ -36,7 +36,8 @@ class Restoring:
     def keep(self, rows: Sequence[Row], items: Sequence[Ready]) -> None:
         """`items` are those of the rows that are items, in the same order."""
         given = [row for row in rows if row.kind == "item"]
-        self._items(items, [self._scope(row) for row in given])
+        # One that is given twice counts as given last.
+        self._items({one.id: (one, self._scope(row)) for one, row in zip(items, given, strict=True)})
         for row in rows:
             if row.kind in moving.OWN - {"store"}:
                 getattr(self, f"_{row.kind}")(row)
@@ -58,26 +59,26 @@ class Restoring:
         self._seq += 1
         return self._seq
 
-    def _items(self, items: Sequence[Ready], scopes: Sequence[int]) -> None:
+    def _items(self, items: Mapping[str, tuple[Ready, int]]) -> None:
+        """With the scopes that they are in."""
         from engrain.stores.sqlite.index_rows import write_index_many
 
-        there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(one.id for one in items),))}
+        there = {id_: (n, scope) for id_, n, scope in self.db.rows(_SQL["there"], (as_json(items),))}
         ((last,),) = self.db.rows(_SQL["last_item"])
-        numbers: list[int] = []
+        numbered: list[tuple[int, int, Ready]] = []
         new: list[tuple[Any, ...]] = []
-        for one, scope in zip(items, scopes, strict=True):
-            if one.id in there:
-                number, owner = there[one.id]
+        for id_, (one, scope) in items.items():
+            if id_ in there:
+                number, owner = there[id_]
                 if owner != scope:
-                    raise Conflict(f"the item {one.id!r} belongs to another memory of this store.")
+                    raise Conflict(f"the item {id_!r} belongs to another memory of this store.")
                 self._again(one, number)
             else:
                 number = last = last + 1
                 new.append((number, scope, self._mark(), *one.columns))
-            numbers.append(number)
-            self._numbers[scope, one.id] = number
+            numbered.append((number, scope, one))
+            self._numbers[scope, id_] = number
         self.db.many(_SQL["add_item"], new)
-        numbered = list(zip(numbers, scopes, items, strict=True))
         sources = ((n, place, *source) for n, _, one in numbered for place, source in enumerate(one.sources))
         self.db.many(_QUERIES["add_source"], sources)
         self.db.many(_QUERIES["add_entity"], ((scope, name, n) for n, scope, one in numbered for name in one.entities))
