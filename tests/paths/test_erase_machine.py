@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from erasing_kit import opened
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def subject(memory: Memory, by: str, which: int) -> dict[str, str]:
 
 
 @given(steps, asked)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=up_to(60))
 def test_a_dry_run_counts_what_then_goes(history: list[tuple[str, int, int]], asked: tuple[str, int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / "files"

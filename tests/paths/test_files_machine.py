@@ -186,7 +186,7 @@ class Files(RuleBasedStateMachine):
         assert not list(self.folder.glob(".engrain/*.tmp"))
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [30, pytest.param(600, marks=pytest.mark.slow)])
 def test_both_sides_agree_whatever_happens(examples: int) -> None:
     run_state_machine_as_test(
         Files,

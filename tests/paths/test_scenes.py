@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-
-import pytest
 
 from engrain import Memory
 from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
 
 DAY = 86_400
 
@@ -91,10 +91,11 @@ def test_a_summary_says_which_of_its_words_no_longer_hold(memory: Memory, clock:
     assert not any(hit.outlived for hit in then.hits)
 
 
-@pytest.mark.at_length
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_forgets_nothing(
-    memory: Memory, clock: SetClock
+    open_memory: Callable[..., Memory], clock: SetClock
 ) -> None:
+    """With a small embedder: the demo has the same scene with the one that comes with us."""
+    memory = open_memory(embedder=HashEmbedder())
     memory.start_session("long")
     for turn in range(1, 501):
         clock.advance(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def entries(text: str, *, log: bool = False) -> list[Entry]:
 # Lines
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=up_to(1_500))
 @given(
     st.lists(ENTRIES, min_size=1, max_size=3),
     st.sampled_from(["\n", "\r\n"]),
@@ -46,14 +47,14 @@ def test_every_text_and_slot_is_read_back_and_fakes_no_other_line(some: list[Ent
     assert [block.entry for block in read_page(page)] == some
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=up_to(700))
 @given(st.lists(LOGGED, min_size=1, max_size=3))
 def test_a_log_gives_back_texts_with_their_time(some: list[Entry]) -> None:
     page = "".join(written(one, log=True) for one in some)
     assert [block.entry for block in read_page(page, log=True)] == some
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=up_to(700))
 @given(TEXTS)
 def test_the_blocks_of_any_page_are_the_page(text: str) -> None:
     assert "".join(block.raw for block in read_page(text)) == text
@@ -196,7 +197,7 @@ def test_a_line_that_is_away_stays_away_until_it_comes_back() -> None:
 VERSIONS = st.sampled_from([Entry(text) for text in WORDS])
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=up_to(1_000))
 @given(
     st.lists(VERSIONS, max_size=5, unique=True),
     st.lists(VERSIONS, max_size=6),
@@ -311,7 +312,7 @@ def test_a_new_line_never_runs_into_what_stands_around_it() -> None:
 PIECES = st.lists(st.tuples(st.text("abc \n", min_size=1, max_size=400).filter(str.strip), st.booleans()), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=up_to(300))
 @given(PIECES, st.integers(20, 80), st.integers(1_000, 4_000))
 def test_the_budget_is_never_exceeded_and_nothing_pinned_is_left_out(
     some: list[tuple[str, bool]], lines: int, size: int

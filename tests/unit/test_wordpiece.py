@@ -10,6 +10,7 @@ from typing import Any
 
 import engrain_minilm
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ def test_every_character_is_read_as_the_original_reads_it(tokenizer: WordPiece) 
     assert digest.hexdigest() == ALL_CHARACTERS
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=up_to(1_000))
 @given(text=TEXTS)
 def test_fuzzed_texts_have_the_word_pieces_of_the_original(tokenizer: WordPiece, original: Any, text: str) -> None:
     assert tokenizer.encode(text, limit=1_000) == original.encode(text).ids
