@@ -163,7 +163,7 @@ def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_pat
 def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     tmp_path: Path, chroma_process: ChromaProcess
 ) -> None:
-    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=5")
+    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
         memory._open.feeder.brought(memory._open.scope, ())
@@ -188,7 +188,7 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     from engrain.lifecycle.background import feed
     from engrain.stores.chroma import ChromaServer
 
-    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=5")
+    path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     monkeypatch.setattr(feed, "LEAVE", -1.0)  # nothing is brought when a command ends
     monkeypatch.setattr(feed.Feeder, "start", lambda _: None)
     for n in range(3):
@@ -213,4 +213,4 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     chroma_process.kill()
     report, code = command(path, "doctor")
     assert (states(report["findings"])["vector server"], code) == ("fail", 1)
-    assert "did not answer within 5 s" in str(report)
+    assert "did not answer within 3 s" in str(report)

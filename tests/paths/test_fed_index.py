@@ -285,13 +285,13 @@ def mortal() -> Iterator[ChromaProcess]:
 
 
 def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess, store: SqliteStore) -> None:
-    server = ChromaServer(f"{mortal.url}/?timeout=5")
+    server = ChromaServer(f"{mortal.url}/?timeout=3")
     index = FedIndex(store, server, EMBEDDER)
     (old,) = add(store, fact("Ana likes tea."))
     feed_all(index)
     mortal.kill()
     (new,) = add(store, fact("Ana likes coffee."))
-    with pytest.warns(ServerAway, match="did not answer within 5 s"):
+    with pytest.warns(ServerAway, match="did not answer within 3 s"):
         assert found(index, "Ana likes coffee.", limit=1) == [new]
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is not asked again at once
@@ -309,7 +309,7 @@ def test_a_server_that_dies_costs_nothing_that_was_written(mortal: ChromaProcess
 
 
 def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, store: SqliteStore) -> None:
-    server = ChromaServer(f"{mortal.url}/?timeout=5")
+    server = ChromaServer(f"{mortal.url}/?timeout=3")
     index = FedIndex(store, server, EMBEDDER)
     (id,) = add(store, fact("Ana likes tea."))
     feed_all(index)
@@ -332,7 +332,7 @@ def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     monkeypatch.setattr(fed, "REST", 0.2)
     monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.2)
     monkeypatch.setattr(feed, "IDLE", 0.01)
-    with Memory(settings(tmp_path, f"{mortal.url}/?timeout=5"), embedder=EMBEDDER) as memory:
+    with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
         ids = []
         for n in range(90):
             ids.append(memory.remember(f"This is note number {n}."))

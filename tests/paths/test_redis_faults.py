@@ -130,7 +130,7 @@ def test_a_write_whose_connection_is_cut_is_done_once_and_answered(
     assert call() == ANSWERS[name]
 
 
-@pytest.mark.parametrize("timeout", [6.0])
+@SOON
 @pytest.mark.parametrize("name", ["claim", "end", "signal", "add", "remove"])
 def test_a_write_whose_reply_never_comes_is_done_once_and_answered(store: RedisStore, proxy: Proxy, name: str) -> None:
     call = calls(store)[name]
