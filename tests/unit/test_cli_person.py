@@ -64,6 +64,28 @@ def test_a_memory_that_is_there_and_empty_is_exported(store: Path, tmp_path: Pat
     assert (done.exit_code, (tmp_path / "eve.jsonl").exists()) == (0, True)
 
 
+def test_a_user_whom_only_other_agents_know_gets_no_empty_file(tmp_path: Path) -> None:
+    path, file = tmp_path / "agent.db", tmp_path / "ana.jsonl"
+    with Memory(path, user="ana", agent="support", embedder=HashEmbedder()) as memory:
+        memory.remember("Ana is known to support.")
+        memory.hold("ana", reason="case-7")
+    for words in ((), ("--agent", "suport"), ("--format", "markdown")):
+        done = run(path, "export", str(file), "--user", "ana", *words)
+        assert (done.exit_code, file.exists()) == (1, False)
+        assert "agent=support" in done.stderr
+        assert "--all-agents" in done.stderr
+    assert run(path, "export", str(file), "--user", "ana", "--agent", "support").exit_code == 0
+    assert run(path, "export", str(file), "--user", "ana", "--all-agents").exit_code == 0
+    assert (tmp_path / "ana.support.jsonl").stat().st_size
+
+
+def test_what_an_agent_has_only_as_a_task_is_exported(store: Path, tmp_path: Path) -> None:
+    with Memory(store, user="ana", agent="worker", embedder=HashEmbedder()) as memory:
+        memory.checkpoint("order", {"cart": ["tea"]})
+    done = run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana", "--agent", "worker")
+    assert (done.exit_code, "tea" in (tmp_path / "ana.jsonl").read_text()) == (0, True)
+
+
 def test_the_page_says_what_it_is_and_nothing_of_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "told.db"
     with Memory(path, user="ana", embedder=HashEmbedder(), background=False) as memory:

@@ -61,5 +61,9 @@ def _guess(scope: Scope, every: Sequence[Owned]) -> str:
 
 def something(memory: Memory) -> bool:
     """On a server beside, or hidden."""
-    status = memory.status()
-    return status.hold is not None or any(count != 0 for count in status.holds.values())
+    return memory.status().hold is not None or counted(memory)
+
+
+def counted(memory: Memory) -> bool:
+    """Whether it has anything besides items, or a server that may have it does not answer."""
+    return any(count != 0 for count in memory.status().holds.values())

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from engrain.cli.known import something
+from engrain.cli.known import counted, something
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.shown import many, safe
@@ -62,12 +62,13 @@ def export(cli: Session, path: str, all_agents: bool, **how: Any) -> None:
         return
     with cli.memory() as memory:
         agents = _agents(cli, memory)
+        others = [agent for agent in agents if agent != cli.agent] if cli.user else []
+        if others:
+            _check_here(cli, memory, others)
         exported = _exported(cli, memory, path, how)
-    others = [agent for agent in agents if agent != cli.agent] if cli.user else []
     if others:
-        named = ", ".join(f"agent={safe(agent)}" if agent else "no agent" for agent in others)
-        told = many(len(others), "more memory", "more memories")
-        click.echo(f"note: {safe(str(cli.user))} has {told} here: {named}. --all-agents writes them too.", err=True)
+        told = f"{many(len(others), 'more memory', 'more memories')} here: {_named(others)}"
+        click.echo(f"note: {safe(str(cli.user))} has {told}. --all-agents writes them too.", err=True)
     cli.answer(_told(exported, path), lambda: [_line(exported, path)])
 
 
@@ -114,6 +115,20 @@ def _agents(cli: Session, memory: Memory) -> list[str | None]:
         return found
     guess = hint(cli.user, [one.user for one in every if one.user])
     raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
+
+
+def _check_here(cli: Session, memory: Memory, others: Sequence[str | None]) -> None:
+    """NotFound if only others know the user: an empty file would say that nothing is kept of them."""
+    if memory.list(limit=1, history=True) or counted(memory):
+        return
+    raise NotFound(
+        f"this memory ({memory.scope}) is empty, and no file was written. The user is known to: {_named(others)}. "
+        "Name one with --agent, or write a file for each: --all-agents."
+    )
+
+
+def _named(agents: Sequence[str | None]) -> str:
+    return ", ".join(f"agent={safe(agent)}" if agent else "no agent" for agent in agents)
 
 
 def _files(path: str, agents: Sequence[str | None]) -> dict[str, str | None]:
