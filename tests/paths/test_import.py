@@ -409,6 +409,19 @@ def test_a_second_import_adds_nothing(memory: Memory, form: str, tmp_path: Path)
     assert [one.id for one in memory.list(limit=99)] == before
 
 
+@pytest.mark.parametrize("begun", ['{"results": [\n', '{\n"results": [\n', '{"version": "v1.1",\n"results": [\n'])
+def test_a_document_is_known_wherever_its_first_line_ends(memory: Memory, tmp_path: Path, begun: str) -> None:
+    path = tmp_path / "mem0.json"
+    path.write_text(begun + ",\n".join(json.dumps(one) for one in MEM0["results"]) + "\n]}\n")
+    assert (memory.load(path).form, len(memory.list())) == ("mem0", 2)
+
+
+def test_notes_whose_first_line_has_a_comma_too_many_stay_notes(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"text": "Ana likes tea."},\n{"text": "Ana lives in Lima."}\n')
+    assert memory.load(path, skip_bad=True).added == 1
+
+
 @pytest.mark.parametrize("form", ALL)
 def test_what_was_forgotten_is_not_imported_again(memory: Memory, form: str) -> None:
     loaded(memory, ALL[form])

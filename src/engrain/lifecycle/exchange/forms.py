@@ -59,11 +59,22 @@ def _by_first_line(raw: bytes | None) -> Form | None:
     try:
         value = value_of(raw, MAX_LINE)
     except InvalidInput:
-        # The beginning of a document over several lines, or a bad line of notes.
-        return None if raw is not None and raw.strip() == b"{" else "notes"
+        return None if raw is not None and _goes_on(raw) else "notes"
     if is_manifest(value) or is_row(value):
         return "engrain"
     return None if origin_of(value) else "notes"
+
+
+def _goes_on(raw: bytes) -> bool:
+    """Whether it is the beginning of a document over several lines, and no bad line of notes."""
+    line = raw.rstrip()
+    if not line.endswith((b"{", b"[", b",")):
+        return False
+    try:
+        value_of(line[:-1], MAX_LINE)
+    except InvalidInput:
+        return True
+    return False  # whole but for a comma
 
 
 def _check_text(head: bytes) -> None:
