@@ -332,6 +332,16 @@ class MovingSuite(Suite):
         assert sum(told) == len(given)
         assert _said(store, ANA) == ["Ana likes tea."]
 
+    def test_nothing_is_restored_if_words_were_forgotten_once_more_since(self, store: Any) -> None:
+        for _ in range(2):
+            (gone,) = add(store, fact("Nobody must know."))
+            given = [row for row in dumped(store) if row.kind == "item"]
+            since = store.standing([ANA])
+            forget(store, gone)
+        with pytest.raises(Conflict):
+            store.restore(given, since)
+        assert _said(store, ANA) == []
+
     def test_nothing_is_restored_if_an_erasure_was_made_since(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))

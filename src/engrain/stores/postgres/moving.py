@@ -76,7 +76,7 @@ class Moving(Handle):
 
     def _standing(self, db: Db, scopes: Sequence[Scope]) -> Standing:
         ids = [id_ for scope in scopes for id_ in (scope.id, aside(self._key, scope))]
-        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], (ids,))))
+        return Standing(tuple(scopes), str(db.rows(_SQL["standing"], {"ids": ids})))
 
     def restore(
         self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None

@@ -114,8 +114,10 @@ select exists (select 1 from item) or exists (select 1 from tombstone) or exists
 update meta set value = %s where name = 'key';
 
 -- standing --
--- Grows with every tombstone of these scopes and every erasure that begins or ends.
-select (select count(*) from tombstone where scope = any(%s::uuid[])), (select count(*) from erased),
+-- Changes with every item of these scopes that is removed, every tombstone of theirs, and every erasure that begins or
+-- ends. Words that were forgotten before leave no new tombstone.
+select (select count(*) from tombstone where scope = any(%(ids)s::uuid[])),
+  (select max(seq) from gone where scope = any(%(ids)s::uuid[])), (select count(*) from erased),
   (select max(at) from erased), (select count(*) from erasing), (select max(at) from erasing);
 
 -- lock_scopes --

@@ -38,8 +38,9 @@ class Moving(Holder):
 
     def _standing(self, state: State, scopes: Sequence[Scope]) -> Standing:
         forgotten = sum(scope in scopes for scope, _ in state.tombstones)
+        removed = max((one.seq for one in state.changes.values() if one.gone and one.scope in scopes), default=0)
         over = sorted((one.mark, one.at) for one in state.erased.values())
-        return Standing(tuple(scopes), str([forgotten, over, sorted(state.erasing)]))
+        return Standing(tuple(scopes), str([forgotten, removed, over, sorted(state.erasing)]))
 
     def restore(
         self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None

@@ -90,8 +90,10 @@ select exists (select 1 from item) or exists (select 1 from tombstone) or exists
   or exists (select 1 from erased) or exists (select 1 from audit);
 
 -- standing --
--- Grows with every tombstone of these scopes and every erasure that begins or ends.
-select (select count(*) from tombstone where scope in (select n from scope where id in (select value from json_each(?)))),
+-- Changes with every item of these scopes that is removed, every tombstone of theirs, and every erasure that begins or
+-- ends. Words that were forgotten before leave no new tombstone.
+with own as materialized (select n from scope where id in (select value from json_each(?)))
+select (select count(*) from tombstone where scope in own), (select max(seq) from gone where scope in own),
   (select count(*) from erased), (select max(at) from erased), (select count(*) from erasing),
   (select max(at) from erasing);
 
