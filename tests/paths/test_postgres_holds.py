@@ -319,6 +319,25 @@ def test_what_came_in_late_stays_under_a_hold(store: PostgresStore, schema: str)
     assert not any(store.erasing.left(store.erasing.take("e1")).values())
 
 
+def test_a_hold_waits_until_what_came_in_late_is_taken(store: PostgresStore, schema: str, stopped: Stopped) -> None:
+    late(store, schema)
+    with stopped.behind(LOOK, lambda: store.erasing.take("e1")) as first:
+        held, waits = stopped.meanwhile(lambda: store.erasing.hold(USER, "case-7"))
+    assert (first.result().counts["item"], held.result().reasons, waits) == (2, ("case-7",), True)
+
+
+def test_a_task_that_begins_while_what_came_in_late_is_taken_is_not_lost(
+    store: PostgresStore, schema: str, stopped: Stopped
+) -> None:
+    late(store, schema)
+    begin = Claim(CODER, "new", "worker", 30)
+    with stopped.behind("from task join", lambda: store.journal.claim(begin)) as first:
+        taken, waits = stopped.meanwhile(lambda: store.erasing.take("e1"))
+    assert (first.result().task, waits) == ("new", True)
+    assert not any(store.erasing.left(taken.result()).values())
+    assert [store.journal.task(CODER, name) is not None for name in ("task", "new")] == [False, True]
+
+
 def test_an_event_that_came_in_late_is_taken(store: PostgresStore, schema: str) -> None:
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
