@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from engrain import Memory, Source
+from engrain import Memory, OnHold, Source
 from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
@@ -77,6 +77,19 @@ def test_every_point_about_a_memory_is_of_all_of_them(store: Path, clock: SetClo
     assert all("--user bob" in found[name].mend for name in wrong - {"sessions", "past its time"})
     for name in ("past its time", "upkeep"):
         assert f"`engrain maintain --store {store}`" in found[name].mend, "care is for all"
+
+
+def test_an_old_hold_is_told_of_the_store_though_its_user_is_hidden(store: Path, clock: SetClock) -> None:
+    with opened(store, "ana", clock) as memory:
+        memory.hold("ana", reason="case-7")
+        with pytest.raises(OnHold):
+            memory.erase(user="ana")
+    clock.advance(timedelta(days=366).total_seconds())
+    found = points(store, clock)["past its time"]
+    assert (found.state, found.why) == ("warn", "kept past their time: 1 hold older than a year")
+    assert f"`engrain hold --store {store}`" in found.mend
+    assert points(store, clock, "ana")["past its time"].state == "warn"
+    assert points(store, clock, "bob")["past its time"].state == "pass"
 
 
 def test_the_command_without_an_owner_looks_into_all(store: Path, clock: SetClock) -> None:

@@ -274,6 +274,21 @@ def test_12_without_a_folder_of_backups_one_by_hand_counts_for_a_week(
     assert_stands(memory, "backup", "warn", "by hand 8 days ago", "backup_folder")
 
 
+def test_12_a_store_of_one_day_needs_no_backup_whoever_is_asked_about(opened: Open, clock: SetClock) -> None:
+    alone = {"lifecycle": {"backup_folder": ""}}
+    ana, bob = opened(**alone), opened(user="bob", **alone)
+    ana.remember("Ana lives in Lima.", slot="user.city")
+    ana.remember("Ana lives in Quito.", slot="user.city")
+    bob.remember("Bob likes tea.")
+    for memory in (ana, bob):
+        assert_stands(memory, "backup", "pass", "nothing is older than a day")
+    clock.advance(DAY)
+    bob.remember("Bob likes coffee.")
+    ana.remember("Ana lives in Bonn.", slot="user.city")
+    for memory in (ana, bob):
+        assert_stands(memory, "backup", "warn", "none was ever taken")
+
+
 # Retrieval
 
 
@@ -569,21 +584,24 @@ def test_29_a_plain_file_on_a_plain_disk_warns(memory: Memory, folder: Path, mon
     assert_stands(memory, "encryption", "pass")
 
 
-def test_30_what_is_kept_past_its_time_warns(memory: Memory, clock: SetClock) -> None:
+def test_30_what_is_kept_past_its_time_warns(memory: Memory, opened: Open, clock: SetClock) -> None:
     memory.add_message("user", "Hello there.", session="s")
     with memory.task("order"):
         pass
     clock.advance(1.5 * DAY)
     assert point(memory, "past its time").state == "pass", "a daily round is enough"
     clock.advance(DAY)
-    assert_stands(memory, "past its time", "warn", "1 expired episodes", "engrain maintain")
+    assert_stands(memory, "past its time", "warn", "1 expired episode", "engrain maintain")
     clock.advance(7 * DAY)
-    assert_stands(memory, "past its time", "warn", "1 old tasks")
+    assert_stands(memory, "past its time", "warn", "1 old task")
     memory.maintain()
     assert_stands(memory, "past its time", "pass")
-    memory.hold("eve", reason="case-7")
+    memory.hold("ana", reason="case-7")
     clock.advance(366 * DAY)
-    assert_stands(memory, "past its time", "warn", "1 holds older than a year", "engrain hold")
+    assert_stands(memory, "past its time", "warn", "1 hold older than a year", "engrain hold")
+    bob = opened(user="bob")
+    bob.remember("Bob likes tea.")
+    assert_stands(bob, "past its time", "pass")
 
 
 # Operation

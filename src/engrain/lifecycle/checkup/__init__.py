@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from engrain.core.checked import UNOPENED, Checked, Verdict, command, passed, several
 from engrain.core.errors import (
@@ -73,6 +74,10 @@ def _of_all(point: Point, look: Look) -> Verdict:
         return _looked(point, look)
     found = [(one.scope, _looked(point, one)) for one in look.memories[: point.most]]
     scope, first = min(found, key=lambda one: SEVERITY.index(one[1].state))
+    if first.state == "pass" and point.whole:
+        together = _looked(replace(point, look=point.whole), look)
+        if together.state != "pass":
+            return together
     if first.state in ("pass", "unknown") and _of_none(first, [verdict for _, verdict in found]):
         return first
     if first.state == "pass":

@@ -10,8 +10,11 @@ from engrain.core import backups as manifests
 from engrain.core.backups import MANIFEST, TOOLS, Manifest, taken_at
 from engrain.core.checked import Verdict, failed, passed, several, warned
 from engrain.core.errors import EngrainError
+from engrain.core.filters import parse_filter
+from engrain.core.queries import ListQuery
 from engrain.lifecycle.care.backups import names_in
-from engrain.lifecycle.checkup.looking import Look, Point, ago, worst
+from engrain.lifecycle.care.moments import memories
+from engrain.lifecycle.checkup.looking import KNOWN, Look, Point, ago, worst
 from engrain.ports.backups import Backed
 
 READ_AGAIN = 256 << 20  # bytes; a larger backup is known by its size alone
@@ -84,8 +87,11 @@ def _by_hand(look: Look) -> Verdict:
 
 
 def _new(look: Look) -> bool:
-    items = look.newest
-    return len(items) >= look.store.items and all(look.now - one.recorded_at < NEW for one in items)
+    """Whoever's memory is looked at: it is the whole store that is backed up."""
+    every, old = memories(look.kit), parse_filter({"recorded_at": {"<=": look.now - NEW}})
+    if len(every) > KNOWN:
+        return False  # so many are worth a backup on the first day
+    return not any(look.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
 def _damaged(path: Path) -> str:

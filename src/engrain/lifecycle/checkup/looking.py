@@ -157,7 +157,8 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class Point:
     """`number` and `name` stay what they are from version to version, on every backend. `each` is what is said of
-    several memories that all pass; "" if the point is about the store as a whole. It looks into at most `most`."""
+    several memories that all pass; "" if the point is about the store as a whole. It looks into at most `most`, and if
+    none of them is amiss at the `whole` of them."""
 
     number: int
     group: Group
@@ -166,6 +167,7 @@ class Point:
     look: Callable[[Look], Verdict]
     each: str = ""
     most: int = MEMORIES
+    whole: Callable[[Look], Verdict] | None = None
 
 
 def ago(moment: datetime, now: datetime) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from engrain.core.checked import Verdict, command, failed, named, passed, several, warned
-from engrain.core.erasure import Erasure, Hold
+from engrain.core.erasure import Erasure, Hold, owner
 from engrain.core.items import Item
 from engrain.core.journal import ENDED, TaskQuery
 from engrain.core.redact import Private, finds
@@ -24,6 +24,11 @@ VERIFIED = 20  # erasures, the newest
 STUCK = timedelta(hours=1)
 GRACE = timedelta(days=1)  # a daily round of care is enough
 LONG = timedelta(days=365)
+OVERDUE = {
+    "episodes": ("expired episode",),
+    "tasks": ("old task",),
+    "holds": ("hold older than a year", "holds older than a year"),
+}
 
 
 def forgotten(look: Look) -> Verdict:
@@ -114,10 +119,9 @@ def encryption(look: Look) -> Verdict:
 
 def past_its_time(look: Look) -> Verdict:
     over = _overdue(look)
-    told = [f"{count:,} {what}" for what, count in over.items() if count]
-    if told:
-        due = over["expired episodes"] or over["old tasks"]
-        mend = look.run("maintain") if due else f"{look.run('hold')} lists the holds"
+    if any(over.values()):
+        told = [several(count, *OVERDUE[what]) for what, count in over.items() if count]
+        mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
         return warned(f"kept past their time: {', '.join(told)}", mend)
     days = look.kit.policies.task_days
     return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
@@ -128,16 +132,30 @@ def _overdue(look: Look) -> dict[str, int]:
     late = Round(kit, look.scope, look.now - GRACE)
     expired = lapsing.passes(late)[1].each if kit.episodes else ()
     ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
-    holds = kit.erasing.holds() if kit.erasing else []
     return {
-        "expired episodes": len(expired),
-        "old tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
-        "holds older than a year": sum(look.now - one.at > LONG for one in holds if _may_be_of(look.scope, one)),
+        "episodes": len(expired),
+        "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
+        "holds": 0 if look.among else len(_old_holds(look)),
     }
 
 
-def _may_be_of(scope: Scope, hold: Hold) -> bool:
-    return hold.user is None or (hold.tenant, hold.user) == (scope.tenant, scope.user)
+def held_too_long(look: Look) -> Verdict:
+    """Of all memories together: what a hold hides is among none of them."""
+    if not (holds := _old_holds(look)):
+        return passed("no hold is a year old")
+    told = several(len(holds), *OVERDUE["holds"])
+    return warned(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
+
+
+def _old_holds(look: Look) -> list[Hold]:
+    """In the whole store, or on the user whose memory is looked at."""
+    erasing, user = look.kit.erasing, owner(look.scope)
+    if erasing is None:
+        return []
+    old = [one for one in erasing.holds() if look.now - one.at > LONG]
+    if look.all is not None:
+        return old
+    return [one for one in old if user and one.mark == erasing.mark(user)]
 
 
 POINTS = (
@@ -148,5 +166,5 @@ POINTS = (
           "no secret is in the newest items"),
     Point(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
     Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time,
-          "no episode, no task and no hold is past its time"),
+          "no episode, no task and no hold is past its time", whole=held_too_long),
 )  # fmt: skip
