@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engrain.core.erasure import SETTLED, Erasure, Subject, owner
-from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold, StoreError
+from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
 from engrain.core.scope import Scope
@@ -103,7 +103,9 @@ def _run(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:
             return _proved(kit, one, report)
     except NotFound:
         pass  # another process was faster
-    except (_Pending, StoreError) as exc:
+    except OnHold:
+        raise
+    except (_Pending, EngrainError) as exc:
         _log.warning("the erasure %s is still to be completed: %s", id, exc)
         return Erased(id, one.counts if one else {}, why=str(exc))
     done = next((entry for entry in _entries(kit) if entry.details.get("receipt") == id), None)
@@ -131,7 +133,7 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     if one.by != "user":
         _feed(kit, one)
     report("removing it from files")
-    files = sum(clean(folder, one) for folder in one.notes.get("folders", ()))
+    files = _cleaned(one, clean)
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(SETTLED)
@@ -139,6 +141,19 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     notes = {"beside": beside, "files": files, "named": one.notes.get("named", 0), "owner": _owner(kit, one)}
     port(kit).keep(one.id, notes, one.prints)
     return port(kit).unname(one.id)
+
+
+def _cleaned(one: Erasure, clean: CleanFolder) -> int:
+    """One folder that cannot be cleaned keeps no other from it."""
+    files, stuck = 0, list[str]()
+    for folder in one.notes.get("folders", ()):
+        try:
+            files += clean(folder, one)
+        except EngrainError as exc:
+            stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
+    if stuck:
+        raise _Pending(" ".join(stuck))
+    return files
 
 
 def _owner(kit: Kit, one: Erasure) -> str | None:

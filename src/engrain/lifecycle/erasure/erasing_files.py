@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,10 @@ OpenFolder = Callable[[str], Folder]
 def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
     """How many files went, or had words of it. Of a user all go; of a part, what a sync takes out.
 
-    StoreError if a person's own lines still say it: nobody else may edit those."""
+    StoreError if a person's own lines still say it: nobody else may edit those. A folder that is gone is clean."""
+    if _is_gone(folder):
+        _log.warning("%s is not there any more: nothing was to be cleaned in it.", folder.path)
+        return 0
     if one.by == "user":
         gone = _remove_all(folder)
         if kit.folder and for_each(kit.policies.mirror) and folder.path in {kit.folder(own).path for own in one.scopes}:
@@ -45,6 +49,16 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
         )
     # Of what a server holds no prints are taken.
     return len(before) if len(prints) else int(folder.signature() != as_it_was)
+
+
+def _is_gone(folder: Folder) -> bool:
+    try:
+        os.stat(folder.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False  # to read it says why it cannot be
+    return False
 
 
 def count_files(kit: Kit, folder: Folder, subject: Subject) -> int:

@@ -134,13 +134,13 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
     if rotation:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
-    if copies := _count(log, "copy"):
+    if copies := len(_made(log, "copy")):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
     if beside := kit.erasing.copies() if kit.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # Of a part: those of its user, or, in a memory of nobody, of all such memories.
     owners = {one.mark, one.notes.get("owner", one.mark)}
-    if exports := _count([entry for entry in log if entry.subject in owners], "export"):
+    if exports := len(_made([entry for entry in log if entry.subject in owners], "export")):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
     if not one.notes.get("named"):
         yield {"what": "folders_not_named", "until": BY_HAND}
@@ -150,17 +150,17 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
 
 
-def _count(log: Sequence[Entry], what: str) -> int:
-    return sum(entry.what == what for entry in log)
+def _made(log: Sequence[Entry], what: str) -> list[Entry]:
+    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+    failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
+    begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
+    return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
 def _backups(log: Sequence[Entry], rotation: str | None) -> int:
-    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones. What is
-    let go of by the clock, in the folder of now, is told apart."""
-    whole = sum(entry.what == "backup" and "begun" not in entry.details for entry in log)
-    failed = {entry.details.get("begun") for entry in log if entry.what == "backup_failed"}
-    begun = [entry for entry in log if entry.what == "backup_begun" and entry.n not in failed]
-    return whole + len([entry for entry in begun if rotation is None or entry.details.get("rotation") != rotation])
+    """What is let go of by the clock, in the folder of now, is told apart."""
+    made = _made(log, "backup")
+    return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
 
 
 def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Verified:
