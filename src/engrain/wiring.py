@@ -86,6 +86,7 @@ def open_kit(
             policies=chosen.lifecycle,
             before=_open_before(before, chosen, ready),
             folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
+            open_folder=open_folder,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
             redact=_redactor(chosen.redact if redact is None else redact),

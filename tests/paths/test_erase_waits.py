@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ from erasing_kit import opened
 
 from engrain import Memory
 from engrain.core.erasure import Subject
+from engrain.core.maintained import Maintained
 from engrain.core.scope import Scope
 from engrain.lifecycle.erasure import erasing as run
+from engrain.stores.sqlite import SqliteStore
 
 BEN = Subject(Scope(None, None, "ben"), "user", "ben")
 
@@ -79,3 +81,42 @@ def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatc
     (done,) = memory.resume_erasures()
     assert done.receipt, done.why
     assert not folder.parent.exists()
+
+
+def by_hand(memory: Memory) -> Maintained:
+    return memory.maintain()
+
+
+def in_the_background(memory: Memory) -> Maintained:
+    done = memory._open.keeper.once()
+    assert done is not None
+    return done
+
+
+@pytest.mark.parametrize("care", [by_hand, in_the_background])
+def test_every_round_of_care_completes_what_waits_and_says_so(
+    memory: Memory, folder: Path, tmp_path: Path, care: Callable[[Memory], Maintained]
+) -> None:
+    os.link(folder / "MEMORY.md", tmp_path / "linked")
+    begun = memory.erase(user="ana", folders=[folder])
+    planned = memory.maintain(dry_run=True)
+    assert planned.counts["erased"] == 1
+    assert "would complete 1 erasure under way" in planned.lines
+    assert [one.id for one in planned.each] == [begun.id]
+    memory._open.kit.erasing.begin("bens", BEN, {})  # type: ignore[union-attr]
+    done = care(memory)
+    assert done.counts["erased"] == 1
+    assert [one.id for one in done.each] == ["bens"]
+    assert len(done.trouble) == 1
+    assert done.trouble[0].startswith("erased: 1 still to be completed:")
+    assert "hard link" in done.trouble[0]
+
+
+def test_the_care_of_a_program_that_stays_open_gives_the_receipt(memory: Memory, store: Path) -> None:
+    with SqliteStore(store)._reading() as db:
+        db.rows("select count(*) from item")
+        assert memory.erase(user="ana").pending
+    done = in_the_background(memory)
+    assert (done.counts["erased"], done.trouble) == (1, ())
+    assert [one.what for one in memory.audit()] == ["erase"]
+    assert "erased" not in memory.maintain().counts, "nothing is under way any more"

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from engrain.core.audit import Audited, Entry, compared, kept
-from engrain.core.erasure import Erasure, Hold, Reach, Released, Subject, owner
+from engrain.core.erasure import Hold, Reach, Released, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.holds import Which
 from engrain.core.scope import Scope
 from engrain.engine.parts import Parts
 from engrain.lifecycle.erasure.asked import base, check_free, checked, under_way
-from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, port, resume
-from engrain.lifecycle.erasure.erasing_files import OpenFolder, clean_folder, count_files
+from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, folder_at, port, resume
+from engrain.lifecycle.erasure.erasing_files import count_files
 from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
 from engrain.lifecycle.recording import newest, record
 from engrain.ports import AuditLog, Erasable
@@ -28,18 +28,16 @@ _log = logging.getLogger("engrain")
 
 
 class Erasures(Parts):
-    def erase(
-        self, subject: Subject, folders: Sequence[str], dry_run: bool, open_folder: OpenFolder, report: Report
-    ) -> Erased:
+    def erase(self, subject: Subject, folders: Sequence[str], dry_run: bool, report: Report) -> Erased:
         found = port(self.kit).reach(subject)
-        reached = checked(self.kit, subject, found, [open_folder(path) for path in folders], dry_run)
+        reached = checked(self.kit, subject, found, [folder_at(self.kit, path) for path in folders], dry_run)
         cleaned = list(dict.fromkeys([*folders, *self._mirrored(found)]))
         if dry_run:
-            files = sum(count_files(self.kit, open_folder(path), subject) for path in cleaned)
+            files = sum(count_files(self.kit, folder_at(self.kit, path), subject) for path in cleaned)
             return Erased("", {**found.counts, "files": files}, dry_run=True, memories=reached)
         notes = {"folders": cleaned, "named": len(folders)}
         id = under_way(self.kit, subject, found, folders)
-        return erase(self.kit, subject, notes, lambda path, one: self._clean(open_folder, path, one), report, id)
+        return erase(self.kit, subject, notes, report, id)
 
     def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
         subject = Subject(self.scope, "source", source)
@@ -50,14 +48,14 @@ class Erasures(Parts):
             check_free(self.kit, subject)
         if dry_run or not found:
             return Undone(items, kept, None)
-        done = erase(self.kit, subject, {}, _no_folder, report)
+        done = erase(self.kit, subject, {}, report)
         self._log().append("undo", {"items": len(items), "kept": len(kept)}, port(self.kit).mark(subject))
         return Undone(items, kept, done)
 
-    def resume_erasures(self, open_folder: OpenFolder, report: Report) -> builtins.list[Erased]:
-        return resume(self.kit, lambda path, one: self._clean(open_folder, path, one), report)
+    def resume_erasures(self, report: Report) -> builtins.list[Erased]:
+        return resume(self.kit, report)
 
-    def go_on(self, open_folder: OpenFolder) -> None:
+    def go_on(self) -> None:
         """What a killed process left undone is completed beside, as soon as a memory is opened; one that does nothing
         in the background says that it is to be done."""
         if self.kit.erasing is None or not self.kit.erasing.running():
@@ -65,11 +63,11 @@ class Erasures(Parts):
         if not self.background:
             _log.warning("an erasure is not complete yet. Complete it: engrain erase --resume, or resume_erasures().")
             return
-        threading.Thread(target=self._go_on, args=(open_folder,), name="engrain-erase", daemon=True).start()
+        threading.Thread(target=self._go_on, name="engrain-erase", daemon=True).start()
 
-    def _go_on(self, open_folder: OpenFolder) -> None:
+    def _go_on(self) -> None:
         try:
-            self.resume_erasures(open_folder, _log.info)
+            self.resume_erasures(_log.info)
         except EngrainError as exc:
             _log.warning("an erasure is still to be completed: %s", exc)
 
@@ -149,10 +147,3 @@ class Erasures(Parts):
         """The folders of the settings that are kept in step with a scope that is erased."""
         own = ((scope, self.kit.folder(scope)) for scope in found.scopes) if self.kit.folder else ()
         return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]
-
-    def _clean(self, open_folder: OpenFolder, path: str, one: Erasure) -> int:
-        return clean_folder(self.kit, open_folder(path), one)
-
-
-def _no_folder(path: str, one: Erasure) -> int:
-    return 0

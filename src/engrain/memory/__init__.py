@@ -73,7 +73,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         redact: Sequence[str | Redact] | Redact | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
-        from engrain.wiring import Engine, open_folder, open_kit
+        from engrain.wiring import Engine, open_kit
 
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
@@ -93,7 +93,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         try:
             self._engine = Engine(kit, scope, shared, background and not read_only)
             if not read_only:
-                self._engine.go_on(open_folder)
+                self._engine.go_on()
         except BaseException:
             kit.close()
             raise
@@ -157,8 +157,6 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         """
         from engrain.lifecycle.care.rounds import Watch
 
-        if not dry_run:
-            self.resume_erasures()
         watch = Watch(progress or (lambda _: None))
         return self._open.maintain(dry_run, reembed, trust_clock, watch, everyone)
 

@@ -42,13 +42,11 @@ class Erasures(Opened):
         kept of it. OnHold under a legal hold. A dry run changes nothing, and is refused like the erasure itself.
 
         Killed anywhere, it goes on when the store is next opened, or when it is asked for again."""
-        from engrain.wiring import open_folder
-
         subject = self._subject(user=user, session=session, source=source, id=id)
         paths = [str(Path(one).expanduser().absolute()) for one in folders]
         if missing := [path for path in paths if not Path(path).is_dir()]:
             raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
-        return self._open.erase(subject, paths, dry_run, open_folder, progress or _quiet)
+        return self._open.erase(subject, paths, dry_run, progress or _quiet)
 
     @traced
     def undo(self, source: str, *, dry_run: bool = True, progress: Progress | None = None) -> Undone:
@@ -59,9 +57,7 @@ class Erasures(Opened):
     @traced
     def resume_erasures(self, progress: Progress | None = None) -> builtins.list[Erased]:
         """Complete every erasure that is under way, whoever began it."""
-        from engrain.wiring import open_folder
-
-        return self._open.resume_erasures(open_folder, progress or _quiet)
+        return self._open.resume_erasures(progress or _quiet)
 
     @traced
     def verify_erasure(self, receipt: Receipt | str | bytes, *, texts: Sequence[str] = ()) -> Verified:

@@ -148,6 +148,7 @@ class Kit:
     before: Embedder | None = None
     # The folder of files that is kept in step with a memory.
     folder: Callable[[Scope], Folder] | None = None
+    open_folder: Callable[[str], Folder] | None = None  # any other, by its path
     # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
     rests: dict[tuple[str, str], Rest] = field(default_factory=dict)
     redact: Redact | None = None  # what every text goes through before it is embedded or kept

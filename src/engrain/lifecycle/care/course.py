@@ -12,7 +12,7 @@ from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnav
 from engrain.core.folders import for_each, parted
 from engrain.core.maintained import Doing, Maintained
 from engrain.core.scope import Scope
-from engrain.lifecycle.care import beside, consolidate, lapsing
+from engrain.lifecycle.care import beside, consolidate, lapsing, unfinished
 from engrain.lifecycle.care import reembed as vectors
 from engrain.lifecycle.care.moments import memories
 from engrain.lifecycle.care.rounds import REMOVED, Pass, Round, Tell, Watch
@@ -42,6 +42,8 @@ class Course:
         self._away: set[str] = set()
 
     def run(self) -> None:
+        for one in self._planned("erased", self._store, unfinished.planned) or ():
+            self._do(self._store, one)
         # By what is there before anything is done.
         stood = self._planned("embedded", self._store, vectors.standing)
         self._end_episodes()

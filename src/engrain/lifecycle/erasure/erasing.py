@@ -16,10 +16,9 @@ from engrain.core.items import Item
 from engrain.core.scope import Scope
 from engrain.lifecycle.erasure.receipts import Receipt, receipt_of
 from engrain.ports import Erasable, Erasing, Kit
+from engrain.ports.files import Folder
 
 Report = Callable[[str], None]
-# Takes what is gone out of a mirror's folder; how many files it changed.
-CleanFolder = Callable[[str, Erasure], int]
 
 _ALL = 1_000_000
 _EVER = datetime.min.replace(tzinfo=UTC)
@@ -70,35 +69,39 @@ def port(kit: Kit) -> Erasing:
     return kit.erasing
 
 
-def erase(
-    kit: Kit, subject: Subject, notes: Mapping[str, Any], clean: CleanFolder, report: Report, id: str | None = None
-) -> Erased:
+def folder_at(kit: Kit, path: str) -> Folder:
+    if kit.open_folder is None:
+        raise ConfigError("this memory was opened without files beside it.")
+    return kit.open_folder(path)
+
+
+def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None) -> Erased:
     """`notes`: the `folders` to clean, and how many of them were `named` by the caller. With the `id` of one that is
     under way, that goes on."""
     report("shutting it out")
-    return _run(kit, id or port(kit).begin(_new_id(kit.clock()), subject, notes).id, clean, report)
+    return _run(kit, id or port(kit).begin(_new_id(kit.clock()), subject, notes).id, report)
 
 
-def resume(kit: Kit, clean: CleanFolder, report: Report) -> list[Erased]:
+def resume(kit: Kit, report: Report) -> list[Erased]:
     """Everything that is under way, whoever began it."""
-    return [_resumed(kit, one.id, clean, report) for one in port(kit).running()]
+    return [_resumed(kit, one.id, report) for one in port(kit).running()]
 
 
-def _resumed(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:
+def _resumed(kit: Kit, id: str, report: Report) -> Erased:
     try:
-        return _run(kit, id, clean, report)
+        return _run(kit, id, report)
     except OnHold as exc:  # a hold came before anything went; the others go on
         return Erased(id, why=str(exc))
 
 
-def _run(kit: Kit, id: str, clean: CleanFolder, report: Report) -> Erased:
+def _run(kit: Kit, id: str, report: Report) -> Erased:
     """From wherever it stands. Each stage may be done twice, so that nobody need know whether another is at it."""
     one = next((one for one in port(kit).running() if one.id == id), None)
     try:
         if one is not None and one.stage == "shut":
             one = _take(kit, one, report)
         if one is not None and one.stage == "rows":
-            one = _beside(kit, one, clean, report)
+            one = _beside(kit, one, report)
         if one is not None:
             return _proved(kit, one, report)
     except NotFound:
@@ -126,14 +129,14 @@ def _take(kit: Kit, one: Erasure, report: Report) -> Erasure:
     return port(kit).take(one.id)
 
 
-def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasure:
+def _beside(kit: Kit, one: Erasure, report: Report) -> Erasure:
     """The other stores and the files, each looked at again afterwards."""
     report("removing it from the other stores")
     beside = _servers(kit, one) if one.by == "user" else _episodes(kit, one)
     if one.by != "user":
         _feed(kit, one)
     report("removing it from files")
-    files = _cleaned(one, clean)
+    files = _cleaned(kit, one)
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(SETTLED)
@@ -143,12 +146,14 @@ def _beside(kit: Kit, one: Erasure, clean: CleanFolder, report: Report) -> Erasu
     return port(kit).unname(one.id)
 
 
-def _cleaned(one: Erasure, clean: CleanFolder) -> int:
-    """One folder that cannot be cleaned keeps no other from it."""
+def _cleaned(kit: Kit, one: Erasure) -> int:
+    """How many files of all folders. One that cannot be cleaned keeps no other from it."""
+    from engrain.lifecycle.erasure.erasing_files import clean_folder
+
     files, stuck = 0, list[str]()
     for folder in one.notes.get("folders", ()):
         try:
-            files += clean(folder, one)
+            files += clean_folder(kit, folder_at(kit, folder), one)
         except EngrainError as exc:
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     if stuck:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from engrain.core.erasure import Erasure, Subject
@@ -19,8 +18,6 @@ from engrain.ports.files import Folder
 SHOWN = 5
 
 _log = logging.getLogger("engrain")
-
-OpenFolder = Callable[[str], Folder]
 
 
 def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
