@@ -19,10 +19,10 @@ from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.episodes import Episode
 from engrain.core.errors import EmbedderFailed
-from engrain.core.items import Cite, Item, Relation, Source
+from engrain.core.items import Cite, Draft, Item, Relation, Source
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.notes import Note
-from engrain.core.plans import Change, Forget, Plan
+from engrain.core.plans import Add, Change, Forget, Plan
 from engrain.core.policies import policies
 from engrain.core.scope import Scope
 from engrain.lifecycle.care import consolidate as consolidating
@@ -242,6 +242,28 @@ def old_time(clock: SetClock) -> None:
 def test_what_must_stay_stays(kit: Kit, semantic: SemanticMemory, clock: SetClock, what: str) -> None:
     KEPT[what](kit, semantic, clock)
     assert consolidated(kit) == []
+
+
+@pytest.mark.parametrize("how", ["pinned", "cited"])
+def test_what_is_pinned_or_cited_after_the_last_look_stays(
+    kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    id, other = old(semantic, clock), old(semantic, clock)
+    look, looks = consolidating._uncited, []
+
+    def meanwhile(care: Round, ids: Sequence[str]) -> set[str]:
+        uncited = look(care, ids)
+        looks.append(uncited)
+        if len(looks) == 2:
+            change = Change(id, pinned=True)
+            cite = Add(Draft("It follows.", importance=0.9, source=Source(cites=(Cite(id),))))
+            kit.items.apply(Plan(ANA, (change if how == "pinned" else cite,)))
+        return uncited
+
+    monkeypatch.setattr(consolidating, "_uncited", meanwhile)
+    assert [one.item.id for one in consolidate(kit, ANA, dry_run=False).items] == [other]
+    assert looks == [{id, other}] * 2
+    assert len(standing(kit)) == (1 if how == "pinned" else 2)
 
 
 def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:

@@ -26,7 +26,7 @@ from engrain.conformance.drafts import (
 )
 from engrain.conformance.suite import Suite
 from engrain.core.items import FORGOTTEN, Cite, Relation, Source
-from engrain.core.plans import Add, Forget, Plan
+from engrain.core.plans import Add, Change, Forget, Plan
 from engrain.ports import ItemStore
 
 SAID = "My name is Ana, I live in Lima and I like tea."
@@ -362,6 +362,23 @@ class ForgettingSuite(Suite):
         outcomes = store.apply(Plan(ANA, (Forget(one), Forget(two)))).outcomes
         assert [each.marked for each in outcomes] == [(said,), (said,)]
         assert get(store, said).text == SAID.replace("Ana", FORGOTTEN).replace("Lima", FORGOTTEN)
+
+    def test_what_was_changed_or_cited_since_is_not_forgotten(self, store: ItemStore) -> None:
+        pinned, cited, alone = add(store, fact("Pinned."), fact("Cited."), fact("Alone."))
+        (known,) = add(store, derived("Rests on one.", Cite(alone)))
+        newest = store.newest(ANA)
+        store.apply(Plan(ANA, (Change(pinned, pinned=True),)))
+        (rests,) = add(store, derived("Rests on the other.", Cite(cited)))
+        seen = [get(store, id) for id in (pinned, cited, rests)]
+        steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in (pinned, cited, alone, "nothing"))
+        outcomes = store.apply(Plan(ANA, steps)).outcomes
+        assert [one.status for one in outcomes] == ["stale", "stale", "forgotten", "missing"]
+        assert outcomes[2].others == (known,)
+        assert [get(store, id) for id in (pinned, cited, rests)] == seen
+        assert add_one(store, derived("Pinned.")).status == "repeated", "and no tombstone was left of it"
+        assert store.apply(Plan(ANA, (Forget(cited, unchanged_since=store.newest(ANA)),))).outcomes[0].others == (
+            rests,
+        )
 
     @pytest.mark.parametrize("n", [2, 40])
     def test_the_bytes_of_what_was_forgotten_are_purged(self, store: ItemStore, n: int) -> None:

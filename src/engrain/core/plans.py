@@ -44,11 +44,13 @@ class Change:
 class Forget:
     """Remove an item, all that was derived from it, the spans that it cites, and what else rests on them.
 
-    With `keep_source` the cited spans stay in the log, and what rests on them stays too.
+    With `keep_source` the cited spans stay in the log, and what rests on them stays too. With `unchanged_since`, a
+    number of the change sequence, nothing goes if any of it was added or changed after that: it is `stale`.
     """
 
     id: str
     keep_source: bool = False
+    unchanged_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,9 @@ class ItemStore(Protocol):
         cite is not cut. An episode whose item is removed or cut goes with its raw text, where episodes are in the same
         store. Leaves a tombstone (keyed hash, no text) of every text and span removed and of every text that was cut,
         as it was, but none of a summary that went along: what is left may be summed up in the same words. Nothing lifts
-        a tombstone. With `keep_source` nothing is cut. An unknown id is `missing`. Closed versions stay closed, and
-        `replaced_by` may name one that is gone.
+        a tombstone. With `keep_source` nothing is cut. An unknown id is `missing`. With `unchanged_since` it is
+        `stale`, and nothing changes, if any item that would go changed after that number. Closed versions stay closed,
+        and `replaced_by` may name one that is gone.
         A plan with a `record` also finishes that step in the store's own task journal, in the same transaction, with
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
         step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed

@@ -91,13 +91,16 @@ def _let_go(care: Round, ids: Sequence[str], tell: Tell) -> set[str]:
     if not ids:
         return set()
     # Looked at once more, since somebody may have used, pinned or cited one since: then what it rests on stays as well.
+    # So does one that somebody changes or cites after this number, while it is looked at.
+    newest = care.kit.items.newest(care.scope)
     rare = [item.id for item in _still(care, ids) if _may_go(item, care)]
     uncited = _uncited(care, rare)
     going = [id for id in rare if id in uncited]
     gone: set[str] = set()
     for start in range(0, len(going), AT_ONCE):
         page = going[start : start + AT_ONCE]
-        done = care.kit.items.apply(Plan(care.scope, tuple(Forget(id, keep_source=True) for id in page)))
+        steps = tuple(Forget(id, keep_source=True, unchanged_since=newest) for id in page)
+        done = care.kit.items.apply(Plan(care.scope, steps))
         # One that is missing went with another, or by somebody else's hand.
         for id, one in zip(page, done.outcomes, strict=True):
             gone |= {id, *one.others} if one.status == "forgotten" else set()

@@ -20,6 +20,8 @@ def forget(work: Work, step: Forget) -> Outcome:
     asked, closure, spans = found(work, step)
     if not asked:
         return Outcome(step.id, "missing")
+    if step.unchanged_since is not None and _changed(work, closure, step.unchanged_since):
+        return Outcome(step.id, "stale")
     # What is left may be summed up in the same words.
     entombed = {number for number, _, kind, *_ in closure if kind != "summary" or number in asked}
     remove(work, [(number, id_, *rest) for number, id_, _, *rest in closure], entombed)
@@ -57,6 +59,10 @@ def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
     rows = work.db.rows(_SQL["cites_of"], (list(spans),)) if spans else []
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+
+
+def _changed(work: Work, closure: Sequence[Row], since: int) -> bool:
+    return bool(work.db.rows(_SQL["changed"], {"numbers": [row[0] for row in closure], "since": since}))
 
 
 def remove(work: Work, closure: Sequence[Row], entombed: Collection[int]) -> None:

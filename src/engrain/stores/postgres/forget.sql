@@ -35,6 +35,9 @@ order by cite.n;
 -- Who cites these items, and which part of them.
 select item, cited, "from", "to" from cite where cited = any(%s);
 
+-- changed --
+select 1 from item where n = any(%(numbers)s) and changed > %(since)s limit 1;
+
 -- add_tombstone --
 insert into tombstone (scope, hash, at) values (%s, %s, %s) on conflict do nothing;
 

@@ -22,6 +22,8 @@ def forget(work: Work, step: Forget) -> Outcome:
     if not work.state.known(work.scope, step.id):
         return Outcome(step.id, "missing")
     asked, gone, spans = _found(work, step)
+    if step.unchanged_since is not None and any(work.state.changes[id].seq > step.unchanged_since for id in gone):
+        return Outcome(step.id, "stale")
     for id in gone:
         # What is left may be summed up in the same words.
         remove(work, id, work.state.items[id].item.kind != "summary" or id in asked)

@@ -19,6 +19,8 @@ def forget(work: Work, step: Forget) -> Outcome:
     asked, gone, spans = found(work, step)
     if not asked:
         return Outcome(step.id, "missing")
+    if step.unchanged_since is not None and _changed(work, gone, step.unchanged_since):
+        return Outcome(step.id, "stale")
     remove(work, gone, _own_words(work, gone).union(asked))
     marked = [_cut(work, number, cuts) for number, cuts in spans.items() if number not in gone]
     return Outcome(step.id, "forgotten", tuple(id_ for id_ in gone.values() if id_ != step.id), tuple(marked))
@@ -52,6 +54,10 @@ def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
     rows = work.db.rows(_SQL["cites_of"], (as_json(spans),)) if spans else []
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
+
+
+def _changed(work: Work, numbers: Iterable[int], since: int) -> bool:
+    return bool(work.db.rows(_SQL["changed"], {"numbers": as_json(numbers), "since": since}))
 
 
 def _own_words(work: Work, numbers: Iterable[int]) -> set[int]:

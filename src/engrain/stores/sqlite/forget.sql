@@ -36,6 +36,9 @@ select item, cited, start, "end" from cite where cited in (select value from jso
 -- forgotten --
 select id, text, session, place from item where n = ?;
 
+-- changed --
+select 1 from item where n in (select value from json_each(:numbers)) and changed > :since limit 1;
+
 -- own_words --
 select n from item where kind <> 'summary' and n in (select value from json_each(?));
 
