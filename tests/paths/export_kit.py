@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 
 from engrain import Memory, Note
@@ -50,7 +50,7 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
 
 def exported(memory: Memory, *, vectors: bool = False) -> bytes:
     out = io.BytesIO()
-    memory._open.export(out, "jsonl", vectors, lambda _: None)
+    memory._open.export(nullcontext(out), "jsonl", vectors, lambda _: None)
     return out.getvalue()
 
 

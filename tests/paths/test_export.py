@@ -659,3 +659,79 @@ def test_the_words_of_a_load_are_made_before_others_have_to_wait(
     monkeypatch.setattr(restoring.Restoring, "__init__", begun)
     open_memory(store=f"{tmp_path}/fresh.db", background=False, embedder=HashEmbedder()).load(io.BytesIO(whole))
     assert seen == ["words"] * whole.count(b'"row":"item"') + ["transaction"]
+
+
+EXPORTER = """
+import sys
+from engrain import Memory
+from engrain.conformance.embedder import HashEmbedder
+def told(more):
+    print(more, flush=True)
+    sys.stdin.readline()
+with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
+    memory.export(sys.argv[2], progress=told)
+"""
+
+
+def exports_known(memory: Memory) -> int:
+    receipt = memory.erase(user="ana").receipt
+    assert receipt is not None
+    return sum(one["known"] for one in receipt.values["remains"] if one["what"] == "exports_made_before")
+
+
+def test_an_export_that_was_killed_is_known_to_the_receipt(tmp_path: Path) -> None:
+    store, out = tmp_path / "agent.db", tmp_path / "out"
+    out.mkdir()
+    with Memory(store, user="ana", background=False, embedder=HashEmbedder()) as memory:
+        memory.remember("The garden is a secret.")
+    process = subprocess.Popen(
+        [sys.executable, "-c", EXPORTER, store, out / "ana.jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+    assert process.stdout
+    # This much is read, and the process waits to be told to go on.
+    assert int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    assert [one.suffix for one in out.iterdir()] == [".part"]
+    with Memory(store, user="ana", background=False, embedder=HashEmbedder()) as memory:
+        assert [entry.what for entry in memory.audit()] == ["export_begun"]
+        assert exports_known(memory) == 1
+
+
+def test_an_erasure_after_the_last_row_was_read_knows_of_the_export(
+    full: Memory, open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, known = open_memory(background=False, embedder=HashEmbedder()), list[int]()
+    read = exporting.export
+
+    def erased_after(*args: Any, **how: Any) -> Any:
+        found = read(*args, **how)
+        known.append(exports_known(other))
+        return found
+
+    monkeypatch.setattr(exporting, "export", erased_after)
+    full.export(tmp_path / "ana.jsonl")
+    assert known == [1]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_export_that_failed_left_nothing_and_is_no_copy(
+    full: Memory, tmp_path: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if late:
+        monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(DiskFull):
+        full.export(tmp_path / "ana.jsonl", progress=None if late else full_disk)
+    (tmp_path / "taken.jsonl").touch()
+    with pytest.raises(Conflict):
+        full.export(tmp_path / "taken.jsonl")
+    assert [one.name for one in tmp_path.iterdir() if "ana" in one.name or "part" in one.name] == []
+    told = [entry.what for entry in full.audit() if "export" in entry.what]
+    assert told == ["export_begun", *(["export"] if late else []), "export_failed"]
+    assert exports_known(full) == 0

@@ -398,8 +398,10 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.maintain(dry_run=True)
         memory.maintain()
         whats = [entry.what for entry in memory.audit()]
-        assert whats == ["export", "load", "import", "backup_begun", "backup", "forget", "maintain"]
-        assert {entry.subject for entry in memory.audit() if entry.what in ("export", "load", "import")} == {
+        assert whats == ["export_begun", "export", "load", "import", "backup_begun", "backup", "forget", "maintain"]
+        assert {
+            entry.subject for entry in memory.audit() if entry.what in ("export_begun", "export", "load", "import")
+        } == {
             memory._open.kit.erasing.mark(memory._open.user("ana"))  # type: ignore[union-attr]
         }
         with memory.task("order") as task:
@@ -407,7 +409,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.remove_task("order")
     run("copy", str(store), str(tmp_path / "copy.db"))
     for path in (store, tmp_path / "copy.db"):
-        assert recorded(path)[7:] == ["remove_task", "copy"]
+        assert recorded(path)[8:] == ["remove_task", "copy"]
     shown = run("--store", str(store), "--user", "ana", "audit").output
     assert "export" in shown
     assert "chess" not in shown

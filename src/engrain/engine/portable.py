@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from engrain.capture import write
 from engrain.core.erasure import owner
-from engrain.core.errors import EmbedderFailed, InvalidInput, OnHold, StoreError
+from engrain.core.errors import EmbedderFailed, EngrainError, InvalidInput, OnHold, StoreError
 from engrain.engine.parts import Parts
 from engrain.lifecycle.recording import record
 
@@ -24,18 +25,34 @@ _log = logging.getLogger("engrain")
 
 
 class Portable(Parts):
-    def export(self, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]) -> Exported:
-        from engrain.lifecycle.exchange import exporting, telling
-
+    def export(
+        self, file: AbstractContextManager[BinaryIO], form: str, vectors: bool, done: Callable[[int], None]
+    ) -> Exported:
+        """`file` is made on entering, and gone again if that is left by an error."""
         if form not in FORMS:
             raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
         self._refuse_hidden()
-        if form == "markdown":
-            exported = telling.tell(self.kit, self.scope, out, done)
-        else:
-            exported = exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
-        record(self.kit, "export", {"form": form, "counts": dict(exported.rows)}, self.scope)
+        begun: dict[str, int] = {}
+        try:
+            with file as out:
+                # Before anything is read: one that is killed leaves a part of it, and a receipt must know.
+                entry = record(self.kit, "export_begun", {"form": form}, self.scope)
+                begun = {"begun": entry.n} if entry else {}
+                exported = self._exported(out, form, vectors, done)
+                record(self.kit, "export", {"form": form, "counts": dict(exported.rows), **begun}, self.scope)
+        except BaseException:
+            if begun:
+                with suppress(EngrainError):
+                    record(self.kit, "export_failed", begun, self.scope)
+            raise
         return exported
+
+    def _exported(self, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]) -> Exported:
+        from engrain.lifecycle.exchange import exporting, telling
+
+        if form == "markdown":
+            return telling.tell(self.kit, self.scope, out, done)
+        return exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
 
     def _refuse_hidden(self) -> None:
         """What a hold hides reads as empty, and a file that says so would not be true."""

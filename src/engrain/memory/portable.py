@@ -39,8 +39,7 @@ class Portable(Opened):
         people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
         if not isinstance(path, (str, os.PathLike)):
             raise InvalidInput(f"an export goes to the path of a file, not to {type(path).__name__}.")
-        with _written(Path(path), overwrite) as out:
-            return self._open.export(out, form, vectors, progress or (lambda _: None))
+        return self._open.export(_written(Path(path), overwrite), form, vectors, progress or (lambda _: None))
 
     @traced
     def load(
