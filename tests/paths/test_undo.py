@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from engrain import AgentWithMemory, Cite, Memory, Source
 from engrain.cli.root import root
 from engrain.conformance.embedder import HashEmbedder
+from engrain.stores.sqlite import SqliteStore
 
 PAGE = "https://bad.example/page"
 
@@ -110,16 +111,51 @@ def test_what_is_held_is_refused_in_a_dry_run_too(store: Path) -> None:
     assert "engrain hold --user ana --release --reason case-7" in shown.stderr
     with opened(store) as memory:
         assert "erase_refused" not in [entry.what for entry in memory.audit()]
-    assert undo(store, "nobody").exit_code == 0
+    assert "Nothing came from nobody." in undo(store, "nobody").stderr
 
 
 def test_near_sources_are_named_and_a_script_notices(store: Path) -> None:
     like = undo(store, "https://bad.example/").stderr
     assert all(name in like for name in ("https://bad.example/other", PAGE, f"{PAGE}/2"))
-    for words in (("scrapper", "--yes"), ("scrapper", "--yes", "--json")):
+    for words in (("scrapper",), ("scrapper", "--json"), ("scrapper", "--yes"), ("scrapper", "--yes", "--json")):
         done = undo(store, *words)
         assert (done.exit_code, "Sources that are like it: scraper" in done.stderr) == (1, True)
 
 
 def test_one_item_is_told_as_one(store: Path) -> None:
     assert "1 item came from it or rests on it." in undo(store, "scraper").stdout
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_bytes_that_are_pending_give_the_same_exit_code_in_both_forms(store: Path, form: tuple[str, ...]) -> None:
+    with SqliteStore(store)._reading() as db:
+        db.rows("select count(*) from item")
+        done = undo(store, "scraper", "--yes", *form)
+    assert (done.exit_code, "a reader still sees it" in done.stdout) == (1, True)
+    if not form:
+        assert "Took back 1 item." in done.stdout
+        assert "engrain erase --resume --user ana" in done.stdout
+    with opened(store) as memory:
+        assert "The bridge is open." not in [item.text for item in memory.list(history=True)]
+
+
+def test_it_is_shown_with_its_id_and_with_the_value_that_will_hold_again(store: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana lives in Lima.", slot="user.city")
+        bad = [memory.remember(text, slot="user.city", source=Source("forger", "web")) for text in ("Oslo.", "Bonn.")]
+    shown = undo(store, "forger").stdout
+    assert all(id in shown for id in bad)
+    assert "user.city will be again: Ana lives in Lima." in shown
+    undo(store, "forger", "--yes")
+    with opened(store) as memory:
+        assert [item.text for item in memory.list({"slot": "user.city"})] == ["Ana lives in Lima."]
+
+
+def test_a_value_that_was_replaced_since_by_another_source_is_not_said_to_hold_again(store: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana lives in Lima.", slot="user.city")
+        memory.remember("Ana lives in Oslo.", slot="user.city", source=Source("forger", "web"))
+        memory.remember("Ana lives in Quito.", slot="user.city")
+    shown = undo(store, "forger").stdout
+    assert "Ana lives in Oslo." in shown
+    assert "will be again" not in shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,18 +13,16 @@ import click
 from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_lines
 from engrain.cli.receipt_files import ReceiptFiles
 from engrain.cli.session import Session, typed, whole_id
-from engrain.cli.shown import faint, many, wrapped
+from engrain.cli.shown import faint
 from engrain.cli.sources import nothing_from
+from engrain.cli.undone_lines import holds_again, undone_lines
 from engrain.cli.verbs import Verb, verb
-from engrain.core.errors import Conflict, InvalidInput, NotFound
+from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.near import near
 
 if TYPE_CHECKING:
-    from engrain.core.items import Item
-    from engrain.lifecycle.erasure.erasing import Undone
     from engrain.memory import Memory
 
-SHOWN = 20
 _ALL = 1_000_000
 
 
@@ -149,7 +147,8 @@ def _receipted(memory: Memory, name: str) -> str:
 @verb(
     "undo",
     examples=("engrain undo https://bad.example/page", "engrain undo scraper --yes"),
-    prints="What came from the source, with all it led to; with --yes, that it was taken back.",
+    prints="What came from the source, with all it led to; with --yes, that it was taken back. The exit code is 1 if "
+    "nothing came from it, or its bytes are still pending.",
 )
 @click.argument("source")
 @click.option("--yes", "-y", is_flag=True, help="Take it back; without this it is only shown.")
@@ -163,10 +162,11 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     with cli.looking() as memory:
         found = memory.undo(source, dry_run=not yes, progress=_step(cli))
         notes = [] if found else nothing_from(memory, source)
-    cli.answer(found, lambda: _undone(found))
+        again = [] if yes or cli.json else holds_again(memory, found)
+    cli.answer(found, lambda: undone_lines(found, again, cli))
     for text in notes:
         click.echo(text, err=True)
-    if not found and yes:
+    if not found or (found.done and found.done.pending):
         sys.exit(1)
 
 
@@ -208,26 +208,3 @@ def _chosen(ctx: click.Context, what: Mapping[str, Any]) -> dict[str, str]:
 def _step(cli: Session) -> Callable[[str], None]:
     watched = sys.stderr.isatty() and not cli.json
     return lambda text: click.echo(faint(f"{text} …"), err=True) if watched else None
-
-
-def _way(item: Item) -> str:
-    """The tool that brought it, who said it, or what it is."""
-    return item.source or "tool" if item.role == "tool" else item.role or item.kind
-
-
-def _undone(found: Undone) -> Iterator[str]:
-    if not found:
-        return
-    for item in found.items[:SHOWN]:
-        yield from wrapped(f"{_way(item)}: {item.text}", "  ", longest=150)
-    if len(found.items) > SHOWN:
-        yield faint(f"  … and {many(len(found.items) - SHOWN, 'other')}: --json shows them")
-    if found.kept:
-        yield faint(f"{many(len(found.kept), 'item')} with another source too: they stay, without this one.")
-    if found.done is None:
-        told = "item came from it or rests on it", "items came from it or rest on it"
-        yield f"{many(len(found.items), *told)}. Add --yes to take {'it' if len(found.items) == 1 else 'them'} back."
-    elif found.done.pending:
-        raise Conflict(f"taken back, but the bytes are pending: {found.done.why}")
-    else:
-        yield f"Took back {many(len(found.items), 'item')}."
