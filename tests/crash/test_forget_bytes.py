@@ -50,7 +50,7 @@ def test_text_vector_slot_and_metadata_are_gone(tmp_path: Path, engine: Engine) 
     assert found(tmp_path, VECTOR)
     store.apply(Plan(SCOPE, (Forget(done.outcomes[0].id or ""), Forget(done.outcomes[1].id or "")), request_id="r-2"))
     assert store.status().purge_pending
-    assert store.purge()
+    _until(store.purge)
     assert not store.status().purge_pending
     assert found(tmp_path, b"PELICAN") == []
     assert found(tmp_path, VECTOR) == []
@@ -70,7 +70,7 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     taken = store.apply(Plan(SCOPE, (Add(fact),))).outcomes[0].id or ""
     changed = store.apply(Plan(SCOPE, (Correct(taken, draft("Ana has a safe.", source=fact.source)),))).outcomes[0].id
     store.apply(Plan(SCOPE, (Forget(changed or ""),)))
-    assert store.purge()
+    _until(store.purge)
     assert found(tmp_path, b"PELICAN") == []
     assert store.get_many(SCOPE, [said])[0].text == "Hello. [forgotten] Bye."
     store.close()
@@ -109,6 +109,7 @@ def _pending_after_commit(store: SqliteStore) -> bool:
 
 
 def _until(done) -> None:  # type: ignore[no-untyped-def]
+    """A purge may have to be repeated: it gives way to whoever tidies the log at that moment."""
     ends = time.monotonic() + 180
     while not done():
         assert time.monotonic() < ends
@@ -150,7 +151,7 @@ def test_rows_that_moved_between_pages_leave_nothing_behind(tmp_path: Path) -> N
         else:
             store.apply(Plan(SCOPE, (Forget(one),)))
             gone.append(live.pop(one))
-    assert store.purge()
+    _until(store.purge)
     files = b"".join(contents(file) for file in tmp_path.iterdir() if file.name.startswith("store.db"))
     left = [n for n in gone for word in (b"CANARY%05dX" % n, b"CANMETA%05dX" % n) if word in files]
     assert len(gone) > 100
@@ -183,7 +184,7 @@ def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine
     store.outcomes.count(SCOPE, Trial(said, "task-PELICAN", True, NOW, CANARY))
     assert found(tmp_path, b"PELICAN")
     store.apply(Plan(SCOPE, (Forget(said),)))
-    assert store.purge()
+    _until(store.purge)
     assert found(tmp_path, b"PELICAN") == []
     assert [one.id for one in store.episodes.recent(SCOPE, None, 9, NOW)] == ["kept"]
     assert_sound(store)
@@ -197,7 +198,7 @@ def test_what_a_cut_message_showed_as_an_episode_goes_too(tmp_path: Path) -> Non
     episodes = (Happening(happened("", own(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
     _, made = store.apply(Plan(SCOPE, steps, episodes=episodes)).outcomes
     store.apply(Plan(SCOPE, (Forget(made.id or ""),)))
-    assert store.purge()
+    _until(store.purge)
     assert found(tmp_path, b"PELICAN") == []
     store.close()
 
@@ -220,7 +221,7 @@ def test_removed_episodes_leave_nothing_in_any_page(tmp_path: Path) -> None:
     store.episodes.expire(NOW)
     store.episodes.trim(SCOPE, "s", 80)
     assert store.status().purge_pending
-    assert store.purge()
+    _until(store.purge)
     live = {int(one.id) for one in store.episodes.recent(SCOPE, None, 999, NOW)}
     files = b"".join(contents(file) for file in tmp_path.iterdir() if file.name.startswith("store.db"))
     assert {n for n in range(500) if b"CANARY%05dX" % n in files} == live
