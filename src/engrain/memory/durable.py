@@ -121,7 +121,8 @@ class DurableTasks(Opened):
 
     @traced
     def remove_task(self, task: str) -> None:
-        """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them."""
+        """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them. A backup
+        from before still has it, and brings it back."""
         self._open.tasks.remove(task)
         self._open.record("remove_task", {"tasks": 1})
         self._open.tasks.purge()

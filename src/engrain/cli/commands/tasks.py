@@ -187,7 +187,7 @@ def cancel(cli: Session, task: str, why: str) -> None:
 @verb(
     "prune",
     examples=("engrain tasks prune", "engrain tasks prune --days 30", "engrain tasks prune order-42"),
-    prints="How many tasks were removed. Never one that has not ended.",
+    prints="How many tasks were removed. Never one that has not ended. A backup from before still has them.",
 )
 @click.argument("task", required=False)
 @click.option("--days", type=float, default=7.0, show_default=True, help="Those that ended so long ago.")
