@@ -170,3 +170,47 @@ def test_the_command_refuses_what_would_lose_something(case: str, tmp_path: Path
     with Memory(other, user="ana", embedder=EMBEDDER) as memory:
         assert [item.text for item in memory.list()] == ["In other.db."]
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_copy_that_was_cut_off_is_known_to_the_receipt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with Memory(old, user="ana", embedder=EMBEDDER) as memory:
+        memory.remember("The garden is a secret.")
+    restore = SqliteStore.restore
+
+    def until_the_items(self: SqliteStore, rows: Sequence[Row], *more: Any) -> None:
+        restore(self, rows, *more)
+        if rows[0].kind == "item":
+            raise StoreError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteStore, "restore", until_the_items)
+        run("copy", str(old), str(new), code=1)
+    with Memory(old, user="ana", embedder=EMBEDDER) as memory:
+        assert [entry.what for entry in memory.audit()] == ["copy_begun"]
+        receipt = memory.erase(user="ana").receipt
+    assert receipt is not None
+    assert [one["known"] for one in receipt.values["remains"] if one["what"] == "copies_made_before"] == [1]
+
+
+def test_a_copy_that_was_refused_is_not_on_record(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.db", tmp_path / "other.db"
+    for path in (one, other):
+        with Memory(path, user="ana", embedder=EMBEDDER) as memory:
+            memory.remember(f"In {path.name}.")
+    run("copy", str(one), str(other), code=1)
+    with Memory(one, user="ana", embedder=EMBEDDER) as memory:
+        assert memory.audit() == []
+
+
+def test_a_copy_is_on_record_in_both_and_one_that_writes_nothing_is_none(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with Memory(old, user="ana", embedder=EMBEDDER) as memory:
+        memory.remember("Ana drinks tea.")
+    for _ in range(2):
+        run("copy", str(old), str(new))
+        for path in (old, new):
+            with Memory(path, user="ana", embedder=EMBEDDER) as memory:
+                told = [(entry.what, entry.details) for entry in memory.audit()]
+                assert told == [("copy_begun", {"to": "file"}), ("copy", {"to": "file", "begun": 1})]
+                assert memory.verify_audit()

@@ -409,7 +409,7 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.remove_task("order")
     run("copy", str(store), str(tmp_path / "copy.db"))
     for path in (store, tmp_path / "copy.db"):
-        assert recorded(path)[8:] == ["remove_task", "copy"]
+        assert recorded(path)[8:] == ["remove_task", "copy_begun", "copy"]
     shown = run("--store", str(store), "--user", "ana", "audit").output
     assert "export" in shown
     assert "chess" not in shown

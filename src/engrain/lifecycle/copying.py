@@ -56,15 +56,30 @@ def copy(source: Movable, target: Movable, done: Done, now: datetime | None = No
 
 
 def transfer(
-    source: Movable, target: Movable, done: Done, now: datetime | None = None, kinds: Sequence[RowKind] = ROW_KINDS
+    source: Movable,
+    target: Movable,
+    done: Done,
+    now: datetime | None = None,
+    kinds: Sequence[RowKind] = ROW_KINDS,
+    begin: Callable[[], object] | None = None,
 ) -> int:
     """How many rows were written. What the target has already is left as it is, so that a copy that was interrupted
     goes on where it stopped. Episodes that are over by `now` are not copied: some stores have let go of them already.
 
+    `begin` is called before the first row that tells anything is written, if any is.
+
     Conflict if the target holds something that the source does not, or while an erasure is under way; OnHold if a hold
     hides something, which nobody may read."""
     _check_whole(source)
-    return sum(_transferred(kind, source, target, done, now) for kind in kinds)
+    written = 0
+    for kind in kinds:
+        for missing in _missing(kind, source, target, done, now):
+            if begin is not None and kind != "store":
+                begin()
+                begin = None
+            target.restore(missing)
+            written += len(missing)
+    return written
 
 
 def _check_whole(source: Movable) -> None:
@@ -91,22 +106,20 @@ def compare(source: Movable, target: Movable, done: Done, now: datetime | None =
     return Copied(counts, written, wanted)
 
 
-def _transferred(kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None) -> int:
-    written = 0
+def _missing(kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None) -> Iterator[list[Row]]:
+    """What the target has not, page by page: each is to be written before the next is asked for."""
     after: Key | None = None
     while page := source.dump(kind, after, PAGE):
         there = {row.key: row for row in _standing(target.dump(kind, after, PAGE), now)}
         missing = [row for row in _standing(page, now) if there.pop(row.key, None) != row]
         _no_more(kind, [key for key in there if key <= page[-1].key])
         if missing:
-            target.restore(missing)
-        written += len(missing)
+            yield missing
         after = page[-1].key
         done(len(page))
     while left := target.dump(kind, after, PAGE):
         _no_more(kind, [row.key for row in _standing(left, now)])
         after = left[-1].key
-    return written
 
 
 def _standing(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from engrain.cli.verbs import verb
 from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 
 if TYPE_CHECKING:
+    from engrain.core.audit import Entry
     from engrain.ports import AuditLog
 
 
@@ -57,36 +58,51 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
                 read += rows
                 done(rows)
 
-            written = transfer(begins, ends, count, now)
+            recorded = _Recorded(begins, source, target)
+            written = transfer(begins, ends, count, now, begin=recorded.begin)
             if written:
-                _record(begins, source, target)
+                recorded.end()
                 transfer(begins, ends, done, now, ("audit",))
         with progress("Comparing", 2 * read, cli.json) as done:
             copied = compare(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
-def _record(begins: object, source: str, target: str) -> None:
-    """In the source, whence it comes to the copy as well."""
-    from engrain.wiring import open_movable
+class _Recorded:
+    """In the source, whence it comes to the copy as well. Begun first: one that is cut off leaves a part of it, and a
+    receipt must know."""
 
-    scheme, named, _ = target.partition("://")
-    told = {"to": scheme if named else "file"}
-    try:
-        _append(begins, told)
-    except ReadOnlyStore:
-        # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
+    def __init__(self, begins: object, source: str, target: str) -> None:
+        self._begins, self._source = begins, source
+        scheme, named, _ = target.partition("://")
+        self._told: dict[str, str | int] = {"to": scheme if named else "file"}
+
+    def begin(self) -> None:
+        # Where it cannot be written now, the end says so.
+        with suppress(EngrainError):
+            if entry := self._append("copy_begun"):
+                self._told["begun"] = entry.n
+
+    def end(self) -> None:
         try:
-            with closing(open_movable(source)) as writable:
-                _append(writable, told)
+            self._append("copy")
         except EngrainError as exc:
             click.echo(f"The copy is not recorded in the audit log of FROM: {exc}", err=True)
 
+    def _append(self, what: str) -> Entry | None:
+        from engrain.wiring import open_movable
 
-def _append(store: object, told: Mapping[str, str]) -> None:
+        try:
+            return _appended(self._begins, what, self._told)
+        except ReadOnlyStore:
+            # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
+            with closing(open_movable(self._source)) as writable:
+                return _appended(writable, what, self._told)
+
+
+def _appended(store: object, what: str, told: Mapping[str, str | int]) -> Entry | None:
     audit: AuditLog | None = getattr(store, "audit", None)
-    if audit is not None:
-        audit.append("copy", told)
+    return None if audit is None else audit.append(what, told)
 
 
 def _same(source: str, target: str) -> bool:
