@@ -272,6 +272,26 @@ def test_what_comes_in_while_somebody_is_erased_of_whom_there_is_nothing_is_new(
     assert texts(store) == {"Ana is here."}
 
 
+def test_of_two_erasures_of_a_user_the_later_takes_nothing_that_came_since_the_first(store: PostgresStore) -> None:
+    add(store, fact("Ana lives in Lima."))
+    for id in ("e1", "e2"):
+        store.erasing.begin(id, USER)
+    first = store.erasing.unname("e1")
+    add(store, fact("Ana is back."))
+    second = store.erasing.unname("e2")
+    assert not any(count for one in (first, second) for count in store.erasing.left(one).values())
+    assert texts(store) == {"Ana is back."}
+
+
+def test_of_two_who_go_on_with_an_erasure_one_takes_the_names(store: PostgresStore, stopped: Stopped) -> None:
+    add(store, fact("Ana lives in Lima."))
+    store.erasing.begin("e1", USER)
+    with stopped.behind("for update", lambda: store.erasing.unname("e1")) as first:
+        second, waits = stopped.meanwhile(lambda: store.erasing.unname("e1"))
+    assert (first.result() == second.result(), waits) == (True, True)
+    assert len(store.erasing.running()[0].ids) == 1
+
+
 # What came in all the same: by a program of another version
 
 

@@ -141,14 +141,17 @@ class PostgresErasing:
 
     def unname(self, id: str) -> Erasure:
         def do(db: Db) -> Erasure:
+            scopes_stay(db, self._known(db, id).mark)
             erasure = self._known(db, id)
             if erasure.stage != "rows":
                 return erasure
             hidden, at = list(erasure.ids), to_micros(erasure.at)
             if erasure.subject is not None and erasure.by == "user":
-                hidden = self.unname_scopes(db, erasure.scopes)
-                # Whoever began to write while the erasure's first transaction was open may have seen a later time. Of
-                # whom there was nothing, nothing was shut: what came in since is new.
+                # Where nothing is shut, because there was nothing or another erasure of this user has got here, what
+                # came in since is new.
+                rows = db.rows(_SQL["scopes_of"], _names(erasure.subject))
+                hidden = self.unname_scopes(db, [Scope(*row[1:4]) for row in rows if row[4] == ERASING])
+                # Whoever began to write while the erasure's first transaction was open may have seen a later time.
                 at = self._moment(db) if hidden else at
             db.run(_SQL["unname"], (json.dumps(hidden), at, id))
             db.run(_FORGET["sweep_later"])
@@ -248,6 +251,7 @@ class PostgresErasing:
         return self._store._writing(None, lambda db: release(self, db, subject, reason))
 
     def end_hold(self, db: Db, subject: Subject) -> None:
+        scopes_stay(db, self.mark(subject))
         db.rows(_SQL["release"], (self.mark(subject),))
         for id_, tenant, agent, user, shut in db.rows(_SQL["scopes_of"], _names(subject)):
             if shut == HIDDEN:

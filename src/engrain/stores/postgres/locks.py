@@ -7,6 +7,8 @@ from engrain.stores.postgres.sql import load
 
 # Taken in this order and before any row is locked, so that nobody waits in a circle: all holds, those on one user, that
 # user's scopes. They end with the transaction, and cost no round trip of their own.
+# One circle is left: who waited for a scope that was hidden or shown meanwhile has that row locked, and may then want
+# to make the scope. The server ends it, and it is done again; a lock with every write would cost more.
 _SQL = load("erasing.sql")
 _HOLDS, _SCOPES = ".hold", ".scopes"
 _EVERYBODY = ""
