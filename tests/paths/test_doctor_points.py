@@ -517,7 +517,7 @@ def test_26_an_erasure_that_is_not_complete_warns_and_then_fails(memory: Memory,
     assert_stands(memory, "erasures", "warn", "1 erasure is not complete", "engrain erase --resume")
     clock.advance(2 * 3_600)
     assert_stands(memory, "erasures", "fail", "begun 2 hours ago")
-    memory._open.resume_erasures(lambda path: None, lambda line: None)  # type: ignore[arg-type, return-value]
+    memory.resume_erasures()
     assert_stands(memory, "erasures", "pass", "1 erasure is complete")
 
 
@@ -625,6 +625,25 @@ def test_32_a_clock_behind_what_was_recorded_warns_and_far_behind_fails(memory: 
     assert_stands(memory, "clock", "warn", "10 minutes behind", "timedatectl")
     clock.advance(-3 * DAY)
     assert_stands(memory, "clock", "fail", "3 days behind")
+
+
+def test_32_a_store_that_was_written_ahead_fails_for_every_memory_and_though_it_was_forgotten(
+    memory: Memory, opened: Open, clock: SetClock
+) -> None:
+    bob = opened(user="bob")
+    clock.advance(1_500 * DAY)
+    memory.forget(memory.remember("Ana writes while the clock is ahead."))
+    clock.advance(-1_500 * DAY)
+    assert bob.get(bob.remember("Bob likes tea.")).recorded_at > clock() + timedelta(days=1_499)
+    for one in (memory, bob, opened(user="eve")):
+        assert_stands(one, "clock", "fail", "1,500 days behind", "it was ahead once")
+
+
+def test_32_what_others_write_while_the_doctor_looks_is_not_ahead_of_the_clock(memory: Memory, clock: SetClock) -> None:
+    look = Look(memory._open.kit, memory.scope)
+    clock.advance(60)
+    memory.remember("Written during a long look.")
+    assert {one.name: one.state for one in checkup(look)}["clock"] == "pass"
 
 
 def test_33_a_task_that_waits_for_a_person_warns(memory: Memory) -> None:
