@@ -246,3 +246,33 @@ def test_the_place_of_care_is_no_tenant(store: Path) -> None:
     told = run(store, "erase", "--user", "anna")
     assert (told.exit_code, "'anna' in this store" in told.output) == (1, True), told.output
     assert run(store, "memories").output == "user=ana: 1 item\n"
+
+
+def test_an_erasure_that_a_hold_ended_is_not_said_to_go_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, "_take", raising(KeyboardInterrupt()))
+        run(store, "erase", "--user", "ana", "--yes")
+    assert run(store, "hold", "--user", "ana", "--reason", "case-7").exit_code == 0
+    told = run(store, "erase", "--resume")
+    assert (told.exit_code, "Not erased: a legal hold (case-7)" in told.output) == (1, True)
+    assert "That erasure is over" in told.output
+    assert "by itself" not in told.output
+    again = run(store, "erase", "--resume")
+    assert (again.exit_code, again.output) == (0, "No erasure is under way.\n")
+
+
+def test_what_an_erasure_and_a_second_look_found_reads_as_sentences(store: Path) -> None:
+    with Memory(store, user="ana", embedder=HashEmbedder()) as memory:
+        assert str(memory.erase(user="ana", dry_run=True)).startswith("Would erase: 1 memory, ")
+        done = memory.erase(user="ana")
+        erased, looked = str(done).splitlines()
+        assert done.receipt is not None
+        verified = memory.verify_erasure(done.receipt, texts=["Ana lives in Lima."])
+    assert erased.startswith("Erased: 1 memory, ")
+    assert looked.startswith("Looked again: no row is left, and none of ")
+    assert str(verified).splitlines() == [
+        "No row is left from before the erasure.",
+        "No trace of the given texts in any file.",
+        "The audit log holds this receipt.",
+        "It still holds.",
+    ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from engrain.cli.shown import faint, many, safe, strong
+from engrain.core.erasure_words import counted, looked_again
 
 if TYPE_CHECKING:
     from engrain.cli.receipt_files import ReceiptFiles
@@ -26,35 +27,16 @@ REMAINS = {
     "server_log_archives_and_replicas": "archives of the server's log, and its replicas, until they are let go",
     "logs_of_servers_beside": "the logs of the servers beside, until they rewrite them",
 }
-# What the kinds of rows are called, in the order in which they are told; another is called by its name, at the end.
-KINDS: Mapping[str, tuple[str, str | None]] = {
-    "scope": ("memory", "memories"),
-    "item": ("item", None),
-    "source": ("source", None),
-    "vector": ("vector", None),
-    "session": ("session", None),
-    "summary": ("summary", "summaries"),
-    "progress": ("mark of progress", "marks of progress"),
-    "episode": ("episode", None),
-    "raw": ("raw output", None),
-    "trial": ("trial", None),
-    "request": ("answered request", None),
-    "task": ("task", None),
-    "step": ("step", None),
-    "result": ("large result", None),
-    "snapshot": ("snapshot", None),
-    "event": ("event", None),
-    "cut": ("text that it was cut out of", "texts that it was cut out of"),
-    "beside": ("key on another server", "keys on other servers"),
-    "files": ("file", None),
-}
 
 
 def erased_lines(done: Erased, files: ReceiptFiles, cli: Session) -> Iterator[str]:
     if done.dry_run:
         yield from _would(done)
+    elif done.over:
+        yield str(done)
+        yield "That erasure is over, without a receipt. Ask for it again when nothing stands in its way."
     elif done.receipt is None:
-        yield f"Pending: {done.why}"
+        yield str(done)
         command = cli.command("erase", "--resume", "--receipt", "FILE")
         yield f"Nobody finds it any more. It is completed by itself, or with: {command}"
     else:
@@ -71,21 +53,11 @@ def resumed_lines(answers: Sequence[Erased], files: ReceiptFiles, cli: Session) 
 
 
 def verified_lines(found: Verified, texts: Sequence[str]) -> Iterator[str]:
-    yield f"{many(sum(found.rows.values()), 'row')} from before the erasure."
-    if found.beside.asked:
-        yield f"{many(found.beside.left, 'key')} on {', '.join(map(safe, found.beside.asked))}."
-    for why in found.beside.away:
-        yield f"Could not be asked: {safe(why)}"
     if texts and not found.bytes:
         yield "No bytes were looked through for the given texts: those of this store cannot be read from here."
-    elif texts:
-        others = ": it may be that others say the same" if found.found else ""
-        yield f"{many(found.found, 'trace')} of the given texts in any file{others}."
-    yield _recorded(found)
-    yield from found.faults
-    for copy in found.copies:
-        yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
-    yield strong("It still holds.") if found else strong("It does not hold.")
+    *told, verdict = map(safe, str(found).splitlines())
+    yield from told
+    yield strong(verdict)
 
 
 def _would(done: Erased) -> Iterator[str]:
@@ -105,14 +77,8 @@ def _agents(memories: Sequence[Scope]) -> str:
     return ", ".join([*names[:SHOWN], *more])
 
 
-def counted(counts: Mapping[str, int]) -> str:
-    kinds = dict.fromkeys([*KINDS, *sorted(counts)])
-    return ", ".join(many(counts[kind], *KINDS.get(kind, (kind, None))) for kind in kinds if counts.get(kind))
-
-
 def _proof(receipt: Receipt) -> Iterator[str]:
-    seen = receipt.values["verified"]
-    yield f"Looked again: {seen['rows']} rows; {seen['found']} of {seen['prints']:,} prints in {seen['bytes']:,} bytes."
+    yield looked_again(receipt.values["verified"])
     for one in receipt.values["remains"]:
         if one.get("known") != 0:
             yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")
@@ -128,16 +94,3 @@ def _kept(receipt: Receipt, files: ReceiptFiles, cli: Session) -> Iterator[str]:
         yield f"The erasure is complete, but {files.failed[id]}. The receipt is above, and: {command}"
     else:
         yield f"Receipt {id}. Keep it outside the store: {command} > FILE"
-
-
-def _recorded(found: Verified) -> str:
-    if found.faults:
-        holds = "holds this receipt" if found.recorded else "does not hold this receipt as it is"
-        return f"The audit log {holds}, but the log itself was changed: engrain audit verify"
-    if found.recorded:
-        return "The audit log holds this receipt."
-    if found.carried:
-        return f"This receipt was carried over by a restore of {found.carried:%Y-%m-%d}: the log that held it is lost."
-    if found.known:
-        return "The audit log says other things under the id of this receipt: the file was changed."
-    return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"

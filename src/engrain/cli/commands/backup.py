@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.erasure_lines import counted
 from engrain.cli.progress import progress
 from engrain.cli.session import DEFAULT_STORE, Session
 from engrain.cli.shown import faint, many
 from engrain.cli.verbs import verb
+from engrain.core.erasure_words import counted
 from engrain.core.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -80,7 +80,7 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
         cli.answer(answers, lambda: resumed_lines(answers, files, cli))
     else:
         cli.answer(done, lambda: erased_lines(done, files, cli))
-    ctx.exit(int(bool(files.failed) or any(one.pending for one in answers)))
+    ctx.exit(int(bool(files.failed) or any(one.pending or one.over for one in answers)))
 
 
 @erase.command(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from engrain.cli.erasure_lines import counted
 from engrain.cli.progress import progress
 from engrain.cli.session import Session
 from engrain.cli.verbs import verb
+from engrain.core.erasure_words import counted
 
 
 @verb(

@@ -14,7 +14,7 @@ def planned(care: Round) -> list[Pass]:
 
     def act(tell: Tell) -> Done:
         answers = resume(care.kit, lambda _: None)
-        complete = {one.id for one in answers if not one.pending}
+        complete = {one.id for one in answers if one.receipt}
         waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
         tell(len(complete))
         told = f"{len(waiting):,} still to be completed: {' '.join(waiting)}" if waiting else ""

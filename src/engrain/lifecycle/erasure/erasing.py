@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engrain.core.erasure import SETTLED, Erasure, Subject, owner
+from engrain.core.erasure_words import counted, looked_again
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
 from engrain.core.ids import SortableIds
 from engrain.core.items import Item
@@ -31,8 +32,8 @@ _new_id = SortableIds()
 @dataclass(frozen=True, slots=True)
 class Erased:
     """What `erase` did. Without a receipt it is `pending`: `why` says what it waits for, and it goes on by itself when
-    the store is next opened or cared for, or with `engrain erase --resume`. `memories` are those that a dry run
-    reaches."""
+    the store is next opened or cared for, or with `engrain erase --resume`. `over`: it ended without one, because a
+    legal hold came before anything went. `memories` are those that a dry run reaches."""
 
     id: str
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -40,10 +41,19 @@ class Erased:
     why: str = ""
     dry_run: bool = False
     memories: tuple[Scope, ...] = ()
+    over: bool = False
 
     @property
     def pending(self) -> bool:
-        return self.receipt is None and not self.dry_run
+        return self.receipt is None and not self.dry_run and not self.over
+
+    def __str__(self) -> str:
+        if self.receipt:
+            values = self.receipt.values
+            return f"Erased: {counted(values['counts']) or 'nothing'}.\n{looked_again(values['verified'])}"
+        if self.dry_run:
+            return f"Would erase: {counted(self.counts) or 'nothing that is in the store'}."
+        return f"{'Not erased' if self.over else 'Pending'}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +101,7 @@ def _resumed(kit: Kit, id: str, report: Report) -> Erased:
     try:
         return _run(kit, id, report)
     except OnHold as exc:  # a hold came before anything went; the others go on
-        return Erased(id, why=str(exc))
+        return Erased(id, why=str(exc), over=True)
 
 
 def _run(kit: Kit, id: str, report: Report) -> Erased:
@@ -112,7 +122,9 @@ def _run(kit: Kit, id: str, report: Report) -> Erased:
         _log.warning("the erasure %s is still to be completed: %s", id, exc)
         return Erased(id, one.counts if one else {}, why=str(exc))
     done = next((entry for entry in _entries(kit) if entry.details.get("receipt") == id), None)
-    return Erased(id, done.details["counts"], Receipt.of(done)) if done else Erased(id, why="it is not known any more.")
+    if done is None:
+        return Erased(id, why="it is not known any more.", over=True)
+    return Erased(id, done.details["counts"], Receipt.of(done))
 
 
 def _entries(kit: Kit) -> list[Any]:

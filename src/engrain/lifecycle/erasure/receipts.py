@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from engrain.core.audit import Entry, is_code
+from engrain.core.checked import several
 from engrain.core.erasure import By, Erasure
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.scope import Scope
@@ -103,6 +104,44 @@ class Verified:
         if self.beside.left or self.beside.away:
             return False
         return told and not any(self.rows.values()) and not self.found and not self.faults
+
+    def __str__(self) -> str:
+        verdict = "It still holds." if self else "It does not hold."
+        return "\n".join([*self.lines, verdict])
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What was found, for people."""
+        rows = sum(self.rows.values())
+        left = several(rows, "row is", "rows are") if rows else "No row is"
+        yield f"{left} left from before the erasure."
+        if self.beside.asked:
+            yield f"{several(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
+        for why in self.beside.away:
+            yield f"Could not be asked: {why}"
+        if self.bytes:
+            traces = several(self.found, "trace") if self.found else "No trace"
+            others = ": it may be that others say the same" if self.found else ""
+            yield f"{traces} of the given texts in any file{others}."
+        yield self._record
+        yield from self.faults
+        for copy in self.copies:
+            yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
+
+    @property
+    def _record(self) -> str:
+        if self.faults:
+            holds = "holds this receipt" if self.recorded else "does not hold this receipt as it is"
+            return f"The audit log {holds}, but the log itself was changed: engrain audit verify"
+        if self.recorded:
+            return "The audit log holds this receipt."
+        if self.carried:
+            return (
+                f"This receipt was carried over by a restore of {self.carried:%Y-%m-%d}: the log that held it is lost."
+            )
+        if self.known:
+            return "The audit log says other things under the id of this receipt: the file was changed."
+        return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"
 
 
 def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
