@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import struct
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -333,6 +335,29 @@ def test_a_bad_archive_is_refused_and_nothing_comes_in(memory: Memory, monkeypat
     monkeypatch.setattr("engrain.lifecycle.exchange.archives.MAX_DOCUMENT", 100)
     with pytest.raises(TooLarge):
         memory.load(io.BytesIO(whole))
+    assert memory.list() == []
+
+
+def test_an_archive_takes_no_more_room_than_it_says(memory: Memory) -> None:
+    raw = bytearray(archive(**{"conversations.json": " " * 32_000_000}))
+    for place in (22, raw.rfind(b"PK\x01\x02") + 24):
+        struct.pack_into("<L", raw, place, 1_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            memory.load(io.BytesIO(raw))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_is_packed_as_nobody_packs_these_is_refused(memory: Memory, packing: int) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", packing) as packed:
+        packed.writestr("conversations.json", json.dumps(CHATGPT))
+    with pytest.raises(InvalidInput, match="unpack it first"):
+        memory.load(io.BytesIO(out.getvalue()))
     assert memory.list() == []
 
 

@@ -7,12 +7,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from engrain.core.errors import InvalidInput, TooLarge
 from engrain.lifecycle.exchange.documents import MAX_DOCUMENT, parsed
 
 MAGIC = b"PK\x03\x04"
+PACKINGS = (ZIP_STORED, ZIP_DEFLATED)  # the others unpack without a limit
 MAX_ARCHIVE = 4 * MAX_DOCUMENT  # unpacked, of the files that are read
 # A large export has its conversations in several files, conversations-000.json and so on; memories may be a folder.
 WANTED = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
@@ -37,9 +38,13 @@ def documents(file: BinaryIO) -> Iterator[Document]:
             raise TooLarge(
                 f"the archive is too large: a file in it may have {MAX_DOCUMENT:,} bytes, all {MAX_ARCHIVE:,}."
             )
+        if any(one.compress_type not in PACKINGS for one in members):
+            raise InvalidInput("the archive is packed in a way that ChatGPT and Claude do not use: unpack it first.")
         for one in sorted(members, key=lambda one: one.filename):
-            # Never more than the size that it says it has: else it is not read at all.
-            yield Document(one.filename, parsed(archive.read(one)))
+            with archive.open(one) as file:
+                # Without a number all of it would be unpacked, whatever size it says it has.
+                raw = file.read(one.file_size + 1)
+            yield Document(one.filename, parsed(raw))
 
 
 @contextmanager
