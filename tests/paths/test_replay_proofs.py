@@ -1,0 +1,307 @@
+"""A store that comes back from a backup is without all that went since, and with all that stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from erasing_kit import WORD, found, opened
+from export_kit import body, exported
+
+from engrain import Memory, Source
+from engrain.conformance.clock import SetClock
+from engrain.core.episodes import Episode
+from engrain.core.erasure import Erasure, Subject
+from engrain.core.errors import Conflict, StoreBusy, StoreCorrupt
+from engrain.core.items import Cite
+from engrain.lifecycle.erasure import erasing as run
+from engrain.lifecycle.erasure.receipts import Receipt
+from engrain.memory.present import Present
+from engrain.memory.restoring import restore_backup
+from engrain.stores.sqlite import SqliteStore, backup, placing
+
+TEXT = f"A text with {WORD}-text in it."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "agent.db"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return tmp_path / "backup.db"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    (tmp_path / "new").mkdir()
+    return tmp_path / "new" / "agent.db"
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def memory(store: Path, clock: SetClock) -> Iterator[Memory]:
+    with opened(store, clock=clock, background=False) as memory:
+        yield memory
+
+
+@pytest.fixture
+def restored(copy: Path, store: Path, new: Path, clock: SetClock) -> Iterator[Callable[..., Memory]]:
+    """The memory that comes back, by default against the present store."""
+    with ExitStack() as stack:
+
+        def back(**how: Any) -> Memory:
+            restore_backup(copy, new, **(how or {"against": store}))
+            return stack.enter_context(opened(new, clock=clock, background=False))
+
+        yield back
+
+
+def happened(memory: Memory, text: str) -> None:
+    """An episode by itself, in words that no item has: no tombstone keeps it out."""
+    kit = memory._open.kit
+    assert kit.episodes
+    kit.episodes.add(memory.scope, Episode(f"e-{text}", "monday", "turn", text, 0.5, kit.clock(), None), None)
+
+
+def episodes(memory: Memory) -> list[str]:
+    return [one.text for one in memory.episodic.recent(99)]
+
+
+def texts(memory: Memory) -> list[str]:
+    return [item.text for item in memory.list()]
+
+
+def rows(memory: Memory) -> list[bytes]:
+    """As an export has them. A summary counts how often it was made void, which is of no matter."""
+    return [line for line in body(exported(memory)).splitlines() if b'"row":"summary"' not in line]
+
+
+# What went
+
+
+def test_what_was_told_and_forgotten_since_is_kept_out_of_an_import(
+    memory: Memory, copy: Path, restored: Callable[..., Memory], tmp_path: Path
+) -> None:
+    memory.remember("The sea is near.")
+    memory.backup(copy)
+    memory.forget(memory.remember(TEXT))
+    (tmp_path / "notes.jsonl").write_text(json.dumps({"text": TEXT}) + "\n")
+    again = restored()
+    assert again.load(tmp_path / "notes.jsonl").kept_out == 1
+    assert texts(again) == ["The sea is near."]
+
+
+def test_the_request_of_an_item_that_was_erased_since_is_not_answered_with_it(
+    memory: Memory, copy: Path, new: Path, restored: Callable[..., Memory]
+) -> None:
+    item = memory.remember(TEXT, request_id=f"{WORD}-request")
+    memory.backup(copy)
+    assert memory.erase(id=item).receipt
+    again = restored()
+    assert found(new.parent) == {}
+    again.remember("It is asked anew.", request_id=f"{WORD}-request")
+    assert texts(again) == ["It is asked anew."]
+
+
+def test_what_was_forgotten_without_its_source_leaves_that_whole(
+    memory: Memory, copy: Path, restored: Callable[..., Memory]
+) -> None:
+    said = memory.add_message("user", "I prefer tea. My dog is called Rex.", session="monday")
+    facts = [item for item in memory.list({"kind": "fact"}) if "tea" in item.text]
+    assert facts
+    memory.backup(copy)
+    for fact in facts:
+        memory.forget(fact.id, keep_source=True)
+    again = restored()
+    assert again.get(said) == memory.get(said)
+    assert not [item for item in again.list({"kind": "fact"}) if "tea" in item.text]
+
+
+# What stands
+
+
+def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
+    memory: Memory, copy: Path, restored: Callable[..., Memory]
+) -> None:
+    def told() -> tuple[str, str]:
+        said = memory.add_message("user", "The club is far from here.", session="monday")
+        memory.record_decision("We take the train.", session="monday")
+        return said, memory.procedural.learn("deploy", ["Run the tests.", "Push."])
+
+    told()
+    while there := memory.list():
+        memory.forget(there[0].id)
+    said, procedure = told()
+    memory.remember("Ana plays chess.", source=Source(kind="agent", cites=(Cite(said),)))
+    memory.procedural.used(procedure, "Friday", True, "It went well.")
+    secret = memory.remember(TEXT)
+    memory.backup(copy)
+    memory.forget(secret)
+    assert rows(restored()) == rows(memory)
+
+
+def test_what_was_said_after_an_erasure_that_the_backup_knows_comes_back(
+    memory: Memory, copy: Path, clock: SetClock, restored: Callable[..., Memory]
+) -> None:
+    memory.remember(TEXT)
+    assert memory.erase(user="ana").receipt
+    clock.advance(60)
+    happened(memory, "It rained.")
+    secret = memory.remember("Nobody must know.")
+    memory.backup(copy)
+    memory.forget(secret)
+    assert episodes(restored()) == ["It rained."]
+
+
+def test_the_log_of_a_store_that_went_another_way_is_not_written_over(
+    memory: Memory, copy: Path, tmp_path: Path, restored: Callable[..., Memory]
+) -> None:
+    secret = memory.remember(TEXT)
+    memory.backup(tmp_path / "monday.db")
+    memory.hold("ben", reason="case-7")
+    memory.backup(copy)
+    restore_backup(tmp_path / "monday.db", tmp_path / "other.db", alone=True)
+    with opened(tmp_path / "other.db", background=False) as other:
+        other.forget(secret)
+    again = restored(against=tmp_path / "other.db")
+    assert texts(again) == []
+    assert again.verify_audit().faults == ()
+    kept = [entry.what for entry in again.audit()]
+    assert kept == ["backup_begun", "backup", "hold", "backup_begun", "restore"]
+
+
+# Receipts in the place of a lost store
+
+
+def test_a_receipt_that_the_backup_knows_takes_nothing_out_whatever_the_file_says(
+    memory: Memory, copy: Path, clock: SetClock, restored: Callable[..., Memory]
+) -> None:
+    memory.remember(TEXT)
+    receipt = memory.erase(user="ana").receipt
+    assert receipt
+    clock.advance(60)
+    memory.remember("Ana is back.")
+    clock.advance(60)
+    memory.backup(copy)
+    later = Receipt.read(json.dumps({**json.loads(str(receipt)), "asked_at": clock().isoformat()}))
+    assert texts(restored(against=[later])) == ["Ana is back."]
+
+
+def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
+    memory: Memory, copy: Path, clock: SetClock, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, file = run._take, tmp_path / "ana.jsonl"
+
+    def said_first(*given: Any) -> Erasure:
+        clock.advance(60)
+        happened(memory, "It rained.")
+        memory.backup(copy)
+        memory.export(file)
+        clock.advance(60)
+        return take(*given)
+
+    happened(memory, "It was said before.")
+    monkeypatch.setattr(run, "_take", said_first)
+    receipt = memory.erase(session="monday").receipt
+    assert receipt
+    done = restore_backup(copy, new, against=[receipt])
+    assert list(done.receipts.values()) == [3], "two episodes, and the session"
+    with opened(new, clock=clock, background=False) as again:
+        assert (again.load(file).added, episodes(again)) == (0, [])
+
+
+# The file in its place
+
+
+def test_a_restored_store_that_still_has_the_bytes_is_not_put_in_its_place(
+    memory: Memory, copy: Path, store: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = memory.remember(TEXT)
+    memory.backup(copy)
+    memory.forget(item)
+    replay = Present.replay
+    with ExitStack() as readers:
+
+        def while_one_reads(self: Present, ready: Any) -> Any:
+            reader = SqliteStore(new.with_name(f"{new.name}.restoring"))
+            readers.callback(reader.close)
+            readers.enter_context(reader._reading()).rows("select count(*) from item")
+            return replay(self, ready)
+
+        monkeypatch.setattr(Present, "replay", while_one_reads)
+        with pytest.raises(StoreBusy):
+            restore_backup(copy, new, against=store)
+    assert not new.exists()
+    monkeypatch.undo()
+    restore_backup(copy, new, against=store)
+    assert found(new.parent) == {}
+
+
+def test_a_store_in_which_an_erasure_has_just_begun_is_not_replaced(
+    store: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store, background=False) as memory:
+        memory.remember(TEXT)
+        memory.backup(copy)
+    place = placing.put_in_place
+
+    def begun_first(*given: Any) -> None:
+        with opened(store, background=False) as memory:
+            assert memory._open.kit.erasing
+            memory._open.kit.erasing.begin("e-1", Subject(memory.scope, "user", "ana"))
+        place(*given)
+
+    monkeypatch.setattr(placing, "put_in_place", begun_first)
+    with pytest.raises(Conflict, match="engrain erase --resume"):
+        restore_backup(copy, store, over=True)
+    with opened(store, background=False) as memory:
+        (done,) = memory.resume_erasures()
+        assert done.receipt
+    assert set(found(store.parent)) == {copy.name}
+
+
+def test_nothing_of_the_old_store_stays_beside_the_one_that_takes_its_place(
+    memory: Memory, copy: Path, new: Path
+) -> None:
+    memory.remember("The sea is near.")
+    memory.backup(copy)
+    ready = new.with_name("ready.db")
+    shutil.copy(copy, ready)
+    with opened(new, background=False) as old:
+        old.remember(TEXT)
+    new.with_name("agent.db-wal").touch()
+    new.with_name("agent.db-shm").write_bytes(b"of the old store")
+    placing.put_in_place(ready, new, lambda: None)
+    assert sorted(os.listdir(new.parent)) == ["agent.db", "agent.db-lock"]
+    with opened(new, background=False) as again:
+        assert texts(again) == ["The sea is near."]
+
+
+def test_a_restored_store_is_for_its_owner_alone(memory: Memory, copy: Path, store: Path, new: Path) -> None:
+    memory.backup(copy)
+    restore_backup(copy, new, against=store)
+    assert [one.stat().st_mode & 0o077 for one in (copy, new)] == [0, 0]
+
+
+def test_a_backup_that_is_of_another_moment_is_none(
+    memory: Memory, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.remember("The sea is near.")
+    memory.backup(tmp_path / "older.db")
+    memory.remember(TEXT)
+    monkeypatch.setattr(backup, "write_copy", lambda _, target, __: shutil.copy(tmp_path / "older.db", target))
+    with pytest.raises(StoreCorrupt, match="change"):
+        memory.backup(copy)
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(copy.name)] == []
