@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import stat
 import subprocess
 import sys
@@ -23,8 +24,10 @@ from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.items import Words
 from engrain.core.manifests import Manifest, Sums
+from engrain.core.moving import Row
 from engrain.core.passages import index_words
 from engrain.lifecycle.exchange import exporting
+from engrain.lifecycle.exchange import restoring as restoring_rows
 from engrain.stores.sqlite import ready, restoring
 
 Lines = list[dict[str, Any]]
@@ -735,3 +738,39 @@ def test_an_export_that_failed_left_nothing_and_is_no_copy(
     told = [entry.what for entry in full.audit() if "export" in entry.what]
     assert told == ["export_begun", *(["export"] if late else []), "export_failed"]
     assert exports_known(full) == 0
+
+
+class Counted(int):
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) < int(other)
+
+    def __gt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) > int(other)
+
+
+def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
+    chance = random.Random(7)
+    values = [
+        {
+            "session": "monday",
+            "key": "disk",
+            "happened_at": Counted(at),
+            "expires_at": chance.choice([None, at + 1, at + 9]),
+        }
+        for at in (chance.randrange(20_000) for _ in range(1_000))
+    ]
+    rows = [Row("episode", ("", str(number)), one) for number, one in enumerate(values)]
+    times = [int(one["happened_at"]) for one in values]
+    expected = [
+        any(int(one["happened_at"]) < at and (one["expires_at"] is None or at < one["expires_at"]) for at in times)
+        for one in values
+    ]
+    Counted.compared = 0
+    repeats = restoring_rows._repeats(rows)
+    assert [restoring_rows._again(row, repeats) for row in rows] == expected
+    assert 0 < sum(expected) < len(expected)
+    assert Counted.compared < 40_000

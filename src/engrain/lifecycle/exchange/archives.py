@@ -41,9 +41,9 @@ def documents(file: BinaryIO) -> Iterator[Document]:
         if any(one.compress_type not in PACKINGS for one in members):
             raise InvalidInput("the archive is packed in a way that ChatGPT and Claude do not use: unpack it first.")
         for one in sorted(members, key=lambda one: one.filename):
-            with archive.open(one) as file:
+            with archive.open(one) as member:
                 # Without a number all of it would be unpacked, whatever size it says it has.
-                raw = file.read(one.file_size + 1)
+                raw = member.read(one.file_size + 1)
             yield Document(one.filename, parsed(raw))
 
 

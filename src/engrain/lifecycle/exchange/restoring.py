@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -278,12 +279,12 @@ def _came(row: Row, begun: Mapping[str, float]) -> bool:
 
 
 def _repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
-    """When the same thing happened, by session and key."""
+    """When the same thing happened, by session and key, in order."""
     found: dict[tuple[str, str], list[int]] = {}
     for row in episodes:
         if row.values["key"] is not None:
             found.setdefault((row.values["session"], row.values["key"]), []).append(row.values["happened_at"])
-    return found
+    return {name: sorted(times) for name, times in found.items()}
 
 
 def _again(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
@@ -292,7 +293,8 @@ def _again(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
         return False
     happened, expires = row.values["happened_at"], row.values["expires_at"]
     times = repeats.get((row.values["session"], row.values["key"]), ())
-    return any(happened < at and (expires is None or at < expires) for at in times)
+    later = bisect_right(times, happened)
+    return later < len(times) and (expires is None or times[later] < expires)
 
 
 def _equal(here: Row, row: Row) -> bool:
