@@ -41,8 +41,9 @@ from engrain.cli.root import root
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.backups import backup_name
+from engrain.core.moving import Row, RowKind
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import placing
+from engrain.stores.sqlite import SqliteStore, placing
 
 CANARY = "canary-5b1e"
 HOUR = 3600.0
@@ -275,6 +276,40 @@ def test_what_was_told_anew_comes_back(store: Path, tmp_path: Path) -> None:
         found = memory.get(again)
         assert found is not None
         assert found.text == "Ana has a cat."
+
+
+def test_what_was_told_anew_comes_back_every_time(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.forget(memory.remember("Ana has a cat."))
+        again = memory.remember("Ana has a cat.")
+    for name in ("first", "second"):
+        with opened(store) as memory:
+            memory.backup(tmp_path / f"{name}.db")
+            memory.forget(memory.remember(f"Said before the {name}."))
+        restore_backup(tmp_path / f"{name}.db", store, over=True)
+        with opened(store) as memory:
+            assert memory.get(again) is not None, name
+
+
+def test_what_stays_out_is_found_without_reading_every_item(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(store) as memory:
+        gone = memory.remember("Ana has a cat.")
+        memory.backup(tmp_path / "b.db")
+        memory.forget(gone)
+    dump, kinds = SqliteStore.dump, list[str]()
+
+    def counted(self: SqliteStore, kind: RowKind, *rest: Any) -> list[Row]:
+        kinds.append(kind)
+        return dump(self, kind, *rest)
+
+    monkeypatch.setattr(SqliteStore, "dump", counted)
+    restore_backup(tmp_path / "b.db", store, over=True)
+    assert "audit" in kinds
+    assert "item" not in kinds
+    with opened(store) as memory:
+        assert memory.get(gone) is None
 
 
 def test_a_store_is_replaced_only_if_that_is_said(store: Path, backup: Path) -> None:

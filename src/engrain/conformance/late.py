@@ -14,7 +14,7 @@ from engrain.core.episodes import Happening
 from engrain.core.erasure import Subject
 from engrain.core.errors import BeingErased
 from engrain.core.items import Draft, Source
-from engrain.core.plans import Add, Plan
+from engrain.core.plans import Add, Forget, Plan
 from engrain.core.queries import ListQuery
 from engrain.core.scope import Scope
 from engrain.ports import Erasing
@@ -116,3 +116,10 @@ class LateSuite(Suite):
             stage(erasing)
         assert set(store.removed()) == {forgotten, erased}
         assert store.get_many(BEN, [kept])
+
+    def test_what_was_restored_is_not_gone(self, store: Any) -> None:
+        again, gone = add(store, fact("Comes back."), fact("Stays out."))
+        (row,) = [one for one in store.dump("item", None, 9) if one.key[0] == again]
+        store.apply(Plan(ANA, (Forget(again), Forget(gone))))
+        store.restore([row])
+        assert store.removed() == [gone]

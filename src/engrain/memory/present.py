@@ -72,6 +72,9 @@ class _Damaged:
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         return self._store.dump(kind, after, limit, scope) if kind in OWN else []
 
+    def removed(self) -> list[str]:
+        return []
+
 
 def changed(where: str) -> Conflict:
     return Conflict(f"something was forgotten or erased in {where} meanwhile. Nothing is restored: try again.")

@@ -82,8 +82,8 @@ class ItemStore(Protocol):
 
     def moment(self) -> int:
         """How far the store's time has come, in microseconds. A plan that `began` then is BeingErased, and nothing of
-        it is kept, if an erasure began since of its user, or one began or ended of a session or source that it adds to:
-        what was on its way when somebody was erased does not come in afterwards."""
+        it is kept, if an erasure began since of its user, or took the rows of a session or source that it adds to: what
+        was on its way when somebody was erased does not come in afterwards."""
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         """In the order asked, closed, corrected and expired ones too; unknown ones are left out."""
@@ -142,7 +142,8 @@ class ItemStore(Protocol):
         """Every memory of this store that something was written to and that is not shut, in any order."""
 
     def removed(self) -> list[str]:
-        """The ids of all items that went, forgotten or erased, in whatever scope. For upkeep."""
+        """The ids of all items that went, forgotten or erased, in whatever scope, and were not restored since. For
+        upkeep."""
 
     def newest(self, scope: Scope) -> int:
         """The number that `changes` gives a reader who has seen all of them, without looking through them."""

@@ -19,6 +19,8 @@ class Forgetting(Movable, Protocol):
     @property
     def erasing(self) -> Erasing: ...
 
+    def removed(self) -> list[str]: ...
+
 
 def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
     """How many rows of each kind were kept out.
@@ -33,9 +35,9 @@ def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
     if len(log) > 1 and log == list(_rows(restored, "audit")):
         # Nothing went since, or both are one store by two names, which would lose what was told anew.
         return {"item": 0}
-    before = _items(restored)
+    before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
-    gone = before - _items(restored)
+    gone = set(restored.removed()) - before
     back = _put_back(present, restored, gone) if gone else 0
     _carry(present, restored)
     return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
@@ -45,15 +47,18 @@ def _items(store: Movable) -> set[str]:
     return {row.key[0] for row in _rows(store, "item")}
 
 
-def _put_back(present: Movable, restored: Movable, gone: Collection[str]) -> int:
-    standing = [row for row in _rows(present, "item") if row.key[0] in gone]
+def _put_back(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
+    # To look through all the rows takes long, and nearly always what went is not there either.
+    perhaps = set(gone).difference(present.removed())
+    standing = [row for row in _rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
     for start in range(0, len(standing), PAGE):
         restored.restore(standing[start : start + PAGE])
     if ids:
-        there = _items(restored)
         kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
-        cites = [row for row in _rows(present, "cites") if row.key[0] in ids and _cited(row) <= there]
+        cites = [row for row in _rows(present, "cites") if row.key[0] in ids]
+        there = _items(restored) if cites else set()
+        cites = [row for row in cites if _cited(row) <= there]
         beside = [row for kind, name in kinds.items() for row in _rows(present, kind) if row.values[name] in ids]
         restored.restore([*cites, *beside])
     return len(ids)

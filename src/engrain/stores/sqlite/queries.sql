@@ -6,7 +6,8 @@ select n from scope where id = ?;
 insert into scope (id, tenant, agent, user) values (?, ?, ?, ?);
 
 -- removed --
-select id from gone;
+-- One that was put back by a restore stands again.
+select id from gone where not exists (select 1 from item where item.id = gone.id);
 
 -- counters --
 -- The newest change, then the newest time recorded.
