@@ -32,7 +32,15 @@ def test_the_audit_log_is_read_in_words_and_names_the_receipt(store: Path) -> No
     done = json.loads(run(store, "erase", "--user", "ana", "--yes", "--json").output)
     lines = run(store, "audit").output.splitlines()
     assert lines[1].endswith("erase refused (user)  reason case-7")
-    assert f"erase (user)  receipt {done['receipt']['values']['receipt']}, " in lines[3]
+    assert f"erase (user)          receipt {done['receipt']['values']['receipt']}, " in lines[3]
+
+
+def test_what_was_counted_stands_in_one_column_and_once(store: Path, tmp_path: Path) -> None:
+    run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana")
+    run(store, "hold", "--user", "ana", "--reason", "case-7")
+    lines = run(store, "audit").output.splitlines()
+    assert len({line.index(told) for line, told in zip(lines, ("form", "form", "reason"), strict=True)}) == 1
+    assert all(line.count("form") <= 1 for line in lines)
 
 
 def test_an_empty_audit_log_is_no_error(store: Path) -> None:

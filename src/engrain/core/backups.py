@@ -66,7 +66,9 @@ class Restored:
     asked: bool = True
 
     def __str__(self) -> str:
-        found = f"{self.items:,} of the {self.manifest.items:,} items in the backup"
+        there = self.manifest.items
+        whole = {0: "no item", 1: "the only item"}.get(there, f"all {there:,} items")
+        found = f"{whole if self.items == there else f'{self.items:,} of the {there:,} items'} in the backup"
         told = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
         if self.kept_out is None:
             return f"{told}; no present store was there to say what has been forgotten since"

@@ -50,7 +50,9 @@ def restore_backup(
 
     chosen, goal = settings(to), goal_of(to)
     if goal.exists() and not over:
-        raise InvalidInput(f"{goal} is there already. Say --replace if it is to be replaced, or give a new path.")
+        raise InvalidInput(
+            f"{goal} is there already. If it is to be replaced, say over=True (--replace); or give a new path."
+        )
     place = Path(backup).expanduser().absolute()
     _check_goal(goal, place)
     source, receipts = _who_knows(against, to if goal.exists() else None, key, alone)
@@ -134,9 +136,10 @@ def _who_knows(
         raise InvalidInput("one store says what was forgotten since the backup, and receipts beside it: name one.")
     other = alone or (stores and replaced is not None and not _same(stores[0], goal_of(replaced)))
     if other and replaced is not None and readable(replaced, key, whole=True):
+        wrong = "alone=True (--alone)" if alone else "against (--against)"
         raise InvalidInput(
-            f"{replaced} is there and can be read: leave out {'--alone' if alone else '--against'}, and what was "
-            "forgotten in it stays out. If it is not to be asked, restore to a new path."
+            f"{replaced} is there and can be read: leave out {wrong}, and what was forgotten in it stays out. If it is "
+            "not to be asked, restore to a new path."
         )
     if alone:
         return None, receipts

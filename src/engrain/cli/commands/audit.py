@@ -38,7 +38,8 @@ def audit(ctx: click.Context, after: int | None, limit: int) -> None:
     cli: Session = ctx.obj
     with cli.memory() as memory:
         entries = memory.audit(after=after, limit=limit)
-        count = cli.answer_each(entries, lambda one: [_line(one)])
+        width = max((len(_act(one)) for one in entries), default=0)
+        count = cli.answer_each(entries, lambda one: [_line(one, width)])
     if not count and not cli.json:
         click.echo(faint("Nothing has been recorded here yet."), err=True)
     elif count and after is None and entries[0].n > 1 and not cli.json:
@@ -75,12 +76,18 @@ def _whole(found: Audited, head: str | None) -> Iterator[str]:
         yield faint(f"To keep elsewhere, for --head: {found.kept}")
 
 
-def _line(one: Entry) -> str:
-    told = _codes({name: one.details[name] for name in ("receipt", "form") if name in one.details})
-    told += _codes(one.details.get("counts", {name: value for name, value in one.details.items() if name != "by"}))
+def _act(one: Entry) -> str:
     by = f" ({'item' if one.details['by'] == 'id' else one.details['by']})" if "by" in one.details else ""
-    rest = f"  {faint(', '.join(told))}" if told else ""
-    return f"{one.n:>5}  {one.at:%Y-%m-%d %H:%M}  {strong(one.what.replace('_', ' '))}{by}{rest}"
+    return one.what.replace("_", " ") + by
+
+
+def _line(one: Entry, width: int) -> str:
+    first = {name: one.details[name] for name in ("receipt", "form") if name in one.details}
+    rest = {name: value for name, value in one.details.items() if name != "by" and name not in first}
+    told = ", ".join([*_codes(first), *_codes(one.details.get("counts", rest))])
+    act = _act(one)
+    beside = f"{' ' * (width - len(act))}  {faint(told)}" if told else ""
+    return f"{one.n:>5}  {one.at:%Y-%m-%d %H:%M}  {strong(act)}{beside}"
 
 
 def _codes(details: Mapping[str, Any]) -> list[str]:
