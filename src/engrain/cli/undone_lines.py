@@ -61,6 +61,9 @@ def _outcome(found: Undone, cli: Session) -> Iterator[str]:
         told = "item came from it or rests on it", "items came from it or rest on it"
         yield f"{many(len(found.items), *told)}. Add --yes to take {'it' if len(found.items) == 1 else 'them'} back."
         return
+    if found.done.over:
+        yield str(found.done)
+        return
     yield f"Took back {many(len(found.items), 'item')}."
     if found.done.pending:
         yield f"The bytes are pending: {found.done.why}"

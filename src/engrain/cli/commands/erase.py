@@ -166,7 +166,7 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     cli.answer(found, lambda: undone_lines(found, again, cli))
     for text in notes:
         click.echo(text, err=True)
-    if not found or (found.done and found.done.pending):
+    if not found or (found.done and not found.done.receipt):
         sys.exit(1)
 
 
