@@ -188,6 +188,21 @@ def test_a_dry_run_of_notes_says_what_a_run_then_does(fresh: Callable[..., Memor
     assert (again.added, again.replaced) == (0, 0)
 
 
+@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize("source", [None, "elsewhere"])
+def test_a_dry_run_knows_what_was_loaded_and_forgotten_since(
+    fresh: Callable[..., Memory], redact: bool, source: str | None
+) -> None:
+    there = fresh(redact=["mails"]) if redact else fresh()
+    raw = b'{"text": "Write to ana.perez@example.com about the flat."}\n{"text": "Ana likes tea."}\n'
+    loaded(there, raw)
+    (mail,) = [one for one in there.list() if "flat" in one.text]
+    there.forget(mail.id)
+    told = [loaded(there, raw, source=source, dry_run=dry_run) for dry_run in (True, False)]
+    assert [(one.added, one.repeated, one.kept_out) for one in told] == [(0, 1, 1)] * 2
+    assert [one.text for one in there.list()] == ["Ana likes tea."]
+
+
 CLASHING: dict[str, list[dict[str, Any]]] = {
     "a place that is taken": [{"text": "x", "place": {"session": "s", "number": 0}}],
     "a place twice": [{"text": text, "place": {"session": "q", "number": 3}} for text in "xy"],

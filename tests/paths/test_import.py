@@ -399,6 +399,17 @@ def test_what_was_changed_to_something_forgotten_here_stays_out(memory: Memory) 
     assert "Ana likes tea." in [item.text for item in memory.list()]
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_was_changed_to_something_private_that_was_forgotten_stays_out(open_memory: Open, dry_run: bool) -> None:
+    memory = open_memory(background=False, embedder=HashEmbedder(), redact=["mails"])
+    told = "Write to ana.perez@example.com about the flat."
+    memory.forget(memory.remember(told))
+    memory.load(io.BytesIO(json.dumps([{"id": "m1", "memory": "Ana has a flat."}]).encode()))
+    found = memory.load(io.BytesIO(json.dumps([{"id": "m1", "memory": told}]).encode()), dry_run=dry_run)
+    assert (found.form, found.replaced, found.kept_out) == ("mem0", 0, 1)
+    assert [one.text for one in memory.list()] == ["Ana has a flat."]
+
+
 def test_memories_of_several_users_are_taken_only_if_said(memory: Memory) -> None:
     mixed = json.loads(json.dumps(MEM0))
     mixed["results"][1]["user_id"] = "ben"

@@ -35,21 +35,22 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
     store = movable(kit)
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
+    # As they would be kept, and as a tombstone knows them.
+    texts = {name: write.draft(note, kit.redact).text for name, note in given.items()}
     versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
         here = versions.get(asked.get(name) or "")
-        text = write.draft(note, kit.redact).text
         if not here:
             new.append(_anew(note) if name in asked else note)
-        elif _imported(here[-1]) and not note.relation and all(one.text != text for one in here):
+        elif _imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
             if note.slot:
                 new.append(_anew(note))
             else:
                 changed.append((here[-1], note))
-    barrier = Barrier([], [scope], kit, store, [note.text for _, note in changed])
-    allowed = [one for one in changed if not barrier.bars(one[1].text)]
+    barrier = Barrier([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
+    allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.capture import write
+from engrain.capture.redacting import clean_note
 from engrain.core.coherence import held_by
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
 from engrain.core.items import Cite, Draft, Place
@@ -23,12 +24,24 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | En
     that it would meet."""
     store = movable(kit)
     foreseen = _Foreseen(scope, kit, store)
-    barrier = Barrier([], [scope], kit, store, [note.text for note in notes])
-    for note in notes:
+    cleaned = [_cleaned(note, kit) for note in notes]
+    barrier = Barrier([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
+    for note in cleaned:
+        if isinstance(note, EngrainError):
+            yield note
+            continue
         try:
             yield foreseen.status(note, barrier.bars(note.text))
         except EngrainError as exc:
             yield exc
+
+
+def _cleaned(note: Note, kit: Kit) -> Note | EngrainError:
+    """As it would be kept, and as a tombstone knows it."""
+    try:
+        return clean_note(note, kit.redact)
+    except EngrainError as exc:
+        return exc
 
 
 class _Foreseen:
@@ -48,11 +61,11 @@ class _Foreseen:
         self._slots: dict[str, list[Version]] = {}
 
     def status(self, note: Note, barred: bool) -> str:
-        if note.request_id is not None and note.request_id in self._asked:
-            return "repeated"
         if note.derived and barred:
             return "kept_out"
-        draft = write.draft(note, self._kit.redact)
+        if note.request_id is not None and note.request_id in self._asked:
+            return "repeated"
+        draft = write.draft(note)
         for cite in draft.source.cites:
             self._check(cite)
         if draft.place and self._placed(draft, draft.place):
