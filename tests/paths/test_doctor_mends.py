@@ -294,6 +294,37 @@ def test_a_store_that_cannot_be_written_fails_and_is_not_said_to_need_another_en
     assert shlex.split(commands_in(found["stores"]["mend"])[0]) == ["chmod", "u+w", str(store), name]
 
 
+def _mounts() -> bool:
+    try:
+        line = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", tempfile.gettempdir()]
+        return sys.platform == "linux" and not subprocess.run(line, capture_output=True, check=False).returncode
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not _mounts(), reason="needs the right to mount")
+def test_on_a_disk_that_is_mounted_read_only_it_can_be_read_and_the_doctor_says_how_to_mount_it(tmp_path: Path) -> None:
+    no_backup(tmp_path / "agent.db")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    engrain = shlex.join([sys.executable, "-c", "from engrain.cli.root import root; root()"])
+    script = f"""
+        set -e
+        mount -t tmpfs none {disk}
+        cp {tmp_path}/agent.db {disk}
+        mount -o remount,ro {disk}
+        {engrain} list --user ana --store {disk}/agent.db
+        {engrain} doctor --json --store {disk}/agent.db > {tmp_path}/told || true
+        mount -o remount,rw {disk}
+        {engrain} remember "Ana likes milk." --user ana --store {disk}/agent.db
+        """
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (ran.returncode, "Ana likes tea." in ran.stdout) == (0, True), ran.stderr
+    found = json.loads((tmp_path / "told").read_text())["findings"][0]
+    assert (found["state"], "mounted read-only" in found["why"]) == ("fail", True)
+    assert commands_in(found["mend"]) == [f"mount -o remount,rw {disk}"]
+
+
 def test_a_command_is_whole_on_one_line_however_narrow_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
 from engrain.lifecycle.checkup import POINTS, Look, checkup
 from engrain.stores.redis.episodes import RedisEpisodes
-from engrain.stores.sqlite import deployment, opening
+from engrain.stores.sqlite import care, deployment, opening
 from engrain.stores.sqlite.index_rows import code_type
 
 DAY = 86_400.0
@@ -615,6 +615,12 @@ def test_31_a_disk_without_room_for_a_copy_warns(memory: Memory, folder: Path) -
     assert_stands(memory, "disk", "warn", "not enough for a copy", "free some space")
     os.truncate(path, size)
     assert_stands(memory, "disk", "pass")
+
+
+def test_31_a_disk_that_is_full_fails(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.disk_usage
+    monkeypatch.setattr(care.shutil, "disk_usage", lambda path: real(path)._replace(free=200_000))
+    assert_stands(memory, "disk", "fail", "0.2 MB free", "free some space")
 
 
 def test_32_a_clock_behind_what_was_recorded_warns_and_far_behind_fails(memory: Memory, clock: SetClock) -> None:

@@ -19,6 +19,7 @@ from engrain.stores.sqlite.sql import load
 _SQL = load("care.sql")
 _BATCH = 500
 _LITTLE_SPACE = 100_000_000
+_NO_SPACE = 5_000_000  # to which the log grows before it is written back
 
 
 class Care(Handle):
@@ -65,8 +66,13 @@ class Care(Handle):
         if self._site.path is None:
             return
         free, used = shutil.disk_usage(self._site.path.parent).free, sum(map(_size, self._site.files()))
-        state = f"{free / 1e9:,.1f} GB free, the store takes {used / 1e6:,.1f} MB"
-        if free < max(_LITTLE_SPACE, used):
+        room = f"{free / 1e9:,.1f} GB" if free >= 1e9 else f"{free / 1e6:,.1f} MB"
+        state = f"{room} free, the store takes {used / 1e6:,.1f} MB"
+        if free < _NO_SPACE:
+            yield Finding(
+                "disk", "fail", f"{state}: writes are refused, or soon will be", "free some space on its disk"
+            )
+        elif free < max(_LITTLE_SPACE, used):
             # A backup, a restore and an upgrade of the schema each write a second copy.
             yield Finding("disk", "warn", f"{state}: not enough for a copy of it", "free some space on its disk")
         else:

@@ -47,7 +47,11 @@ class Deployment(Handle):
     def _writable(self) -> Iterator[Finding]:
         path = self._site.path
         shut = [one for one in (path, path.parent) if not os.access(one, os.W_OK)] if path else []
-        if shut:
+        if path and shut and _mounted_to_read(path):
+            why = f"{path} can only be read, so that nothing new is kept: its disk is mounted read-only"
+            disk = next(one for one in path.resolve().parents if one.is_mount())
+            yield Finding("writable", "fail", why, f"`mount -o remount,rw {shlex.quote(str(disk))}`, as root")
+        elif shut:
             why = f"{path} can only be read, so that nothing new is kept: you may not write to {shut[0]}"
             yield Finding("writable", "fail", why, f"`chmod u+w {shlex.join(map(str, shut))}`, as their owner")
 
@@ -100,6 +104,10 @@ def open_to_others(path: Path) -> bool:
         return all(parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents)
     except OSError:  # a log may go at any moment
         return False
+
+
+def _mounted_to_read(path: Path) -> bool:
+    return sys.platform != "win32" and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:

@@ -189,8 +189,11 @@ def open_connection(site: Site, create: bool = False) -> Connection:
         if site.key is not None:
             _check_key(db, site, where)
         _set_up(db, site)
-    except BaseException:
+    except BaseException as exc:
         db.close()
+        # On a disk that is mounted read-only SQLite says no more than that it cannot open the file.
+        if type(exc) is StoreError and not site.read_only and site.path and not os.access(site.path, os.W_OK):
+            raise ReadOnlyStore(site.unwritable()) from exc
         raise
     return db
 
