@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+from engrain.core.errors import StoreError
+from engrain.stores.sqlite.engine import connect, uri
 from engrain.stores.sqlite.migrate import APPLICATION_ID
 from engrain.stores.sqlite.opening import Site
+from engrain.stores.sqlite.sql import load
 
+_SQL = load("queries.sql")
 _CHUNK = 1 << 20
 _SECTOR = 512  # the smallest page: no database has a size between
 _OPEN_HERE = ("/proc/self/fd", "/dev/fd")
@@ -20,7 +25,7 @@ def copies(site: Site, key: bytes) -> list[Path]:
     if site.path is None:
         return []
     own, held = set(site.files()), _held()
-    return sorted(one for one in _databases(site.path.parent, held) if one not in own and _has(one, key))
+    return sorted(one for one in _databases(site.path.parent, held) if one not in own and _is_copy(one, site, key))
 
 
 def _held() -> set[tuple[int, int]]:
@@ -51,6 +56,16 @@ def _ours(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(100)
     return head.startswith(b"SQLite format 3\x00") and head[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _is_copy(path: Path, site: Site, key: bytes) -> bool:
+    """By the key that it says it has. One that cannot say, being damaged or half written, is read byte by byte."""
+    try:
+        with closing(connect(uri(path, "ro", immutable=True), site.engine)) as db:
+            found = db.rows(_SQL["meta"], ("key",))
+    except (StoreError, UnicodeError):
+        found = []
+    return found[0][0] == key if found else _has(path, key)
 
 
 def _has(path: Path, key: bytes) -> bool:
