@@ -159,6 +159,27 @@ def test_a_backup_that_fails_leaves_nothing(store: Path, tmp_path: Path, monkeyp
     assert sorted(tmp_path.iterdir()) == there
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_what_stands_where_a_manifest_is_written_is_neither_followed_nor_kept(
+    store: Path, tmp_path: Path, link: bool
+) -> None:
+    other, part = tmp_path / "other.txt", tmp_path / "b.db.json.part"
+    other.write_text("Not yours.")
+    if link:
+        part.symlink_to(other)
+    else:
+        part.touch(0o666)
+        part.chmod(0o666)
+    with opened(store) as memory:
+        memory.backup(tmp_path / "b.db")
+    manifest = tmp_path / "b.db.json"
+    assert other.read_text() == "Not yours."
+    assert not manifest.is_symlink()
+    assert manifest.stat().st_mode & 0o777 == 0o600
+    restore_backup(tmp_path / "b.db", tmp_path / "new.db")
+    assert texts(tmp_path / "new.db") == texts(store)
+
+
 def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember(f"The word is {CANARY}.")

@@ -186,7 +186,9 @@ def listed(folder: Path) -> Iterator[Path]:
 def put_file(path: Path, raw: bytes) -> None:
     part = path.with_name(path.name + ".part")
     try:
-        with open(part, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        # Whatever is there goes: of a process that was killed, or a link that would lead the bytes elsewhere.
+        part.unlink(missing_ok=True)
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags | _NO_LINK, 0o600)) as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
