@@ -75,7 +75,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
 
 def settings(url: str | os.PathLike[str] | None = None) -> Settings:
     """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here.
-    Outside a TOML file the model is that of ENGRAIN_MODEL."""
+    The model and what is redacted are those of ENGRAIN_MODEL and ENGRAIN_REDACT, unless a .toml file says."""
     if url is not None and not isinstance(url, (str, os.PathLike)):
         raise ConfigError(f"a store is a path or a URL, not {type(url).__name__}.")
     where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
@@ -83,7 +83,7 @@ def settings(url: str | os.PathLike[str] | None = None) -> Settings:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
     if where.endswith(".toml"):
         return from_toml(Path(where))
-    return Settings(store=where, model=os.environ.get(MODEL_VARIABLE) or None, key=_key(), redact=_redact())
+    return Settings(store=where, model=_model(), key=_key(), redact=_redact())
 
 
 def from_toml(path: Path) -> Settings:
@@ -105,6 +105,7 @@ def from_toml(path: Path) -> Settings:
                 raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
             given[_TABLES[table][key]] = _typed(path, table, key, value)
     given.setdefault("redact", _redact())
+    given["model"] = given.get("model", _model()) or None  # name = "": none, whatever the variable says
     for name in ("backup_folder", "mirror"):
         if isinstance(upkeep.get(name), str) and upkeep[name]:
             upkeep[name] = _beside(path, upkeep[name])
@@ -118,6 +119,10 @@ def _beside(path: Path, named: str) -> str:
     if scheme not in ("", "sqlite", "file") or rest in ("", ":memory:"):
         return named
     return f"{scheme}{found}{os.path.abspath(path.parent / Path(rest).expanduser())}"
+
+
+def _model() -> str | None:
+    return os.environ.get(MODEL_VARIABLE) or None
 
 
 def _redact() -> tuple[str, ...]:

@@ -58,3 +58,14 @@ def test_a_settings_file_may_say_how_long_the_vectors_of_a_model_are(tmp_path: P
     for bad in ("0", "-1", "true", '"64"', "70000"):
         with pytest.raises(ConfigError, match="dimension"):
             settings(toml(tmp_path, f"{table}dimension = {bad}\n"))
+
+
+def test_a_variable_says_what_the_settings_file_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENGRAIN_MODEL", "ollama:small")
+    monkeypatch.setenv("ENGRAIN_REDACT", "keys")
+    found = settings(toml(tmp_path, ""))
+    assert (found.model, found.redact) == ("ollama:small", ("keys",))
+    found = settings(toml(tmp_path, '[model]\nname = "ollama:own"\n[privacy]\nredact = ["cards"]\n'))
+    assert (found.model, found.redact) == ("ollama:own", ("cards",))
+    found = settings(toml(tmp_path, '[model]\nname = ""\n[privacy]\nredact = []\n'))
+    assert (found.model, found.redact) == (None, ())
