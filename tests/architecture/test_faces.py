@@ -108,3 +108,5 @@ def test_every_public_name_says_what_it_is() -> None:
 def test_every_verb_says_what_it_does() -> None:
     verbs_alone = verbs(Memory) - {"scope", *TIERS}
     assert [name for name in sorted(verbs_alone) if not getattr(Memory, name).__doc__] == []
+    for run in (Run, AsyncRun):
+        assert [name for name in STEPS if not getattr(run, name).__doc__] == []

@@ -87,6 +87,12 @@ def test_help_of_every_command_teaches(name: str) -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("words", [("bench",), ("bench", "recall"), ("bench", "speed")])
+def test_help_of_the_benchmark_has_examples(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(root, [*words, "--help"]).output
+    assert f"  engrain {' '.join(words)}" in shown.split("Examples:")[1]
+
+
 def test_engrain_alone_is_a_short_overview(tmp_path: Path) -> None:
     shown = CliRunner().invoke(root, ["--store", str(tmp_path / "none.db")])
     assert shown.exit_code == 0

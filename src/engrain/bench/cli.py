@@ -24,7 +24,13 @@ peers_option = click.option("--peers", is_flag=True, help="Next to others; first
 
 @click.group()
 def bench() -> None:
-    """Measure quality of recall, and speed, on this machine."""
+    """Measure quality of recall, and speed, on this machine.
+
+    \b
+    Examples:
+      engrain bench speed --items 1000,10000
+      engrain bench recall ~/data/locomo-dev
+    """
 
 
 @bench.command()
@@ -40,6 +46,7 @@ def recall(folders: tuple[Path, ...], peers: bool, as_json: bool, out: Path | No
     (space, id, question, category, gold). Each space is a memory of its own.
 
     \b
+    Examples:
       engrain bench recall ~/data/locomo-dev ~/data/beam100K-dev
       engrain bench recall ~/data/locomo-dev --peers --plot recall.svg
     """
@@ -74,6 +81,7 @@ def speed(
     """Time writing, each arm of recall, the start, memory and disk, with made-up texts and a fixed seed.
 
     \b
+    Examples:
       engrain bench speed
       engrain bench speed --items 1000,10000 --peers
     """

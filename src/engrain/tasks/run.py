@@ -199,6 +199,7 @@ class AsyncRun(_Task):
     async def step(
         self, name: str, function: Callable[..., Any], *args: Any, key: str | None = None, retries: int | Retry = 0
     ) -> Any:
+        """Call the function once; recorded done, it never runs again and its result is replayed."""
         work = Work(checked_function(function), args, as_retry(retries))
         return await self._driven(self.step_flow(name, key, work))
 
@@ -212,18 +213,25 @@ class AsyncRun(_Task):
         on_ambiguous: OnAmbiguous = "halt",
         key_as: str | None = None,
     ) -> Any:
+        """Do something that must not happen twice: the intent is on disk before the call, the result after it.
+
+        `key_as` and `on_ambiguous` are as in Run.effect; a probe and an undo may be coroutine functions, too.
+        """
         work = Work(checked_function(function), args, as_retry(retries), on_ambiguous, key_as)
         return await self._driven(self.effect_flow(name, key, work))
 
     async def remember_step(self, name: str, what: Any, *, key: str | None = None, **fields: Any) -> Any:
+        """Remember a text (or a Note, or a list of them) exactly once, with the fields of `remember`."""
         return await self._driven(self.course.remember(name, what, key, fields))
 
     async def sleep_until(
         self, until: datetime | str, *, name: str = "sleep", key: str | None = None, block: bool = True
     ) -> None:
+        """Wait for a time, across crashes; with block=False the task is given back, and `recover` continues it."""
         await self._driven(self.course.sleep(name, until, key, block))
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
+        """Wait so long from the first call on, across crashes."""
         until = self.course.now() + checked_span(seconds, "seconds")
         await self.sleep_until(until, name=name, key=key, block=block)
 
@@ -236,9 +244,11 @@ class AsyncRun(_Task):
         key: str | None = None,
         block: bool = True,
     ) -> Any:
+        """The payload of an event, as soon as somebody has signalled it; after `timeout` seconds the default."""
         return await self._driven(self.course.event(event, key, timeout, block, default))
 
     async def keep(self, snapshot: Any) -> None:
+        """Store plain JSON with the task, in place of what was kept before."""
         await to_the_end(self.hop, self.course.keep, snapshot)
 
     async def __aenter__(self) -> Self:
