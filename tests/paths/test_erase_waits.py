@@ -16,6 +16,7 @@ from engrain.core.maintained import Maintained
 from engrain.core.scope import Scope
 from engrain.lifecycle.erasure import erasing as run
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.erasing import SqliteErasing
 
 BEN = Subject(Scope(None, None, "ben"), "user", "ben")
 
@@ -120,3 +121,28 @@ def test_the_care_of_a_program_that_stays_open_gives_the_receipt(memory: Memory,
     assert (done.counts["erased"], done.trouble) == (1, ())
     assert [one.what for one in memory.audit()] == ["erase"]
     assert "erased" not in memory.maintain().counts, "nothing is under way any more"
+
+
+def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
+    memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteErasing, "unname", dies)
+        with pytest.raises(Killed):
+            memory.erase(user="ana", folders=[folder])
+    (done,) = memory.resume_erasures()
+    assert done.receipt
+    assert done.receipt.values["counts"]["files"] == 2
+
+
+def test_what_a_source_says_while_its_erasure_waits_is_no_trace_of_it(memory: Memory, store: Path) -> None:
+    memory.remember("The shop opens at nine.", source="page")
+    with SqliteStore(store)._reading() as db:
+        db.rows("select count(*) from item")
+        assert memory.erase(source="page").pending
+        memory.remember("The shop opens at ten.", source="page")
+    (done,) = memory.resume_erasures()
+    assert done.receipt
+    assert memory.verify_erasure(done.receipt)
+    (looked,) = [one for one in memory.check() if one.name == "erasures"]
+    assert looked.state == "pass", looked.why

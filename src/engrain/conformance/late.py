@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from engrain.conformance.drafts import ANA, BEN, add, fact, forget, message
 from engrain.conformance.episodes import episode
 from engrain.conformance.suite import Suite
 from engrain.core.episodes import Happening
-from engrain.core.erasure import Subject
+from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import BeingErased
 from engrain.core.items import Draft, Source
 from engrain.core.plans import Add, Forget, Plan
@@ -36,6 +36,13 @@ def _refused(store: Any, draft: Draft, began: int, scope: Scope = ANA) -> bool:
     with pytest.raises(BeingErased):
         _write(store, draft, began, scope)
     return not store.page(ListQuery(scope, limit=10))
+
+
+def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
+    """By the second look that is taken long after."""
+    done = erasing.erased(subject)
+    assert done is not None
+    return erasing.left(Erasure(done.receipt, done.mark, done.by, "named", done.at))
 
 
 class LateSuite(Suite):
@@ -105,6 +112,50 @@ class LateSuite(Suite):
             stage(erasing)
         with pytest.raises(BeingErased):
             store.apply(Plan(ANA, (), episodes=(Happening(episode("a", session="monday")),), began=began))
+
+    @pytest.mark.parametrize(
+        ("subject", "said"),
+        [
+            (Subject(ANA, "session", "monday"), message("It snowed.")),
+            (Subject(ANA, "source", "https://bad"), fact("Better.", source=Source("https://bad", "web"))),
+        ],
+    )
+    def test_what_is_said_of_a_part_before_its_erasure_ends_is_new(
+        self, store: Any, erasing: Erasing, subject: Subject, said: Draft
+    ) -> None:
+        _write(store, said, store.moment())
+        erasing.begin("e1", subject)
+        for stage in _STAGES[:2]:
+            stage(erasing)
+        began = store.moment()
+        _write(store, said, began)
+        _STAGES[2](erasing)
+        done = erasing.erased(subject)
+        assert done is not None
+        assert done.at < store.page(ListQuery(ANA, limit=1))[0].recorded_at
+        assert not any(_still_there(erasing, subject).values())
+        _write(store, said, began)
+
+    def test_a_session_that_began_anew_and_was_forgotten_is_no_trace_of_the_erased_one(
+        self, store: Any, erasing: Erasing
+    ) -> None:
+        monday = Subject(ANA, "session", "monday")
+        store.append(ANA, "monday", [message("It rained.")], None)
+        erasing.begin("e1", monday)
+        for stage in _STAGES:
+            stage(erasing)
+        store.append(ANA, "monday", [message("It snowed.")], None)
+        store.advance(ANA, "monday", "extract", 1)
+        forget(store, store.last(ANA, "monday", 1)[0].id)
+        assert not any(_still_there(erasing, monday).values())
+
+    def test_the_notes_of_a_run_go_with_the_names(self, store: Any, erasing: Erasing) -> None:
+        _write(store, fact("From before."), store.moment())
+        erasing.begin("e1", USER, {"folders": ["/home/ana"]})
+        erasing.take("e1")
+        assert erasing.unname("e1", {"files": 2}).notes == {"files": 2}
+        erasing.keep("e1", {"folders": ["/home/ana"]}, b"")
+        assert [one.notes for one in erasing.running()] == [{"files": 2}]
 
     def test_what_went_is_known_by_its_id(self, store: Any, erasing: Erasing) -> None:
         forgotten, erased = add(store, fact("Forgotten."), fact("Erased."))

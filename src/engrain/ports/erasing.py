@@ -45,7 +45,7 @@ class Erasing(Protocol):
         """Every text, name and vector of the subject that can be looked for in files; None: of the whole store."""
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
-        """Store with the erasure what a run needs to go on."""
+        """Store with the erasure what a run needs to go on; nothing once it is `named`."""
 
     def take(self, id: str) -> Erasure:
         """Stage `rows`: everything in reach is gone in one transaction, with a tombstone of each text, so that nothing
@@ -59,17 +59,18 @@ class Erasing(Protocol):
 
         OnHold, as of `begin`, if there is a hold by now and everything is still there: the erasure is over then."""
 
-    def unname(self, id: str) -> Erasure:
+    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         """Stage `named`: the names in the erasure and in the user's scopes are gone; a later write to such a scope
-        begins an empty one."""
+        begins an empty one. With `notes`, these take the place of those that were there."""
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         """Rows by kind that are still there of what was erased: all 0 when it was."""
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         """Keep what the receipt says in the audit log as "erase" and an Erased; the erasure is no longer under way.
-        The Erased of a user has the time of `begin`, or one before the names went: the user may have come back since.
-        Whatever is written afterwards has a later time."""
+        The Erased of a user has the time of `begin`, or one before the names went: the user may have come back since;
+        that of a part the time of `take`, or one before something new of it came in. Whatever is written afterwards has
+        a later time."""
 
     def running(self) -> list[Erasure]:
         """Those that are under way, oldest first."""

@@ -148,18 +148,21 @@ def _beside(kit: Kit, one: Erasure, report: Report) -> Erasure:
     if one.by != "user":
         _feed(kit, one)
     report("removing it from files")
-    files = _cleaned(kit, one)
+    files, stuck = _cleaned(kit, one)
+    counts = {"beside": beside + one.notes.get("beside", 0), "files": files + one.notes.get("files", 0)}
+    # At once: whoever goes on finds nothing more to count.
+    port(kit).keep(one.id, {**one.notes, **counts}, one.prints)
+    if stuck:
+        raise _Pending(" ".join(stuck))
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(SETTLED)
-        beside += _servers(kit, one)
-    notes = {"beside": beside, "files": files, "named": one.notes.get("named", 0), "owner": _owner(kit, one)}
-    port(kit).keep(one.id, notes, one.prints)
-    return port(kit).unname(one.id)
+        counts["beside"] += _servers(kit, one)
+    return port(kit).unname(one.id, {**counts, "named": one.notes.get("named", 0), "owner": _owner(kit, one)})
 
 
-def _cleaned(kit: Kit, one: Erasure) -> int:
-    """How many files of all folders. One that cannot be cleaned keeps no other from it."""
+def _cleaned(kit: Kit, one: Erasure) -> tuple[int, list[str]]:
+    """How many files of all folders, and why some could not be cleaned: they keep no other from it."""
     from engrain.lifecycle.erasure.erasing_files import clean_folder
 
     files, stuck = 0, list[str]()
@@ -168,9 +171,7 @@ def _cleaned(kit: Kit, one: Erasure) -> int:
             files += clean_folder(kit, folder_at(kit, folder), one)
         except EngrainError as exc:
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
-    if stuck:
-        raise _Pending(" ".join(stuck))
-    return files
+    return files, stuck
 
 
 def _owner(kit: Kit, one: Erasure) -> str | None:

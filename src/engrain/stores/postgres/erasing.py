@@ -16,11 +16,11 @@ from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
 from engrain.stores.postgres.holding import hold, hold_of, reasons_of, release, users
-from engrain.stores.postgres.late import take_late
+from engrain.stores.postgres.late import is_clear, take_late
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import hold_stays, holds_stay, scopes_stay
 from engrain.stores.postgres.part import answered, counted, drop_requests, find, subjects, take_part
-from engrain.stores.postgres.passed_over import add, passed_over, put_aside
+from engrain.stores.postgres.passed_over import add, left_of, passed_over, put_aside
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
@@ -56,9 +56,9 @@ class PostgresErasing:
     # What is in reach
 
     def reach(self, subject: Subject) -> Reach:
-        return self._store._reading(None, lambda db: self._reach(db, subject))
+        return self._store._reading(None, lambda db: self.reach_in(db, subject))
 
-    def _reach(self, db: Db, subject: Subject) -> Reach:
+    def reach_in(self, db: Db, subject: Subject) -> Reach:
         if subject.by == "user":
             scopes = db.rows(_SQL["scopes_seen"], _names(subject))
             return Reach({"scope": len(scopes), **_counts(db, scopes)}, tuple(Scope(*row[1:4]) for row in scopes))
@@ -139,7 +139,7 @@ class PostgresErasing:
 
         return self._store._writing(None, do, "repeat")
 
-    def unname(self, id: str) -> Erasure:
+    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         def do(db: Db) -> Erasure:
             scopes_stay(db, self._known(db, id).mark)
             erasure = self._known(db, id)
@@ -153,7 +153,10 @@ class PostgresErasing:
                 hidden = self.unname_scopes(db, [Scope(*row[1:4]) for row in rows if row[4] == ERASING])
                 # Whoever began to write while the erasure's first transaction was open may have seen a later time.
                 at = self._moment(db) if hidden else at
-            db.run(_SQL["unname"], (json.dumps(hidden), at, id))
+            elif erasure.subject is not None and is_clear(self, db, erasure.subject):
+                at = self._moment(db)
+            kept = None if notes is None else json.dumps(notes)
+            db.run(_SQL["unname"], {"ids": json.dumps(hidden), "at": at, "notes": kept, "id": id})
             db.run(_FORGET["sweep_later"])
             return self._known(db, id)
 
@@ -175,25 +178,15 @@ class PostgresErasing:
                 elif erasure.by != "user":
                     for subject in subjects(db, scope, erasure.by):
                         if self.mark(subject) == erasure.mark:
-                            add(total, self._left_of(db, subject, to_micros(erasure.at)))
+                            add(total, left_of(db, self.reach_in(db, subject), subject, erasure))
             return total
 
         return self._store._reading(None, do)
 
-    def _left_of(self, db: Db, subject: Subject, at: int) -> dict[str, int]:
-        """Of a part of a scope, from before that moment."""
-        reach, scope = self._reach(db, subject), subject.scope.id
-        named = {"item": reach.ids, "source": reach.kept}
-        left = {kind: db.rows(_SQL["old_items"], (scope, list(ids), at))[0][0] for kind, ids in named.items()}
-        if subject.by == "session":
-            left |= dict(db.rows(_SQL["session_left"], {"scope": scope, "session": subject.name, "at": at}))
-        return left
-
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         def do(db: Db) -> Entry:
             erasure = self._known(db, id)
-            at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
-            values = {"mark": erasure.mark, "by": erasure.by, "at": at, "receipt": id}
+            values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
             return self._store.audit.write(db, "erase", receipt, erasure.mark)

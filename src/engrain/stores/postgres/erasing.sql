@@ -82,7 +82,7 @@ select id, mark, made_by, stage, at, tenant, agent, "user", name, scopes, counts
 where %(id)s::text is null or id = %(id)s order by n;
 
 -- keep --
-update erasing set notes = %(notes)s, prints = %(prints)s where id = %(id)s;
+update erasing set notes = %(notes)s, prints = %(prints)s where id = %(id)s and stage <> 'named';
 
 -- taken --
 update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
@@ -90,9 +90,9 @@ update erasing set counts = %(counts)s, ids = %(ids)s where id = %(id)s;
 -- unname --
 -- The ids of the items that went, or of a user those under which the scopes were put aside, are kept: by them is looked
 -- for what was passed over.
-update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %s, scopes = '[]',
-  at = %s
-where id = %s;
+update erasing set stage = 'named', tenant = null, agent = null, "user" = null, name = null, ids = %(ids)s, scopes = '[]',
+  at = %(at)s, notes = coalesce(%(notes)s::text, notes)
+where id = %(id)s;
 
 -- drop_erasing --
 delete from erasing where id = %s;
@@ -194,12 +194,16 @@ where n = %(n)s and not exists (
 update progress set upto = least(upto, %(place)s) where scope = %(scope)s and session = %(session)s;
 
 -- session_left --
--- Besides its items. A session has no time of its own: one that nothing was said in since is an old one.
+-- Besides its items. Of a summary that says something the version tells whether it is old. The others have no time of
+-- their own: where nothing was said since they are old, unless the erasure is complete, when none of them was left.
+with complete as (select 1 from erased where mark = %(mark)s and at >= %(at)s)
 select 'episode', count(*) from episode
 where scope = %(scope)s and session = %(session)s and happened_at <= %(at)s
 union all select 'session', count(*) from session where scope = %(scope)s and session = %(session)s
+and (not exists (select 1 from complete) or (summary <> '' and version <= %(version)s))
 and not exists (select 1 from item where scope = %(scope)s and session = %(session)s and recorded_at > %(at)s)
 union all select 'progress', count(*) from progress where scope = %(scope)s and session = %(session)s
+and not exists (select 1 from complete)
 and not exists (select 1 from item where scope = %(scope)s and session = %(session)s and recorded_at > %(at)s);
 
 -- orphans --

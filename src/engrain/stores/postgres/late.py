@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import Erasure, owner
+from engrain.core.erasure import Erasure, Subject, owner
 from engrain.core.scope import Scope
 from engrain.stores.postgres.forget import remove
 from engrain.stores.postgres.holding import reasons_of
@@ -41,6 +41,12 @@ def take_late(erasing: PostgresErasing, db: Db, erasure: Erasure) -> None:
             ids += erasing.unname_scopes(db, [scope])
     db.run(_SQL["taken"], {"id": erasure.id, "counts": json.dumps(counts), "ids": json.dumps(ids)})
     db.run(_FORGET["sweep_later"])
+
+
+def is_clear(erasing: PostgresErasing, db: Db, part: Subject) -> bool:
+    """Whether nothing of a part has come in since its rows went. Then a later time may be that of its erasure, which
+    keeps out whoever began to write while that was open; from here to the commit nobody writes to its scope."""
+    return bool(db.rows(_QUERIES["lock_scope"], (part.scope.id,))) and not erasing.reach_in(db, part)
 
 
 def _open_scopes(erasing: PostgresErasing, db: Db, mark: str) -> list[Row]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from engrain.core.audit import Entry
 from engrain.core.brought import addresses
-from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
+from engrain.core.clock import to_micros
+from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, first_version, keyed, owner
 from engrain.core.errors import ConfigError, NotFound, OnHold
 from engrain.core.holds import Which, added, refusal, without
 from engrain.core.messages import calls_of
@@ -89,7 +90,9 @@ class Eraser:
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
         with self._holder.writing() as state:
-            state.erasing[id] = replace(_known(state, id), notes=dict(notes), prints=prints)
+            one = _known(state, id)
+            if one.stage != "named":
+                state.erasing[id] = replace(one, notes=dict(notes), prints=prints)
 
     def take(self, id: str) -> Erasure:
         with self._holder.writing() as state:
@@ -100,7 +103,9 @@ class Eraser:
             if refused is None:
                 take = self._take_scopes if one.by == "user" else self._take_part
                 counts, ids = take(state, one.subject)
-                state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids))
+                # Of a part anything may be written from now on.
+                at = one.at if one.by == "user" else _moment(state, self._holder)
+                state.erasing[id] = replace(one, stage="rows", counts=counts, ids=tuple(ids), at=at)
                 return state.erasing[id]
             del state.erasing[id]
         raise refused
@@ -148,14 +153,21 @@ class Eraser:
             drop_session(state, subject)
         return counts, found.gone
 
-    def unname(self, id: str) -> Erasure:
+    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         with self._holder.writing() as state:
             one = _known(state, id)
             if one.stage == "rows":
                 for scope in one.scopes if one.by == "user" else ():
                     state.shut.pop(scope, None)
                     self._bury(state, scope)
-                state.erasing[id] = replace(one, stage="named", subject=None, scopes=(), ids=())
+                state.erasing[id] = replace(
+                    one,
+                    stage="named",
+                    subject=None,
+                    scopes=(),
+                    ids=(),
+                    notes=one.notes if notes is None else dict(notes),
+                )
             return state.erasing[id]
 
     def _bury(self, state: State, scope: Scope) -> None:
@@ -171,13 +183,13 @@ class Eraser:
                 if self.mark(subject) != erasure.mark:
                     continue
                 more = _left_of_user if erasure.by == "user" else self._left_of
-                for kind, count in more(state, subject, erasure.at).items():
+                for kind, count in more(state, subject, erasure).items():
                     total[kind] = total.get(kind, 0) + count
         return total
 
-    def _left_of(self, state: State, subject: Subject, at: datetime) -> dict[str, int]:
-        """Of a part of a scope, from before that moment."""
-        reach = self._reach(state, subject)
+    def _left_of(self, state: State, subject: Subject, erasure: Erasure) -> dict[str, int]:
+        """Of a part of a scope, from before it."""
+        reach, at = self._reach(state, subject), erasure.at
         left = {
             "item": sum(state.items[id].item.recorded_at <= at for id in reach.ids),
             "source": sum(state.items[id].item.recorded_at <= at for id in reach.kept),
@@ -185,17 +197,15 @@ class Eraser:
         if subject.by == "session":
             left["episode"] = sum(state.episodes[key].happened_at <= at for key in episodes_of(state, subject))
             said = [one.item for one in state.within(subject.scope) if one.item.session == subject.name]
-            # These have no time of their own: where nothing was said since, they are old.
-            for kind in ("numbers", "written", "summaries") if all(one.recorded_at <= at for one in said) else ():
-                left[kind] = int((subject.scope, subject.name) in getattr(state, kind))
+            if all(one.recorded_at <= at for one in said):
+                left |= _session_left(state, subject, erasure)
         return left
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._holder.writing() as state:
             one = _known(state, id)
             del state.erasing[id]
-            at = one.at if one.by == "user" else _moment(state, self._holder)
-            state.erased[one.mark] = Erased(one.mark, one.by, at, id)
+            state.erased[one.mark] = Erased(one.mark, one.by, one.at, id)
             return record(state, self._holder, "erase", receipt, one.mark)
 
     def running(self) -> list[Erasure]:
@@ -313,9 +323,20 @@ def _counts(state: State, scopes: Iterable[Scope]) -> dict[str, int]:
     return {"item": sum(one.scope in wanted for one in state.items.values()), **counts}
 
 
-def _left_of_user(state: State, user: Subject, at: datetime) -> dict[str, int]:
+def _session_left(state: State, subject: Subject, erasure: Erasure) -> dict[str, int]:
+    """Of what has no time of its own, where nothing was said since: it is old, unless the erasure is complete, when
+    none of it was left. Of a summary that says something the version tells whether it is old."""
+    session = subject.scope, subject.name
+    done, summary = state.erased.get(erasure.mark), state.summaries.get(session)
+    is_complete = done is not None and done.at >= erasure.at
+    old = summary is not None and summary.version <= first_version(to_micros(erasure.at))
+    left = {"summaries": int(old and bool(not is_complete or (summary and summary.text)))}
+    return left | {kind: int(session in getattr(state, kind) and not is_complete) for kind in ("numbers", "written")}
+
+
+def _left_of_user(state: State, user: Subject, erasure: Erasure) -> dict[str, int]:
     """What has no time of its own is old, unless something was written to its scope since."""
-    total: dict[str, int] = {}
+    total, at = dict[str, int](), erasure.at
     for scope in _scopes(state, user):
         times = {
             "item": [one.item.recorded_at for one in state.within(scope)],

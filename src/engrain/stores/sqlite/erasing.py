@@ -141,13 +141,15 @@ class SqliteErasing:
             refused = self._refused(db, erasure.subject)
             if refused is None:
                 counts, ids = self._taken(db, erasure.subject)
-                db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids)})
+                # Of a part anything may be written from now on.
+                at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
+                db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids), "at": at})
                 self._store._purge.mark(db)
                 return self._known(db, id)
             db.run(_SQL["drop_erasing"], (id,))
         raise refused
 
-    def unname(self, id: str) -> Erasure:
+    def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
         with self._store._writing() as db:
             erasure = self._known(db, id)
             if erasure.stage != "rows" or erasure.subject is None:
@@ -155,7 +157,7 @@ class SqliteErasing:
             if erasure.by == "user":
                 for number, *_ in self._scopes(db, erasure.subject):
                     db.run(_SQL["unname_scope"], (number,))
-            db.run(_SQL["unname"], (id,))
+            db.run(_SQL["unname"], {"id": id, "notes": None if notes is None else json.dumps(notes)})
             self._store._purge.mark(db)
             return self._known(db, id)
 
@@ -170,9 +172,9 @@ class SqliteErasing:
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
         with self._store._writing() as db:
             erasure = self._known(db, id)
-            at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
+            values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
-            db.run(_SQL["add_erased"], {"mark": erasure.mark, "by": erasure.by, "at": at, "receipt": id})
+            db.run(_SQL["add_erased"], values)
             return self._store.audit.write(db, "erase", receipt, erasure.mark)
 
     def running(self) -> list[Erasure]:

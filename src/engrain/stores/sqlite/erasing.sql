@@ -31,12 +31,17 @@ union select session from progress where scope = ?1 union select session from ep
 union select session from item where scope = ?1 and session is not null;
 
 -- session_left --
--- Besides its items. The others have no time of their own: where nothing was said since, they are old.
+-- Besides its items. Of a summary that says something the version tells whether it is old. The others have no time of
+-- their own: where nothing was said since they are old, unless the erasure is complete, when none of them was left.
+with complete as (select 1 from erased where mark = :mark and at >= :at)
 select 'episode', count(*) from episode where scope = :scope and session = :session and happened_at <= :at
 union all select kind, count(*) from (
-  select 'summary' as kind from summary where scope = :scope and session = :session
+  select 'summary' as kind from summary where scope = :scope and session = :session and version <= :version
+    and (text <> '' or not exists (select 1 from complete))
   union all select 'progress' from progress where scope = :scope and session = :session
-  union all select 'session' from session where scope = :scope and session = :session)
+    and not exists (select 1 from complete)
+  union all select 'session' from session where scope = :scope and session = :session
+    and not exists (select 1 from complete))
 where not exists (select 1 from item where scope = :scope and session = :session and recorded_at > :at)
   and not exists (select 1 from episode where scope = :scope and session = :session and happened_at > :at)
 group by kind;
@@ -75,13 +80,15 @@ select 1 from erasing where mark = ? and "by" = 'user' and stage <> 'named';
 -- keep --
 -- Prints that are taken after the rows went are of nothing: those of whoever was faster stay.
 update erasing set notes = :notes, prints = case when stage = 'shut' or prints = x'' then :prints else prints end
-where id = :id;
+where id = :id and stage <> 'named';
 
 -- taken --
-update erasing set stage = 'rows', counts = :counts, ids = :ids where id = :id;
+update erasing set stage = 'rows', counts = :counts, ids = :ids, at = :at where id = :id;
 
 -- unname --
-update erasing set stage = 'named', tenant = null, agent = null, user = null, name = null, ids = '[]' where id = ?;
+update erasing set stage = 'named', tenant = null, agent = null, user = null, name = null, ids = '[]',
+  notes = coalesce(:notes, notes)
+where id = :id;
 
 -- drop_erasing --
 delete from erasing where id = ?;

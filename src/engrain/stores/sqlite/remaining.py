@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import PARTS, Erasure, Subject, owner
+from engrain.core.erasure import PARTS, Erasure, Subject, first_version, owner
 from engrain.core.scope import Scope
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection
@@ -36,12 +36,13 @@ def remains(erasing: SqliteErasing, db: Connection, erasures: Sequence[Erasure])
         parts = (one for by in PARTS if by in kinds for one in subjects(db, scope, number, by))
         for subject in filter(None, (owner(scope) if "user" in kinds else None, *parts)):
             for n in asked.get((subject.by, erasing.mark(subject)), ()):
-                add_counts(totals[n], _older(erasing, db, subject, number, to_micros(erasures[n].at)))
+                add_counts(totals[n], _older(erasing, db, subject, number, erasures[n]))
     return totals
 
 
-def _older(erasing: SqliteErasing, db: Connection, subject: Subject, number: int, at: int) -> dict[str, int]:
-    """From before that moment."""
+def _older(erasing: SqliteErasing, db: Connection, subject: Subject, number: int, one: Erasure) -> dict[str, int]:
+    """From before it."""
+    at = to_micros(one.at)
     if subject.by == "user":
         return pieces.counts(db, number) if db.rows(_SQL["older"], {"scope": number, "at": at}) else {}
     if subject.by == "id":
@@ -50,5 +51,6 @@ def _older(erasing: SqliteErasing, db: Connection, subject: Subject, number: int
         ids = list(find(db, number, subject).gone)
     counts = {"item": len(db.rows(_SQL["old_items"], {"ids": as_json(ids), "at": at}))}
     if subject.by == "session":
-        add_counts(counts, dict(db.rows(_SQL["session_left"], {"scope": number, "session": subject.name, "at": at})))
+        values = {"scope": number, "session": subject.name, "mark": one.mark, "at": at, "version": first_version(at)}
+        add_counts(counts, dict(db.rows(_SQL["session_left"], values)))
     return counts
