@@ -389,7 +389,7 @@ def test_a_store_that_cannot_be_asked_stays_unless_that_is_said(store: Path, bac
     kept = store.with_name("kept.db")
     shutil.copy(store, kept)
     store.write_bytes(raw)
-    with pytest.raises(StoreError, match="say --alone"):
+    with pytest.raises(StoreError, match=r"alone=True \(--alone\)"):
         restore_backup(backup, store, over=True)
     assert store.read_bytes() == raw
     assert restore_backup(backup, store, over=True, against=kept).kept_out is not None, "another copy is asked"

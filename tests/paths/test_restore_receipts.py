@@ -193,7 +193,7 @@ def test_receipts_replace_a_store_that_cannot_be_read(healthy: Path) -> None:
 def test_who_names_a_damaged_store_hears_of_receipts(healthy: Path) -> None:
     (healthy / "h.db").write_bytes(b"\0" * 8192)
     told = run("restore", healthy / "hb.db", healthy / "new.db", "--against", healthy / "h.db")
-    assert (told.exit_code, "with --receipts" in told.output) == (1, True), told.output
+    assert (told.exit_code, "--receipts)" in told.output) == (1, True), told.output
 
 
 @pytest.mark.parametrize("way", ["restore", "replay"])

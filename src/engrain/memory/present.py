@@ -167,6 +167,7 @@ def lost(where: str | Path, exc: EngrainError) -> StoreError:
     kind = NotADatabase if isinstance(exc, NotADatabase) else StoreCorrupt
     return kind(
         f"{where} is damaged, or is no engrain store, so it cannot say what was forgotten in it. If another copy of it "
-        f"can, name that with --against. If none can, say --alone, and name the receipts of erasures that were kept "
-        f"elsewhere with --receipts: who was erased stays out, and what was forgotten since comes back. ({exc})"
+        "can, name that as against (--against). If none can, say alone=True (--alone), and name the receipts of "
+        "erasures that were kept elsewhere (against=read_receipts(…), --receipts): who was erased stays out, and what "
+        f"was forgotten since comes back. ({exc})"
     )
