@@ -18,7 +18,7 @@ from engrain import Memory, Source
 from engrain.conformance.clock import SetClock
 from engrain.core.episodes import Episode
 from engrain.core.erasure import Erasure, Subject
-from engrain.core.errors import Conflict, StoreBusy, StoreCorrupt
+from engrain.core.errors import Conflict, OnHold, StoreBusy, StoreCorrupt
 from engrain.core.items import Cite
 from engrain.lifecycle.erasure import erasing as run
 from engrain.lifecycle.erasure.receipts import Receipt
@@ -127,6 +127,18 @@ def test_what_was_forgotten_without_its_source_leaves_that_whole(
     again = restored()
     assert again.get(said) == memory.get(said)
     assert not [item for item in again.list({"kind": "fact"}) if "tea" in item.text]
+
+
+def test_tombstones_of_a_hidden_memory_are_told_by_its_own_name_alone(memory: Memory) -> None:
+    erasing = memory._open.kit.erasing
+    assert erasing
+    memory.forget(memory.remember(TEXT))
+    told = list(erasing.tombstones())
+    assert {scope for scope, _ in told} == {memory.scope.id}
+    memory.hold("ana", reason="case-7")
+    with pytest.raises(OnHold):
+        memory.erase(user="ana")
+    assert list(erasing.tombstones()) == told
 
 
 # What stands
