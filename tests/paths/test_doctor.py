@@ -143,6 +143,52 @@ def test_the_doctor_does_not_send_a_reader_to_the_doctor(store: Path) -> None:
     assert "Run: engrain doctor" not in doctor(store).stdout
 
 
+@pytest.mark.parametrize(
+    "wrong", ['[embedder]\nnaem = "local"', '[privacy]\nredact = ["nope"]', "[lifecycle]\nbackup_hours = -3"]
+)
+def test_settings_that_are_wrong_are_a_point_that_fails(store: Path, wrong: str) -> None:
+    settings = store.with_name("agent.toml")
+    settings.write_text(f'[stores]\ndefault = "{store}"\n{wrong}\n')
+    found = told(settings)
+    (failed,) = [one for one in found["findings"] if one["state"] == "fail"]
+    assert (found["ok"], failed["name"], "settings" in failed["mend"]) == (False, "stores", True)
+
+
+def test_a_name_that_cannot_be_is_not_said_to_be_in_the_settings(store: Path) -> None:
+    for name in ("", "a\0b"):
+        ran = CliRunner().invoke(root, ["doctor", "--store", str(store), "--user", name])
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert ran.stderr.startswith("Error: "), ran.stderr
+
+
+def test_a_package_that_is_missing_is_a_point_that_fails(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = store.with_name("agent.toml")
+    settings.write_text(f'[stores]\ndefault = "{store}"\nvectors = "qdrant://127.0.0.1:1"\n')
+    monkeypatch.setitem(sys.modules, "qdrant_client", None)
+    (failed,) = [one for one in told(settings)["findings"] if one["state"] == "fail"]
+    assert (failed["name"], 'pip install "engrain[qdrant]"' in failed["why"]) == ("stores", True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "point", "helps"),
+    [
+        ("update code set windows = zeroblob(4)", "self-recall", True),
+        ("update words set pairs = x'ff'", "self-recall", True),
+        ("update item set metadata = '{Zanzibar'", "secrets", False),
+    ],
+)
+def test_a_row_that_cannot_be_read_fails_its_point_and_the_others_are_looked_at(
+    store: Path, damage: str, point: str, helps: bool
+) -> None:
+    _outside(store, damage)
+    found = {one["name"]: one for one in told(store)["findings"]}
+    assert (found[point]["state"], found["upkeep"]["state"]) == ("fail", "pass")
+    assert "doctor --rebuild" in found[point]["mend"]
+    assert "restore BACKUP" in found[point]["mend"]
+    assert "Zanzibar" not in repr(found)
+    assert told(store, "--rebuild")["ok"] == helps
+
+
 def test_settings_that_cannot_be_read_are_not_said_to_be_a_server(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text("[stores")
     (failed,) = [one for one in told(tmp_path / "agent.toml")["findings"] if one["state"] == "fail"]

@@ -12,11 +12,12 @@ from engrain.cli.session import Session
 from engrain.cli.shown import faint, many, safe, strong, width, wrapped
 from engrain.cli.verbs import verb
 from engrain.core.checked import GROUPS, UNOPENED, counted, parts
-from engrain.core.errors import ConfigError, StoreError
+from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
 from engrain.core.scope import Scope
 
 if TYPE_CHECKING:
     from engrain.core.checked import Checked
+    from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
 POINTS = 35
@@ -44,7 +45,8 @@ def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
     Of every memory of the store; if a user, an agent or a tenant is named, of that one memory.
     """
     everyone = everyone or not (cli.user or cli.agent or cli.tenant)
-    whose = EVERY if everyone else str(Scope(cli.tenant, cli.agent, cli.user))
+    scope = Scope(cli.tenant, cli.agent, cli.user)  # a name that cannot be is an error of who types it
+    whose = EVERY if everyone else str(scope)
     about: dict[str, Any] = {"memory": whose, "rebuilt": None}
     points = _examined(cli, rebuild, about)
     failed = any(one.state == "fail" for one in points)
@@ -62,13 +64,22 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checke
                 with progress("Embedding", None, cli.json) as done:
                     about["rebuilt"] = memory.rebuild(done)
             everyone = about["memory"] == EVERY
-            about["empty"] = not (memory.memories() if everyone else memory.list(limit=1))
+            about["empty"] = _empty(memory, everyone)
             with progress("Checking", POINTS, cli.json) as done:
                 return memory.check(done, everyone=everyone)
-    except (StoreError, ConfigError) as error:
+    except EmptyText:  # a name on the command line
+        raise
+    except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
         from engrain.lifecycle.checkup import unopened
 
         return unopened(error, cli.store)
+
+
+def _empty(memory: Memory, everyone: bool) -> bool:
+    try:
+        return not (memory.memories() if everyone else memory.list(limit=1))
+    except ValueError:  # a damaged row is there, and its point says so
+        return False
 
 
 def _all_seen(cli: Session) -> bool:

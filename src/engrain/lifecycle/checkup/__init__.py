@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from engrain.core.checked import UNOPENED, Checked, Verdict, command, passed, several
 from engrain.core.errors import (
+    BackendMissing,
     ConfigError,
     DiskFull,
     EngrainError,
+    InvalidInput,
     NewerStore,
     NotADatabase,
     OlderStore,
@@ -23,6 +26,8 @@ from engrain.lifecycle.checkup.looking import SEVERITY, Look, Point
 
 __all__ = ["POINTS", "Look", "Point", "checkup", "unopened"]
 
+_log = logging.getLogger("engrain")
+
 POINTS: tuple[Point, ...] = (
     *tiers.POINTS,
     *durability.POINTS,
@@ -31,19 +36,19 @@ POINTS: tuple[Point, ...] = (
     *privacy.POINTS,
     *operation.POINTS,
 )
+_RESTORE = "`engrain restore BACKUP STORE --replace`, with --alone if too little of it can be read"
+_SETTINGS = "mend the settings, and run engrain doctor again"
 # Which point says why a store does not open, and what mends it; any other reason is the first point's.
 _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
-    (
-        StoreCorrupt,
-        "integrity",
-        "`engrain restore BACKUP STORE --replace`, with --alone if too little of it can be read",
-    ),
+    (StoreCorrupt, "integrity", _RESTORE),
     (NotADatabase, "integrity", "name the store's own file with --store; an encrypted one needs ENGRAIN_KEY"),
     (NewerStore, "schema", "`pip install -U engrain`"),
     (OlderStore, "schema", "%s brings it up to date; of a file it keeps a copy beside"),
     (DiskFull, "disk", "free some space on its disk"),
     (WrongKey, "encryption", "set ENGRAIN_KEY to the key of this file, or unset it"),
-    (ConfigError, "stores", "mend the settings, and run engrain doctor again"),
+    (ConfigError, "stores", _SETTINGS),
+    (InvalidInput, "stores", _SETTINGS),
+    (BackendMissing, "stores", "install it, and run engrain doctor again"),
 )
 
 
@@ -104,6 +109,11 @@ def _looked(point: Point, look: Look) -> Verdict:
         return Verdict("unknown", f"not checked: {_said(exc)}", "start the server")
     except EngrainError as exc:
         return Verdict("fail", f"it could not be looked at: {_said(exc)}", _mend(exc, look))
+    except (ValueError, TypeError, LookupError, ArithmeticError) as exc:
+        # What other hands or a bad disk left in a row may be anything. Its words are not repeated here.
+        _log.debug("point %s of the checklist could not be looked at", point.number, exc_info=True)
+        why = f"it could not be looked at: something that is stored is not as engrain writes it ({type(exc).__name__})"
+        return Verdict("fail", why, f"{look.run('doctor', '--rebuild')}; if it stays, {_RESTORE}")
 
 
 def _mend(error: EngrainError, look: Look) -> str:
