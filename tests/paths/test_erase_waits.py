@@ -146,3 +146,29 @@ def test_what_a_source_says_while_its_erasure_waits_is_no_trace_of_it(memory: Me
     assert memory.verify_erasure(done.receipt)
     (looked,) = [one for one in memory.check() if one.name == "erasures"]
     assert looked.state == "pass", looked.why
+
+
+def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
+    memory: Memory, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.remember("The shop opens at nine.", source="page")
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "_run", dies)
+        with pytest.raises(Killed):
+            memory.undo("page", dry_run=False)
+    (begun,) = memory._open.kit.erasing.running()  # type: ignore[union-attr]
+    with SqliteStore(store)._reading() as db:
+        db.rows("select count(*) from item")
+        first = memory.undo("page", dry_run=False).done
+        assert first
+        assert (first.pending, first.id) == (True, begun.id)
+        assert memory.audit() == []
+    undone = memory.undo("page", dry_run=False)
+    again = undone.done
+    assert undone, "although its rows are gone already"
+    assert again
+    assert again.receipt
+    assert again.id == begun.id
+    assert [(one.what, one.details.get("items")) for one in memory.audit()] == [("erase", None), ("undo", 1)]
+    assert memory._open.kit.erasing.running() == []  # type: ignore[union-attr]
+    assert memory.undo("page", dry_run=False).done is None

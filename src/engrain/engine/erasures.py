@@ -46,11 +46,11 @@ class Erasures(Parts):
         kept = tuple(self.kit.items.get_many(self.scope, found.kept))
         if dry_run and found:
             check_free(self.kit, subject)
-        if dry_run or not found:
+        id = None if dry_run else under_way(self.kit, subject, found, ())
+        if dry_run or not (found or id):
             return Undone(items, kept, None)
-        done = erase(self.kit, subject, {}, report)
-        self._log().append("undo", {"items": len(items), "kept": len(kept)}, port(self.kit).mark(subject))
-        return Undone(items, kept, done)
+        notes = {"undo": {"items": len(items), "kept": len(kept)}}
+        return Undone(items, kept, erase(self.kit, subject, notes, report, id))
 
     def resume_erasures(self, report: Report) -> builtins.list[Erased]:
         return resume(self.kit, report)

@@ -34,13 +34,13 @@ def prune(care: Round) -> Pass:
     return Pass("pruned", each, REMOVED, "task", which, act, always=not care.leapt)
 
 
-def belongs_to(_: Round, folder: Folder) -> str | None:
+def belongs_to(folder: Folder) -> str | None:
     """The id of the scope that a folder was last in step with; None if it is new."""
     base = base_of((folder.read(BASE) or b"").decode("utf-8", "replace"))
     return base.scope if base else None
 
 
-def has_files(_: Round, folder: Folder) -> bool:
+def has_files(folder: Folder) -> bool:
     """Whether somebody wrote into a folder that no memory has met."""
     return any(folder.read(name) for name in (MEMORY, SOUL)) or bool(folder.days())
 

@@ -112,19 +112,22 @@ class Course:
         for care in self._cares:
             folder = open_folder(care.scope)
             # A memory that was never written, such as that of a mistyped name, gets no folder.
-            if care.scope in written or self._planned("mirrored", care, partial(beside.has_files, folder=folder)):
+            if care.scope in written or self._looked(care, folder, beside.has_files):
                 sharing.setdefault(folder.path, []).append(care)
         for cares in sharing.values():
             folder = open_folder(cares[0].scope)
             if len(cares) == 1:
                 yield cares[0], folder
                 continue
-            whose = self._planned("mirrored", self._store, partial(beside.belongs_to, folder=folder))
+            whose = self._looked(self._store, folder, beside.belongs_to)
             yield from ((care, folder) for care in cares if care.scope.id == whose)
             others = [care.scope for care in cares if care.scope.id != whose]
             # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
             if len(others) == len(cares) or for_each(self._store.policies.mirror):
                 self._failed("mirrored", None, StoreError(self._shared(folder.path, cares, others)))
+
+    def _looked(self, care: Round, folder: Folder, look: Callable[[Folder], T]) -> T | None:
+        return self._planned("mirrored", care, lambda _: look(folder))
 
     def _shared(self, path: str, cares: Sequence[Round], others: Sequence[Scope]) -> str:
         each = parted(self._store.policies.mirror, *(care.scope for care in cares))

@@ -59,14 +59,14 @@ class Erased:
 @dataclass(frozen=True, slots=True)
 class Undone:
     """What came from a source with all it led to, and what stays because it has another source too; `done` is what
-    became of it, None after a dry run."""
+    became of it, None after a dry run. Also true of one that was under way, of which nothing is left to show."""
 
     items: tuple[Item, ...]
     kept: tuple[Item, ...] = ()
     done: Erased | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.items or self.kept)
+        return bool(self.items or self.kept or self.done)
 
 
 class _Pending(Exception):
@@ -86,8 +86,8 @@ def folder_at(kit: Kit, path: str) -> Folder:
 
 
 def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None) -> Erased:
-    """`notes`: the `folders` to clean, and how many of them were `named` by the caller. With the `id` of one that is
-    under way, that goes on."""
+    """`notes`: the `folders` to clean, and how many of them were `named` by the caller; what is recorded of an `undo`
+    when it is done. With the `id` of one that is under way, that goes on."""
     report("shutting it out")
     return _run(kit, id or port(kit).begin(_new_id(kit.clock()), subject, notes).id, report)
 
@@ -158,7 +158,8 @@ def _beside(kit: Kit, one: Erasure, report: Report) -> Erasure:
         # A write that was under way when the user was shut out may have come to a server since.
         time.sleep(SETTLED)
         counts["beside"] += _servers(kit, one)
-    return port(kit).unname(one.id, {**counts, "named": one.notes.get("named", 0), "owner": _owner(kit, one)})
+    asked = {name: one.notes[name] for name in ("named", "undo") if name in one.notes}
+    return port(kit).unname(one.id, {**counts, **asked, "owner": _owner(kit, one)})
 
 
 def _cleaned(kit: Kit, one: Erasure) -> tuple[int, list[str]]:
@@ -243,6 +244,8 @@ def _proved(kit: Kit, one: Erasure, report: Report) -> Erased:
     else:
         raise _Pending(f"{scanned['found']} traces of it are still in the file.")
     receipt = Receipt.of(erasing.finish(one.id, receipt_of(kit, one, scanned)))
+    if kit.audit and "undo" in one.notes:
+        kit.audit.append("undo", one.notes["undo"], one.mark)
     return Erased(one.id, one.counts, receipt)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -212,7 +212,7 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Veri
         values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
     )
     entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
-    same = entry is not None and Receipt.of(replace(entry)) == receipt
+    same = entry is not None and Receipt.of(entry) == receipt
     found, size = _found(kit, texts)
     copies, beside = tuple(kit.erasing.copies()), look(kit, done, own)
     log = kit.audit.entries(0, _ALL)
