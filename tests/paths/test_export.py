@@ -26,6 +26,7 @@ from engrain.core.items import Words
 from engrain.core.manifests import Manifest, Sums
 from engrain.core.moving import Row
 from engrain.core.passages import index_words
+from engrain.lifecycle import copying
 from engrain.lifecycle.exchange import exporting
 from engrain.lifecycle.exchange import restoring as restoring_rows
 from engrain.stores.sqlite import ready, restoring
@@ -789,3 +790,25 @@ def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
     assert [restoring_rows._again(row, repeats) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     assert Counted.compared < 40_000
+
+
+def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
+    open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, beside = (open_memory(background=False, embedder=HashEmbedder()) for _ in range(2))
+    here.forget(here.remember("Lima", slot="city"))
+    lima = here.remember("Lima", slot="city")
+    there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
+    copying.copy(here._open.kit.items, there._open.kit.items, lambda _: None)  # type: ignore[arg-type]
+    there.remember("Quito", slot="city")
+    written = restoring_rows._written
+
+    def late(*args: Any) -> bool:
+        if beside.get(lima):
+            beside.forget(lima)
+        return written(*args)
+
+    monkeypatch.setattr(restoring_rows, "_written", late)
+    # Lima was replaced there: the load would end it here.
+    loaded(here, exported(there))
+    assert [item.text for item in here.list(history=True)] == ["Quito"]

@@ -115,9 +115,9 @@ update meta set value = %s where name = 'key';
 
 -- standing --
 -- Changes with every item of these scopes that is removed, every tombstone of theirs, and every erasure that begins or
--- ends. Words that were forgotten before leave no new tombstone.
+-- ends. Words that were forgotten before leave no new tombstone. Counted: of two scopes the lower number may come last.
 select (select count(*) from tombstone where scope = any(%(ids)s::uuid[])),
-  (select max(seq) from gone where scope = any(%(ids)s::uuid[])), (select count(*) from erased),
+  (select count(*) from gone where scope = any(%(ids)s::uuid[])), (select count(*) from erased),
   (select max(at) from erased), (select count(*) from erasing), (select max(at) from erasing);
 
 -- lock_scopes --
