@@ -84,6 +84,21 @@ def test_a_server_without_fsync_fails(url: str) -> None:
     assert (found.state, "fsync off" in found.why, "fsync = on" in found.mend) == ("fail", True, True)
 
 
+def test_a_database_that_takes_no_writes_fails(url: str) -> None:
+    with opened(url):
+        pass
+    with Memory(url + "&options=-cdefault_transaction_read_only%3Don", user="ana", read_only=True) as memory:
+        found = points(memory)["stores"]
+    assert (found.state, "nothing new is kept" in found.why) == ("fail", True)
+    with Memory(url, user="ana", read_only=True) as memory:
+        assert points(memory)["stores"].state == "pass"
+
+
+def test_a_standby_fails() -> None:
+    (found,) = deployment._writable(standby=True, reads=False)
+    assert (found.point, found.state, "standby" in found.why) == ("writable", "fail", True)
+
+
 def test_a_server_without_checksums_warns(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(url) as memory:
         assert points(memory)["integrity"].state == "pass"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engrain.core.queries import Finding
 from engrain.core.scope import Scope
 from engrain.stores.owning import owners
@@ -16,7 +18,9 @@ class Deployment(VectorSearch):
     def deployment(self) -> list[Finding]:
         ((fsync, pages, commit, sealed, near),) = self._asked(None, _SQL["settings"])
         ((nobodys, owned),) = self._asked(None, _SQL["owners"])
-        return [_sync(fsync, pages, commit), _sealed(sealed, near), owners(nobodys, owned)]
+        ((standby, reads),) = self._asked(None, _SQL["unwritable"])
+        around = [_sync(fsync, pages, commit), _sealed(sealed, near), owners(nobodys, owned)]
+        return [*around, *_writable(standby, reads)]
 
     def search_state(self, scope: Scope) -> Finding:
         rows = self._asked(None, _SQL["large"], (scope.id, self.large, WIDEST))
@@ -38,6 +42,15 @@ def _sync(fsync: str, pages: str, commit: str) -> Finding:
         why = f"a crash may lose the last acknowledged writes ({told})"
         return Finding("sync", "fail", why, "alter role … reset synchronous_commit, or set it to on")
     return Finding("sync", "pass", f"every commit waits for the disk ({told})")
+
+
+def _writable(standby: bool, reads: bool) -> Iterator[Finding]:
+    if standby:
+        why = "the server is a standby, which can only be read, so that nothing new is kept"
+        yield Finding("writable", "fail", why, "name the primary in the URL, or select pg_promote()")
+    elif reads:
+        why = "default_transaction_read_only is on, so that nothing new is kept"
+        yield Finding("writable", "fail", why, "alter database … reset default_transaction_read_only; or alter role …")
 
 
 def _sealed(sealed: bool, near: bool) -> Finding:

@@ -4,6 +4,10 @@ select current_setting('fsync'), current_setting('full_page_writes'), current_se
   coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false),
   inet_server_addr() is null or inet_server_addr() <<= '127.0.0.0/8' or host(inet_server_addr()) = '::1';
 
+-- unwritable --
+-- Whether it is a standby, and whether transactions of this role only read unless they say otherwise.
+select pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on';
+
 -- owners --
 -- Items of a scope that names nobody, and scopes with items that name a user.
 select
