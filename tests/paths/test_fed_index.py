@@ -9,6 +9,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from engrain import Memory
 from engrain.cli.root import root
 from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, add, correct, fact, forget, vector_query
 from engrain.conformance.embedder import DIMENSION, HashEmbedder
+from engrain.core.erasure import Subject
 from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAway, StoreBusy, StoreUnavailable
 from engrain.core.items import Vectors
 from engrain.core.plans import Change, Embed, Plan
+from engrain.core.points import FOREVER, Point
 from engrain.lifecycle.background import feed
 from engrain.ports import VectorQuery
 from engrain.stores import fed
@@ -224,6 +227,30 @@ def test_points_of_a_store_that_shares_the_collection_are_left_alone(
     assert found(index, "Ana likes tea.") == [own]
     assert found(FedIndex(other, server, EMBEDDER), "Ana likes tea.") == [foreign]
     other.close()
+
+
+@pytest.mark.parametrize("kind", ["qdrant", "chroma"])
+def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
+    kind: str, store: SqliteStore, tmp_path: Path
+) -> None:
+    make = QdrantServer if kind == "qdrant" else ChromaServer
+    with closing(make(f"{kind}://{tmp_path}/vectors")) as server:
+        index = FedIndex(store, server, EMBEDDER)
+        told, forgotten = add(store, fact("Ana likes tea."), fact("Ana likes coffee."))
+        (bens,) = add(store, fact("Ben likes tea."), scope=BEN)
+        feed_all(index)
+        row = store.vectors(ANA, [told], MODEL)[told].rows[0]
+        forget(store, forgotten)
+        forget(store, bens, scope=BEN)
+        feed_all(index)
+        back = [(forgotten, 0, ANA), (forgotten, 1, ANA), (bens, 0, BEN), ("foreign", 0, ANA)]
+        server.put(MODEL, [Point(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
+        store.erasing.begin("e1", Subject(ANA, "user", ANA.user or ""))
+        store.erasing.take("e1")
+        assert index.left(ANA) == 4
+        assert index.erase(ANA) == 4
+        assert (index.left(ANA), index.erase(ANA)) == (0, 0)
+        assert server.count(MODEL, ["foreign"]) == server.count(MODEL) == 1, "another store has it there"
 
 
 @pytest.mark.parametrize("share", [0.01, 0.19, 1.0])

@@ -221,20 +221,20 @@ class FedIndex:
         """No point ends by itself."""
 
     def erase(self, scope: Scope) -> int:
-        """What went from the scope, and whatever else went: not by feeding, since others may write as fast, and a
-        transaction of theirs that is open holds back what is later. A feeder that brings some of it at this very moment
-        looks once more, and takes it back. Another store may have points in the same collection: those stay."""
-
-        there = 0
-        for model, target in self._collections():
-            if gone := self._gone(scope, target):
-                there += self._server.count(model, gone)
+        """What went from any scope and at any time: the server may have been set back. Not by feeding, since others may
+        write as fast, and a transaction of theirs that is open holds back what is later. A feeder that brings some of
+        it at this very moment looks once more, and takes it back. Another store may have points in the same collection:
+        those stay."""
+        gone, there = self._items.removed(), 0
+        for model, _ in self._collections() if gone else ():
+            if found := self._server.count(model, gone):
                 self._server.drop(model, gone)
+                there += found
         return there
 
     def left(self, scope: Scope) -> int:
-        each = ((model, self._gone(scope, target)) for model, target in self._collections())
-        return sum(self._server.count(model, gone) for model, gone in each if gone)
+        gone = self._items.removed()
+        return sum(self._server.count(model, gone) for model, _ in self._collections()) if gone else 0
 
     def remains(self, scope: Scope, before: datetime, back: bool) -> int:
         """Of any scope and time. What a feeder has still to take off is taken off first: it was forgotten just now."""
@@ -248,10 +248,6 @@ class FedIndex:
     def drop(self, items: Collection[str]) -> None:
         for model, _ in self._collections() if items else ():
             self._server.drop(model, list(items))
-
-    def _gone(self, scope: Scope, target: str) -> list[str]:
-        removed = [one.id for one in self._items.changes(scope, 0, ALL).changes if one.gone]
-        return [*removed, *(one.item for one in self._items.outbox(target, ALL) if one.gone)]
 
     def _collections(self) -> Iterator[tuple[str, str]]:
         """Every model that has one, with its target."""
