@@ -317,3 +317,30 @@ def test_a_backup_that_is_of_another_moment_is_none(
     with pytest.raises(StoreCorrupt, match="change"):
         memory.backup(copy)
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(copy.name)] == []
+
+
+def test_an_older_copy_does_not_set_an_erasure_back(
+    memory: Memory, copy: Path, clock: SetClock, tmp_path: Path, restored: Callable[..., Memory]
+) -> None:
+    for name in ("older.db", copy.name):
+        happened(memory, f"It rained before {name}.")
+        memory.export(tmp_path / "ana.jsonl", overwrite=True)
+        clock.advance(60)
+        assert memory.erase(user="ana").receipt
+        memory.backup(tmp_path / name)
+        clock.advance(60)
+    restore_backup(tmp_path / "older.db", tmp_path / "other.db", alone=True)
+    again = restored(against=tmp_path / "other.db")
+    assert (again.load(tmp_path / "ana.jsonl").added, episodes(again)) == (0, [])
+
+
+def test_an_older_copy_takes_no_reason_from_a_hold(
+    memory: Memory, copy: Path, tmp_path: Path, restored: Callable[..., Memory]
+) -> None:
+    memory.remember(TEXT)
+    memory.hold("ana", reason="case-7")
+    memory.backup(tmp_path / "older.db")
+    memory.hold("ana", reason="case-8")
+    memory.backup(copy)
+    restore_backup(tmp_path / "older.db", tmp_path / "other.db", alone=True)
+    assert [one.reasons for one in restored(against=tmp_path / "other.db").holds()] == [("case-7", "case-8")]

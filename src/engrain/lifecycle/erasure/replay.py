@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
+from engrain.core.erasure import Hold
 from engrain.core.errors import Conflict
-from engrain.core.moving import Key, Row, RowKind
+from engrain.core.moving import Key, Row, RowKind, hold_of, hold_row
 from engrain.ports import Movable
 from engrain.ports.erasing import Erasing
 
@@ -65,15 +67,23 @@ def _put_back(present: Forgetting, restored: Movable, gone: Collection[str]) -> 
 
 
 def _carry(present: Movable, restored: Movable) -> None:
-    """What the present store knows beside its data: whom it has erased, whom it must not, and the audit log, if that of
-    the backup is the beginning of it. A hold that was released since stays."""
-    kinds: tuple[RowKind, ...] = ("grave", "erased", "hold")
-    rows = [row for kind in kinds for row in _rows(present, kind)]
+    """What the present store knows beside its data: the words of whom it has erased, whom it must not erase, and the
+    audit log, if that of the backup is the beginning of it. A hold or a reason that was released since stays."""
+    known = {row.key: hold_of(row) for row in _rows(restored, "hold")}
+    holds = (hold_of(row) for row in _rows(present, "hold"))
+    rows = [*_rows(present, "grave"), *(hold_row(_joined(hold, known.get((hold.mark,)))) for hold in holds)]
     log, older = list(_rows(present, "audit")), [row for row in _rows(restored, "audit") if row.key != ("head",)]
     if older == log[: len(older)]:
         rows += log
     for start in range(0, len(rows), PAGE):
         restored.restore(rows[start : start + PAGE])
+
+
+def _joined(hold: Hold, known: Hold | None) -> Hold:
+    if known is None:
+        return hold
+    reasons = tuple(dict.fromkeys([*known.reasons, *hold.reasons]))
+    return replace(hold, at=min(hold.at, known.at), reasons=reasons, hidden=hold.hidden or known.hidden)
 
 
 def _cited(row: Row) -> set[str]:
