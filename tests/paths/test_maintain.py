@@ -22,7 +22,7 @@ from engrain.core.errors import EmbedderFailed
 from engrain.core.items import Cite, Draft, Item, Relation, Source
 from engrain.core.journal import Claim, TaskEnd
 from engrain.core.notes import Note
-from engrain.core.plans import Add, Change, Forget, Plan
+from engrain.core.plans import Add, Change, Correct, Forget, Plan
 from engrain.core.policies import policies
 from engrain.core.scope import Scope
 from engrain.lifecycle.care import consolidate as consolidating
@@ -230,8 +230,16 @@ KEPT: dict[str, Keeping] = {
     "cited": lambda kit, semantic, clock: semantic.remember(
         Note("It follows.", 0.9, source=Source(cites=(Cite(old(semantic, clock)),)))
     ),
+    "cited before it was corrected": lambda kit, semantic, clock: cited_and_corrected(kit, semantic, clock),
     "a message": lambda kit, semantic, clock: (EpisodicMemory(kit, ANA).record("Hi.", session="s"), old_time(clock)),
 }
+
+
+def cited_and_corrected(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    wrong = semantic.remember(Note("The hat is red.", 0.1))
+    rests = semantic.remember(Note("It follows.", 0.9, source=Source(cites=(Cite(wrong),))))
+    kit.items.apply(Plan(ANA, (Correct(wrong, Draft("The hat is blue.", importance=0.1)), Change(rests, pinned=True))))
+    clock.advance(8 * DAY)
 
 
 def old_time(clock: SetClock) -> None:
@@ -348,6 +356,16 @@ def test_important_episodes_that_came_another_way_last(kit: Kit, episodic: Episo
     (kept,) = [item for item in standing(kit) if item.kind == "episode"]
     assert (kept.text, kept.importance) == ("Note 1.", 0.7)
     assert both(kit).counts == NOTHING
+
+
+def test_a_small_thing_goes_with_what_it_corrected(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:
+    wrong = semantic.remember(Note("The hat is red.", 0.1))
+    right = Draft("The hat is blue.", importance=0.1, source=Source(cites=(Cite(wrong),)))
+    kit.items.apply(Plan(ANA, (Correct(wrong, right),)))
+    clock.advance(8 * DAY)
+    (gone,) = consolidate(kit, ANA, dry_run=False).items
+    assert gone.item.text == "The hat is blue."
+    assert standing(kit) == []
 
 
 def test_a_chain_of_small_things_goes_at_once(kit: Kit, semantic: SemanticMemory, clock: SetClock) -> None:

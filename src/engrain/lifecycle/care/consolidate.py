@@ -129,11 +129,15 @@ def _uncited(care: Round, ids: Sequence[str]) -> set[str]:
 
 
 def _citing(care: Round, ids: Sequence[str]) -> dict[str, set[str]]:
-    """What cites each of these."""
+    """What cites each of these, or a version that it corrected: that would go along, with all that rests on it."""
     found: dict[str, set[str]] = {}
-    for start in range(0, len(ids), BATCH):
-        for link in care.kit.items.lineage(care.scope, ids[start : start + BATCH]):
-            found.setdefault(link.cite.item, set()).add(link.item)
+    newest = {old.id: id for id in ids for old in care.kit.items.corrected(care.scope, id)} | {id: id for id in ids}
+    versions = list(newest)
+    for start in range(0, len(versions), BATCH):
+        for link in care.kit.items.lineage(care.scope, versions[start : start + BATCH]):
+            cited = newest.get(link.cite.item)  # None of what one of these cites
+            if cited is not None and newest.get(link.item) != cited:
+                found.setdefault(cited, set()).add(link.item)
     return found
 
 
