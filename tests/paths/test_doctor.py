@@ -165,6 +165,7 @@ def test_a_package_that_is_missing_is_a_point_that_fails(store: Path, monkeypatc
     settings = store.with_name("agent.toml")
     settings.write_text(f'[stores]\ndefault = "{store}"\nvectors = "qdrant://127.0.0.1:1"\n')
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
+    monkeypatch.delitem(sys.modules, "engrain.stores.qdrant", raising=False)  # a test before may have loaded it
     (failed,) = [one for one in told(settings)["findings"] if one["state"] == "fail"]
     assert (failed["name"], 'pip install "engrain[qdrant]"' in failed["why"]) == ("stores", True)
 
