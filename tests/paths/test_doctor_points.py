@@ -32,7 +32,8 @@ from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
 from engrain.core.queries import Finding, Summary
 from engrain.core.scope import Scope
 from engrain.lifecycle.care.keeper import CARE, PLACE
-from engrain.lifecycle.checkup import POINTS, Look, checkup
+from engrain.lifecycle.checkup import POINTS, Look, checkup, privacy
+from engrain.ports.deployed import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import care, deployment, opening
 from engrain.stores.sqlite.index_rows import code_type
@@ -51,7 +52,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def opened(folder: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Memories in good order: a closed folder on an encrypted disk, with backups."""
-    monkeypatch.setattr(deployment, "on_encrypted_disk", lambda path: True)
+    for looks in (deployment, privacy):
+        monkeypatch.setattr(looks, "on_encrypted_disk", lambda path: True)
     with ExitStack() as stack:
 
         def made(**options: Any) -> Memory:
@@ -576,12 +578,26 @@ def test_29_a_plain_file_on_a_plain_disk_warns(memory: Memory, folder: Path, mon
     monkeypatch.undo()
     device = (folder / "agent.db").stat().st_dev
     mapped = folder / "block" / f"{os.major(device)}:{os.minor(device)}" / "dm"
-    real, devices = deployment.on_encrypted_disk, str(folder / "block")
-    monkeypatch.setattr(deployment, "on_encrypted_disk", lambda path: real(path, devices))
+    devices = str(folder / "block")
+    for looks in (deployment, privacy):
+        monkeypatch.setattr(looks, "on_encrypted_disk", lambda path: on_encrypted_disk(path, devices))
     assert_stands(memory, "encryption", "warn", "neither the file nor its disk", "engrain[encryption]")
     mapped.mkdir(parents=True)
     (mapped / "uuid").write_text("CRYPT-LUKS2-0123-root\n")
     assert_stands(memory, "encryption", "pass")
+
+
+def test_29_words_in_the_clear_beside_an_encrypted_store_warn(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = opened(lifecycle={"mirror": str(folder / "files")})
+    memory.remember("Ana lives in Lima.", slot="user.city", importance=0.9)
+    memory.maintain()
+    assert_stands(memory, "encryption", "pass")
+    monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "files")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'files'} holds the same words in the clear", "[lifecycle]")
+    monkeypatch.setattr(privacy, "on_encrypted_disk", lambda path: path != folder / "backups")
+    assert_stands(memory, "encryption", "warn", f"{folder / 'backups'} holds")
 
 
 def test_30_what_is_kept_past_its_time_warns(memory: Memory, opened: Open, clock: SetClock) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from engrain.core.queries import Finding
@@ -18,3 +20,13 @@ class Deployed(Protocol):
 
     def search_state(self, scope: Scope) -> Finding:
         """Whether searches in this scope have what makes them fast."""
+
+
+def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
+    """Where Linux says so; elsewhere it cannot be seen."""
+    number = path.stat().st_dev
+    mapped = Path(devices) / f"{os.major(number)}:{os.minor(number)}" / "dm" / "uuid"
+    try:
+        return mapped.read_text().startswith("CRYPT-")
+    except OSError:
+        return False

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from engrain.core.checked import Verdict, command, failed, named, passed, several, warned
 from engrain.core.erasure import Erasure, Hold, owner
@@ -17,6 +18,8 @@ from engrain.lifecycle.care import lapsing
 from engrain.lifecycle.care.rounds import ALL, Round
 from engrain.lifecycle.checkup.looking import READ, Look, Point, ago
 from engrain.ports import Erasing
+from engrain.ports.backups import Backed
+from engrain.ports.deployed import on_encrypted_disk
 
 SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
 SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
@@ -114,7 +117,20 @@ def _texts(item: Item) -> Iterator[str]:
 
 
 def encryption(look: Look) -> Verdict:
-    return look.found("encryption") or passed("nothing of it is on a disk")
+    found = look.found("encryption") or passed("nothing of it is on a disk")
+    if found.state != "pass" or not (clear := _in_the_clear(look)):
+        return found
+    why = f"{found.why}; but {named(clear)} holds the same words in the clear, as far as can be seen"
+    return warned(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
+
+
+def _in_the_clear(look: Look) -> list[str]:
+    """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
+    folder, sealed = look.kit.folder, look.store.details.get("encrypted") or not isinstance(look.kit.items, Backed)
+    files = [folder(one.scope).path for one in look.memories] if folder else []
+    backups = None if sealed else look.kit.policies.backup_folder
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
+    return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
 
 def past_its_time(look: Look) -> Verdict:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engrain.core.queries import Finding
 from engrain.core.scope import Scope
+from engrain.ports.deployed import on_encrypted_disk
 from engrain.stores.owning import owners
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.sql import load
@@ -108,13 +109,3 @@ def open_to_others(path: Path) -> bool:
 
 def _mounted_to_read(path: Path) -> bool:
     return sys.platform != "win32" and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-
-
-def on_encrypted_disk(path: Path, devices: str = "/sys/dev/block") -> bool:
-    """Where Linux says so; elsewhere it cannot be seen."""
-    number = path.stat().st_dev
-    mapped = Path(devices) / f"{os.major(number)}:{os.minor(number)}" / "dm" / "uuid"
-    try:
-        return mapped.read_text().startswith("CRYPT-")
-    except OSError:
-        return False
