@@ -183,6 +183,22 @@ def test_the_command_that_is_named_mends_it(store: Path, name: str, fault: Calla
     assert told(store, name)["state"] == "pass"
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell of its own")
+def test_a_damaged_backup_is_mended_by_the_lines_that_are_named(store: Path, tmp_path: Path) -> None:
+    with opened(store) as memory:
+        memory.remember("Ana likes tea.")
+        memory.maintain()
+    (taken,) = (tmp_path / "backups").glob("*.db")
+    taken.write_bytes(taken.read_bytes()[:5_000])
+    before = told(store, "backup")
+    assert before["state"] == "fail"
+    aside, care = commands_in(before["mend"])
+    subprocess.run(aside, shell=True, check=True)
+    ran = CliRunner().invoke(root, shlex.split(care)[1:])
+    assert ran.exit_code == 0, ran.output
+    assert told(store, "backup")["state"] == "pass"
+
+
 def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana likes tea.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,7 +68,9 @@ def backup(look: Look) -> Verdict:
     newest = max(taken)
     told = f"the newest backup, {taken[newest].name}, was taken {ago(newest, look.now)}"
     if wrong := _damaged(taken[newest]):
-        return failed(f"{told} and {wrong}", f"{look.run('backup', str(folder / 'NEW.db'))}, and look at that disk")
+        # As long as it has that name, no other is due.
+        aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
+        return failed(f"{told} and {wrong}", f"{aside}, {look.run('maintain')}; look at that disk, then delete it")
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
         return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
     return passed(f"{told} and is whole")
