@@ -70,7 +70,8 @@ def backup(look: Look) -> Verdict:
     if wrong := _damaged(taken[newest]):
         # As long as it has that name, no other is due.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
-        return failed(f"{told} and {wrong}", f"{aside}, {look.run('maintain')}; look at that disk, then delete it")
+        mend = f"{aside}, {look.run('maintain')}; look at that disk, and delete the damaged file"
+        return failed(f"{told} and {wrong}", mend)
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
         return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
     return passed(f"{told} and is whole")
