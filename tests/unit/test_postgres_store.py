@@ -448,6 +448,12 @@ def test_a_password_is_shown_nowhere(schema: str) -> None:
     assert "127.0.0.1:1" in str(caught.value)
 
 
+def test_options_with_a_space_reach_the_server(schema: str) -> None:
+    store = open_store(schema, "&options=-c%20work_mem%3D7MB")
+    assert store._link.alone(lambda connection: connection.execute(b"show work_mem").fetchall()) == [("7MB",)]
+    store.close()
+
+
 @pytest.mark.parametrize(
     "wrong", ["pool=0", "pool=many", "timeout=-1", "timeout=x", "prepare=perhaps", "schema=", "nosuch=1"]
 )

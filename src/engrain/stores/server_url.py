@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from engrain.core.errors import ConfigError
 
@@ -20,7 +20,7 @@ def split(
         _ = parts.port
     except ValueError as exc:
         raise ConfigError(f"{named}: {exc}.") from exc
-    rest = urlencode([(name, one) for name, one in given if name not in own])
+    rest = urlencode([(name, one) for name, one in given if name not in own], quote_via=quote)
     return urlunsplit(parts._replace(query=rest)), {name: value(name, one) for name, one in given if name in own}
 
 
@@ -52,4 +52,4 @@ def shown(url: str) -> str:
     who, _, where = parts.netloc.rpartition("@")
     netloc = f"{who.partition(':')[0]}@{where}" if who else where
     query = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET]
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query)))
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(query, quote_via=quote)))
