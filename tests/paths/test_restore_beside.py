@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from engrain import Memory
+from engrain.cli.root import root
 from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import Conflict, StoreBusy
 from engrain.lifecycle.erasure import replay
@@ -122,3 +124,27 @@ def test_forgetting_removes_our_own_copies_and_no_file_that_begins_like_them(sto
 def test_an_address_is_shown_without_what_it_keeps_secret() -> None:
     assert shown("postgresql://ana:geheim@host/db?sslpassword=x&schema=y") == "postgresql://ana@host/db?schema=y"
     assert shown("/srv/what?/ana:x@y.db") == "/srv/what?/ana:x@y.db"
+
+
+@pytest.mark.parametrize("way", ["restore", "receipt", "replay", "copy"])
+def test_who_was_erased_since_may_come_back_to_what_is_restored(store: Path, way: str) -> None:
+    older, backup = store.with_name("older.db"), store.with_name("before.db")
+    with opened(store, "bob") as memory:
+        memory.backup(backup)
+    with opened(store, "cleo") as memory:
+        memory.remember("Cleo lives in the city of Quito since 2020.")
+        receipt = memory.erase(user="cleo").receipt
+    assert receipt
+    if way == "restore":
+        restore_backup(backup, older, against=store)
+    elif way == "receipt":
+        restore_backup(backup, older, against=[receipt])
+    elif way == "replay":
+        restore_backup(backup, older, alone=True)
+        replay_erasures(older, store)
+    else:
+        done = CliRunner().invoke(root, ["copy", str(store), str(older)])
+        assert done.exit_code == 0, done.output
+    with opened(older, "cleo") as memory:
+        memory.remember("Cleo is back.")
+    assert texts(older, "cleo") == ["Cleo is back."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from engrain.conformance.drafts import ANA, BEN, add, fact, forget, message
 from engrain.conformance.episodes import episode
 from engrain.conformance.suite import Suite
+from engrain.core.clock import from_micros
 from engrain.core.episodes import Happening
-from engrain.core.erasure import Erasure, Subject
+from engrain.core.erasure import Erased, Erasure, Subject
 from engrain.core.errors import BeingErased
 from engrain.core.items import Draft, Source
+from engrain.core.moving import erased_row
 from engrain.core.plans import Add, Forget, Plan
 from engrain.core.queries import ListQuery
 from engrain.core.scope import Scope
@@ -46,6 +49,12 @@ def _still_there(erasing: Erasing, subject: Subject) -> Mapping[str, int]:
 
 
 class LateSuite(Suite):
+    def test_who_was_erased_in_another_store_may_write_to_a_copy_of_it(self, store: Any, erasing: Erasing) -> None:
+        at = from_micros(store.moment()) + timedelta(hours=1)
+        store.restore([erased_row(Erased(erasing.mark(USER), "user", at, "e1"))])
+        _write(store, fact("Back again."), store.moment())
+        assert [item.text for item in store.page(ListQuery(ANA, limit=10))] == ["Back again."]
+
     @pytest.mark.parametrize("scope", [ANA, OTHER_AGENT])
     def test_a_write_that_began_before_its_user_was_erased_never_comes_in(
         self, store: Any, erasing: Erasing, scope: Scope

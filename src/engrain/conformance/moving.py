@@ -315,6 +315,15 @@ class MovingSuite(Suite):
             store.restore([row for row in rows if row.key != (lost,)])
         assert [row.kind for row in dumped(store)] == ["store"]
 
+    def test_tasks_that_are_not_among_the_rows_keep_their_snapshots(self, store: Any, clock: SetClock) -> None:
+        source = ReferenceStore(clock=clock)
+        for scope in (ANA, BEN):
+            for task in ("x", "y"):
+                source.journal.keep(source.journal.claim(Claim(scope, task, "me")), '{"page": 7}')
+        moved(source, store)
+        store.restore([row for row in dumped(source) if row.key in ((ANA.id, "x"), (BEN.id, "y"))])
+        assert dumped(store) == dumped(source)
+
     def test_nothing_is_restored_if_something_was_forgotten_since(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
         add(source, fact("Ana likes tea."))

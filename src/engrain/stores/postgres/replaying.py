@@ -19,7 +19,8 @@ from engrain.stores.postgres.sql import load
 if TYPE_CHECKING:
     from engrain.stores.postgres.erasing import PostgresErasing
 
-_SQL, _FORGET, _QUERIES = load("erasing.sql"), load("forget.sql"), load("queries.sql")
+_SQL, _FORGET = load("erasing.sql"), load("forget.sql")
+_QUERIES, _MOVING = load("queries.sql"), load("moving.sql")
 
 
 def replay(
@@ -51,6 +52,9 @@ def replay(
         db.run(_SQL["add_erased"], values)
         # A copy that was made halfway through it would go on with it, and with it has the name.
         db.run(_SQL["drop_erasing"], (one.receipt,))
+    if erased:
+        # Whoever comes back begins to write after it.
+        db.run(_MOVING["reach_time"], (max(to_micros(one.at) + 1 for one in erased),))
     db.run(_FORGET["sweep_later"])
     return total
 

@@ -223,6 +223,8 @@ class Restoring:
 
     def _erased(self, rows: Sequence[Row]) -> None:
         self.db.run_all(_SQL["keep_erased"], ({**row.values, "made_by": row.values["by"]} for row in rows))
+        # Whoever comes back begins to write after it.
+        self._newest = max(self._newest, *(row.values["at"] + 1 for row in rows))
 
     def _hold(self, rows: Sequence[Row]) -> None:
         self.db.run_all(_SQL["keep_hold"], (row.values for row in rows))
@@ -245,8 +247,10 @@ class Restoring:
         self._tasks = self._named(names, self.db.rows(_SQL["task_numbers"], asked))
 
     def _named(self, names: set[Name], found: list[tuple[Any, ...]]) -> dict[Name, int]:
+        """Those that were asked for: a query of scopes and of names finds others too."""
         scopes = {scope.id: scope for scope, _ in names}
-        return {(scopes[owner], name): n for owner, name, n in found if owner in scopes}
+        there = {(scopes[owner], name): n for owner, name, n in found if owner in scopes}
+        return {name: n for name, n in there.items() if name in names}
 
     def _known(self, scope: Scope, id_: str) -> int:
         number = self._numbers.get((scope, id_))

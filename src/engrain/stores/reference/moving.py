@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar
 
 from engrain.core import moving
@@ -186,6 +187,12 @@ def _keep_audit(state: State, row: Row) -> None:
         state.audit = sorted([*others, found], key=lambda one: one.n)
 
 
+def _keep_erased(state: State, row: Row) -> None:
+    one = state.erased[row.key[0]] = moving.erased_of(row)
+    # Whoever comes back begins to write after it.
+    state.newest = max(state.newest, one.at + timedelta(microseconds=1))
+
+
 def _known(state: State, scope: Scope, id: str) -> Stored:
     stored = state.known(scope, id)
     if stored is None:
@@ -212,7 +219,7 @@ _RESTORES: Mapping[RowKind, Callable[[State, Row], object]] = {
     "step": _keep_step,
     "event": lambda state, row: state.events.update({(row.scope, row.key[1], row.key[2]): row.values["payload"]}),
     "grave": lambda state, row: state.graves.add((row.key[0], row.key[1])),
-    "erased": lambda state, row: state.erased.update({row.key[0]: moving.erased_of(row)}),
+    "erased": _keep_erased,
     "hold": lambda state, row: state.holds.update({row.key[0]: moving.hold_of(row)}),
     "audit": _keep_audit,
 }

@@ -187,11 +187,12 @@ class Handle:
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads and writes here in `do` is one transaction."""
         with self._writing() as db:
+            before = getattr(self._joint, "db", None)
             self._joint.db = db
             try:
                 return do()
             finally:
-                self._joint.db = None
+                self._joint.db = before
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         with self._reading() as db:

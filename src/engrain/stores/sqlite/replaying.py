@@ -47,6 +47,9 @@ def replay(
         db.run(_SQL["add_erased"], values)
         # A copy that was made halfway through it would go on with it, and with it has the name.
         db.run(_SQL["drop_erasing"], (one.receipt,))
+    # Whoever comes back begins to write after it.
+    ((seq, now),) = db.rows(_QUERIES["counters"])
+    db.run(_QUERIES["set_counters"], {"seq": seq, "now": max([now, *(to_micros(one.at) + 1 for one in erased)])})
     return total
 
 

@@ -170,6 +170,8 @@ class Restoring:
 
     def _erased(self, row: Row) -> None:
         self.db.run(_SQL["keep_erased"], tuple(row.values[name] for name in ("mark", "by", "at", "receipt")))
+        # Whoever comes back begins to write after it.
+        self._now = max(self._now, row.values["at"] + 1)
 
     def _hold(self, row: Row) -> None:
         self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
