@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -300,8 +301,8 @@ def late(store: PostgresStore, schema: str) -> Erasure:
     add(store, fact("Ana lives in Lima."))
     store.erasing.begin("e1", USER)
     erasure = store.erasing.unname("e1")
-    add(store, fact("Ana's word is blue."), scope=CODER)
-    store.episodes.add(CODER, replace(rain("old").episode, happened_at=erasure.at))
+    (blue,) = add(store, fact("Ana's word is blue."), scope=CODER)
+    store.episodes.add(CODER, replace(rain("old").episode, happened_at=erasure.at, item=blue))
     store.journal.claim(Claim(CODER, "task", "worker", 30))
     postgres().run(f"update {schema}.item set recorded_at = 0", f"update {schema}.task set started_at = 0")
     assert store.erasing.left(erasure)["item"] == 1
@@ -328,6 +329,20 @@ def test_what_came_in_late_goes_and_what_was_said_since_stays(store: PostgresSto
     assert store.episodes.recent(CODER, None, 9, START) == []
     assert store.journal.task(CODER, "task") is None
     assert store.erasing.barred(CODER, ["Ana's word is blue.", "Ana is back."]) == [True, False]
+
+
+@pytest.mark.parametrize("also", ["nothing", "something late"])
+def test_what_happened_since_by_a_clock_that_is_behind_stays(store: PostgresStore, schema: str, also: str) -> None:
+    if also == "something late":
+        erasure = late(store, schema)
+        add(store, fact("Ana is back."), scope=CODER)
+    else:
+        store.erasing.begin("e1", USER)
+        erasure = store.erasing.unname("e1")
+    new = replace(rain("new").episode, session="tuesday", happened_at=erasure.at - timedelta(seconds=5))
+    store.episodes.add(CODER, new)
+    assert store.erasing.left(store.erasing.take("e1"))["episode"] == 1, "it may be old: there is no receipt"
+    assert store.episodes.recent(CODER, None, 9, START) == [new]
 
 
 def test_what_came_in_late_stays_under_a_hold(store: PostgresStore, schema: str) -> None:

@@ -55,7 +55,7 @@ class Erasing(Protocol):
         stands again (not for an item, as Forget). Something derived that rests on what remains too leaves no tombstone,
         and the work on the sessions that it cites goes back to there, so that it is derived again. An item with other
         sources loses the one that is erased. A later stage is left as it is, but for what `left` finds of a user: where
-        that can come in meanwhile, it goes now, unless a hold keeps it.
+        that can come in meanwhile, it goes now, unless a hold keeps it or it may be new, by a clock that is behind.
 
         OnHold, as of `begin`, if there is a hold by now and everything is still there: the erasure is over then."""
 

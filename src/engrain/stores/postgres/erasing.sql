@@ -132,6 +132,11 @@ select 1 where exists (select 1 from item where scope = %(scope)s and recorded_a
   or exists (select 1 from episode where scope = %(scope)s and happened_at <= %(at)s)
   or exists (select 1 from task where scope = %(scope)s and started_at <= %(at)s);
 
+-- late --
+-- Of that what has the store's time: an episode has its writer's, whose clock may be behind.
+select 1 where exists (select 1 from item where scope = %(scope)s and recorded_at <= %(at)s)
+  or exists (select 1 from task where scope = %(scope)s and started_at <= %(at)s);
+
 -- newer --
 select 1 where exists (select 1 from item where scope = %(scope)s and recorded_at > %(at)s)
   or exists (select 1 from episode where scope = %(scope)s and happened_at > %(at)s)
@@ -141,9 +146,8 @@ select 1 where exists (select 1 from item where scope = %(scope)s and recorded_a
 select n, id, text, session, place from item where scope = %(scope)s and recorded_at <= %(at)s order by n;
 
 -- drop_older --
-with tasks as (delete from task where scope = %(scope)s and started_at <= %(at)s returning scope, task),
-events as (delete from event using tasks where event.scope = tasks.scope and event.task = tasks.task)
-delete from episode where scope = %(scope)s and happened_at <= %(at)s;
+with tasks as (delete from task where scope = %(scope)s and started_at <= %(at)s returning scope, task)
+delete from event using tasks where event.scope = tasks.scope and event.task = tasks.task;
 
 -- old_items --
 select count(*) from item where scope = %s and id = any(%s) and recorded_at <= %s;

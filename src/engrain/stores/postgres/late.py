@@ -32,7 +32,7 @@ def take_late(erasing: PostgresErasing, db: Db, erasure: Erasure) -> None:
     add(counts, erasing.take_scopes(db, [(id_, None, None, None) for id_ in ids]))
     for row in _open_scopes(erasing, db, erasure.mark):
         scope, old = Scope(*row[1:4]), {"scope": row[0], "at": to_micros(erasure.at)}
-        if not db.rows(_SQL["older"], old):
+        if not db.rows(_SQL["late"], old):
             continue
         if db.rows(_SQL["newer"], old):
             add(counts, {"item": _take_older(erasing, db, scope, old["at"])})
@@ -58,7 +58,8 @@ def _open_scopes(erasing: PostgresErasing, db: Db, mark: str) -> list[Row]:
 
 
 def _take_older(erasing: PostgresErasing, db: Db, scope: Scope, at: int) -> int:
-    """Out of a scope in which the user has said something since."""
+    """Out of a scope in which the user has said something since. Of the episodes those of items that go: another that
+    seems old may be new, by a clock that is behind. It stays, and is told as left."""
     work, old = erasing.begun_work(db, scope), {"scope": scope.id, "at": at}
     items = db.rows(_SQL["older_items"], old)
     remove(work, items, {row[0] for row in items})
