@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -156,3 +157,21 @@ def test_two_who_read_the_same_server_do_not_disturb_each_other(stores: Deployme
             after = found[kind][-1].key if found[kind] else None
             found[kind] += rows.dump(kind, after, 1, scope)  # type: ignore[arg-type]
     assert found == whole
+
+
+def test_an_export_takes_no_connection_from_others_and_its_progress_may_write(
+    stores: Deployments, clock: SetClock, tmp_path: Path
+) -> None:
+    there = stores.opened(stores.named("postgres") + "&pool=1&timeout=5")
+    there.remember("Ana likes tea.")
+    before = exported(there)
+    told = count()
+
+    def told_of(_: int) -> None:
+        there.remember(f"Ana likes number {next(told)}.")
+        beside.submit(there.remember, f"Ana likes letter {next(told)}.").result()
+
+    with ThreadPoolExecutor(1) as beside:
+        there.export(tmp_path / "ana.jsonl", progress=told_of)
+    assert (tmp_path / "ana.jsonl").read_bytes() == before
+    assert len(there.list()) == 1 + next(told)

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import random
 from typing import Any, Generic, TypeVar
@@ -114,6 +114,7 @@ class Late(Generic[Answer]):
 
 
 Do = Callable[[Db], Answer | Late[Answer]]
+Lent = Callable[[], AbstractContextManager[Timed]]
 
 
 class Link:
@@ -131,8 +132,8 @@ class Link:
 
     def read(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         """All in one snapshot; with no scope, across all of them."""
-        if self.joint:
-            return self._joining(self.joint, scope, do)
+        if connection := self.joint or self._moment:
+            return self._joining(connection, scope, do)
         return self._persist(lambda connection: self._transact(connection, scope, do, mode))
 
     def write(self, scope: Scope | None, do: Do[Answer], mode: str = "write") -> Answer:
@@ -153,23 +154,31 @@ class Link:
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads in `do` is of one moment; it may be done twice."""
-        return do() if self.joint else self._persist(lambda connection: self._joined(connection, do, "read"))
+        if self.joint or self._moment:
+            return do()
+        # It may take long: those of the pool are for the others, and for what this thread writes meanwhile.
+        return self._persist(lambda connection: self._joined(connection, do, "read"), self._own)
 
     @property
     def joint(self) -> Timed | None:
         """The connection of a transaction that this thread makes of several."""
         return getattr(self._joint, "connection", None)
 
+    @property
+    def _moment(self) -> Timed | None:
+        return getattr(self._joint, "moment", None)
+
     def _joined(self, connection: Timed, do: Callable[[], Answer], mode: str) -> Answer:
+        name = "moment" if mode in _READING else "connection"
         try:
             connection.execute(_BEGIN[mode])
-            self._joint.connection = connection
+            setattr(self._joint, name, connection)
             answer = do()
         except BaseException as exc:
             _leave(connection, exc)
             raise
         finally:
-            self._joint.connection = None
+            setattr(self._joint, name, None)
         self._commit(connection, mode)
         return answer
 
@@ -213,12 +222,12 @@ class Link:
         # A lock before the statement: then the error says what was waited for.
         return (self.path, owner, upkeep, str(millis), str(millis * 4 // 5), str(2 * millis))
 
-    def _persist(self, do: Callable[[Timed], Answer]) -> Answer:
+    def _persist(self, do: Callable[[Timed], Answer], lent: Lent | None = None) -> Answer:
         attempt, deadline = 0, time.monotonic() + self.address.timeout
         while True:
             attempt += 1
             try:
-                with self._connection() as connection:
+                with (lent or self._connection)() as connection:
                     return do(connection)
             except psycopg.Error as exc:
                 late = attempt >= _ATTEMPTS or time.monotonic() > deadline
@@ -241,6 +250,10 @@ class Link:
             raise
         finally:
             pool.putconn(connection)
+
+    def _own(self) -> closing[Timed]:
+        self.opened()  # or it says that the store was closed
+        return closing(self.connect(self.address.timeout))
 
     def _taken(self) -> tuple[ConnectionPool[Timed], Timed]:
         deadline = time.monotonic() + self.address.timeout
@@ -338,19 +351,17 @@ class Link:
 
     def _unavailable(self) -> StoreBusy | StoreUnavailable | ConfigError:
         """Why the pool gave nothing: all are in use, or the server cannot be reached."""
-        seconds = f"{self.address.timeout:g} seconds"
         try:
             self.connect().close()
         except (StoreUnavailable, ConfigError) as exc:
             return exc
         return StoreBusy(
-            f"all {self.address.pool} connections to {self.address.shown} were in use for {seconds}. "
-            "Raise pool= in the URL, or use fewer threads."
+            f"all {self.address.pool} connections to {self.address.shown} were in use for "
+            f"{self.address.timeout:g} seconds. Raise pool= in the URL, or use fewer threads."
         )
 
     def _refused(self, exc: psycopg.Error, tries: int, seconds: float) -> StoreUnavailable | ConfigError:
-        often = "once" if tries == 1 else f"{tries} times"
-        tried = f"(tried {self.address.shown} {often} in {seconds:.1f} s)"
+        tried = f"(tried {self.address.shown} {'once' if tries == 1 else f'{tries} times'} in {seconds:.1f} s)"
         lines = [line.strip().rstrip(".?") for line in str(exc).strip().splitlines()]
         said = "; ".join(lines).removeprefix("connection failed: ")
         # The driver gives a refused connection no code: only its words tell a wrong password from a dead server.
@@ -369,8 +380,7 @@ class Link:
 
 def _pages(rows: Iterable[str]) -> Iterator[str]:
     """Together, up to what a server likes to take at once."""
-    page: list[str] = []
-    size = 0
+    page, size = list[str](), 0
     for row in rows:
         page.append(row)
         size += len(row)
