@@ -290,6 +290,46 @@ def test_what_a_process_still_has_in_hand_goes_to_no_redis_after_its_user(tmp_pa
         assert WORD not in (memory._open.kit.state.kept(memory.scope, "monday", "working") or "")
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("session", [None, "monday", "tuesday"])
+def test_who_comes_back_after_an_erasure_keeps_the_new_task(
+    tmp_path: Path, store: Path, elsewhere: bool, session: str | None
+) -> None:
+    file = beside(tmp_path, store, sessions="0")
+    with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
+        memory.remember("Ana likes tea.")
+        memory.start_session("monday")
+        memory.start_task(f"Find {WORD}.")
+        memory.working.add(f"It may be in {WORD}.")
+        assert (ben if elsewhere else memory).erase(user="ana").receipt
+        if session:
+            memory.start_session(session)
+        memory.start_task("Book a flight.")
+        memory.record_step("By day.", "search", "found")
+        assert (memory.working.task, memory.working.results) == ("Book a flight.", {"search": "found"})
+        assert WORD not in json.dumps(memory.working.snapshot())
+        assert words_in_redis() == []
+        with opened(file, background=False) as another:
+            another.start_session(session or "monday")
+            assert another.working.task == "Book a flight."
+
+
+def test_what_is_said_first_after_an_erasure_stays_at_hand(tmp_path: Path, store: Path) -> None:
+    file = beside(tmp_path, store, sessions="0")
+    with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
+        memory.remember("Ana likes tea.")
+        memory.start_session("monday")
+        memory.working.add_thought(f"It may be in {WORD}.")
+        left = memory.working.snapshot()
+        assert ben.erase(user="ana").receipt
+        memory.working.load(left)
+        assert memory.working.scratchpad == (), "a snapshot of before goes too"
+        assert ben.erase(user="ana").receipt
+        memory.working.add_thought("Ana is back.")
+        assert memory.working.scratchpad == ("Ana is back.",)
+        assert words_in_redis() == []
+
+
 def test_an_entry_that_came_to_redis_too_late_is_taken_back(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

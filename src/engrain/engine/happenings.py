@@ -29,6 +29,7 @@ class Happenings(Parts):
         name = self._new_id(self.kit.clock()) if session is None else checked_key(session, "session")
         if self.session is not None and self.session != name:
             self._leave(self.session)
+        self.clear_erased()
         opening = self.sessions.open(name)
         for left in self.sessions.before(name) if self.model else ():
             self.enricher.wake(left, all_of_it=True)
@@ -103,6 +104,8 @@ class Happenings(Parts):
         """A durable task, at hand in working memory unless that is not wanted."""
         if procedure is not None and not working:
             raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
+        if working:
+            self.clear_erased()
         return self.tasks.course(terms, WorkingDesk(self, procedure) if working else None)
 
     def start_task(self, task: str, goal: str | None, procedure: str | None) -> str:

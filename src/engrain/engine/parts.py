@@ -44,8 +44,10 @@ class Parts:
         self.snapshots = Snapshots(kit.state, scope, kit.redact) if kit.state else None
         self.working = WorkingMemory(count_tokens=kit.count_tokens, summarize=summarize)
         self._last = self.last_erasure() if self.snapshots else ""
+        self._looked = True  # whether it could be seen at the last change
+        self._looking = threading.RLock()  # to clear is a change, too
         if self.snapshots is not None:
-            self.working.changed = self._keep_working
+            self.working.changing, self.working.changed = self.clear_erased, self._keep_working
         self.episodic = EpisodicMemory(self.kit, scope)
         self.semantic = SemanticMemory(self.kit, scope)
         self.procedural = ProceduralMemory(self.kit, scope)
@@ -78,17 +80,24 @@ class Parts:
         running = [one.id for one in erasing.running() if one.mark == mark]
         return running[-1] if running else done.receipt if done else ""
 
+    def clear_erased(self) -> None:
+        """Where working memory is kept outside this process: what was made before this user was erased goes, and what
+        is said from now on stays."""
+        if self.snapshots is None:
+            return
+        with self._looking:
+            try:
+                last = self.last_erasure()
+            except StoreError as exc:
+                self._looked = False
+                _log.warning("working memory is in this process alone: %s", exc)
+                return
+            self._looked = True
+            if last != self._last:
+                self._last = last
+                self.working.clear()
+
     def _keep_working(self) -> None:
-        """Outside this process, unless its user was erased since it was made: then all of it goes."""
-        if self.snapshots is None or self.session is None:
-            return
-        try:
-            last = self.last_erasure()
-        except StoreError as exc:
-            _log.warning("working memory is in this process alone: %s", exc)
-            return
-        if last != self._last:
-            self._last = last
-            self.working.clear()
-        else:
+        """Outside this process, unless nobody knows whether its user was erased."""
+        if self.snapshots is not None and self.session is not None and self._looked:
             self.snapshots.keep(self.session, self.working)

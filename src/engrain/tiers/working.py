@@ -57,7 +57,10 @@ class WorkingMemory:
         self._frame = Frame()
         self._buffer = Buffer(Budget(window, proved_counter(count_tokens), summarize is not None))
         self._summarize = summarize
-        self.changed: Callable[[], None] = _nothing  # called after every change, by whoever made it
+        # Called by whoever makes a change: before it, or with a snapshot after it is taken over, to clear what must be
+        # gone by then (a snapshot may be of that too); and after every change.
+        self.changing: Callable[[], None] = _nothing
+        self.changed: Callable[[], None] = _nothing
         self._failure: str | None = None
 
     @property
@@ -94,6 +97,7 @@ class WorkingMemory:
         text = checked_text(task, "task", MAX_GOAL)
         aim = text if goal is None else checked_text(goal, "goal", MAX_GOAL)
         id = uuid.uuid4().hex[:8] if task_id is None else checked_key(task_id, "task_id")
+        self.changing()
         with self._lock:
             self._frame = Frame(text, id, aim, variables=self._frame.variables)
         self.changed()
@@ -103,6 +107,8 @@ class WorkingMemory:
         """Begin a task as `set_task` does, or as a snapshot left it. If another is at hand nothing is done: False."""
         text, id = checked_text(task, "task", MAX_GOAL), checked_key(task_id, "task_id")
         found = None if left is None else self._state(left)
+        if found is None:
+            self.changing()
         with self._lock:
             if self._frame.task:
                 return False
@@ -110,11 +116,14 @@ class WorkingMemory:
                 self._frame = Frame(text, id, text, variables=self._frame.variables)
             else:
                 self._frame, self._buffer = found
+        if found is not None:
+            self.changing()
         self.changed()
         return True
 
     def release(self, task_id: str) -> bool:
         """Clear everything if this task is at hand; whether it was."""
+        self.changing()
         with self._lock:
             if not task_id or self._frame.task_id != task_id:
                 return False
@@ -129,17 +138,20 @@ class WorkingMemory:
 
     def set_goal(self, goal: str) -> None:
         text = checked_text(goal, "goal", MAX_GOAL)
+        self.changing()
         with self._lock:
             self._frame = replace(self._frame, goal=text)
         self.changed()
 
     def push_subgoal(self, goal: str) -> None:
+        self.changing()
         with self._lock:
             self._frame = self._frame.with_subgoals(goal)
         self.changed()
 
     def pop_subgoal(self) -> str | None:
         """The current subgoal, taken from the stack; None if there is none."""
+        self.changing()
         with self._lock:
             *rest, last = self._frame.subgoals or (None,)
             self._frame = replace(self._frame, subgoals=tuple(rest))
@@ -149,6 +161,7 @@ class WorkingMemory:
     def add_result(self, key: str, value: object) -> None:
         """Plain JSON; a tuple comes back as a list."""
         name = checked_key(key, "key")
+        self.changing()
         with self._lock:
             self._frame = self._frame.with_values("results", {name: value})
         self.changed()
@@ -158,12 +171,14 @@ class WorkingMemory:
         return None if text is None else json.loads(text)
 
     def add_thought(self, thought: str) -> None:
+        self.changing()
         with self._lock:
             self._frame = self._frame.with_thoughts(thought)
         self.changed()
 
     def set_variable(self, name: str, value: object) -> None:
         key = checked_key(name, "name")
+        self.changing()
         with self._lock:
             self._frame = self._frame.with_values("variables", {key: value})
         self.changed()
@@ -174,6 +189,7 @@ class WorkingMemory:
 
     def clear(self) -> None:
         """Forget everything: the task is over."""
+        self.changing()
         with self._lock:
             self._frame = Frame()
             self._buffer = Buffer(self._buffer.budget)
@@ -202,6 +218,7 @@ class WorkingMemory:
     def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> Entry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return what was kept of it."""
         entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_values(item)})
+        self.changing()
         with self._lock:
             self._buffer = self._buffer.added(entry)
         self.changed()
@@ -209,6 +226,7 @@ class WorkingMemory:
 
     def compress(self) -> bool:
         """Do now what `add` does when the budget is nearly used up; False if there is nothing older to summarise."""
+        self.changing()
         with self._lock:
             before = self._buffer
             self._buffer = before.compressed()
@@ -228,6 +246,7 @@ class WorkingMemory:
     def improve(self, pending: Pending, summary: object) -> bool:
         """Put a model's summary in the place of our own; False if it is no good, or if more was summarised since."""
         wrong = self._wrong(pending, summary)
+        self.changing()
         with self._lock:
             if wrong is None and self.pending() != pending:
                 return False
@@ -293,6 +312,7 @@ class WorkingMemory:
         frame, buffer = self._state(snapshot)
         with self._lock:
             self._frame, self._buffer = frame, buffer
+        self.changing()
         self.changed()
 
     def _state(self, snapshot: Mapping[str, Any]) -> tuple[Frame, Buffer]:
