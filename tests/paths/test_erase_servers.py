@@ -265,6 +265,31 @@ def test_no_vector_of_a_user_is_left_on_a_server(tmp_path: Path, kind: str) -> N
         assert ben.recall("Where does Ben live?").hits
 
 
+def test_a_vector_server_is_asked_as_often_whatever_the_number_of_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = _with_vectors(tmp_path, "qdrant")
+    with opened(settings, user="ben", background=False) as ben:
+        feed: Any = ben._open.kit.feed
+        counted, asked = feed._server.count, list[int]()
+
+        def count_there(*args: Any) -> int:
+            asked[-1] += 1
+            return int(counted(*args))
+
+        for user, agents in (("ana", 1), ("eve", 4)):
+            for number in range(agents):
+                with opened(settings, user=user, agent=f"agent {number}", background=False) as memory:
+                    memory.remember(f"{user} lives in Lima.")
+            assert _points(ben) == agents
+            asked.append(0)
+            with monkeypatch.context() as patched:
+                patched.setattr(feed._server, "count", count_there)
+                assert ben.erase(user=user).receipt
+            assert _points(ben) == 0
+        assert asked[0] == asked[1] > 0
+
+
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_a_user_of_whom_only_redis_has_something_is_erased(tmp_path: Path, url: str, store: str) -> None:
     server = redis_server()

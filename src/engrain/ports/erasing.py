@@ -130,7 +130,8 @@ class Erasable(Protocol):
         """A hold has begun: nothing of this user ends by itself from now on."""
 
     def erase(self, scope: Scope) -> int:
-        """Everything of this scope, and its names; how many keys or points went."""
+        """Everything of this scope, and its names; how many keys or points went. An index that is fed from the items:
+        points of whatever went from there, in any scope, and StoreError if some are still there."""
 
     def left(self, scope: Scope) -> int:
         """How many keys or points of this scope are still there."""

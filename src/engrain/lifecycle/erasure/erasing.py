@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from engrain.core.erasure import SETTLED, Erasure, Subject, owner
 from engrain.core.erasure_words import counted, looked_again
@@ -182,13 +182,18 @@ def _owner(kit: Kit, one: Erasure) -> str | None:
 
 
 def _servers(kit: Kit, one: Erasure) -> int:
-    gone = 0
+    gone, fed = 0, cast("object", kit.feed)
     for server in kit.servers:
         if not isinstance(server, Erasable):
             continue
         try:
             named = server.scopes(one.subject) if one.subject is not None else []
-            for scope in dict.fromkeys([*one.scopes, *named]):
+            scopes = list(dict.fromkeys([*one.scopes, *named]))
+            if server is fed:
+                # Whatever went from the items goes, of any scope, and is looked for again: once is enough.
+                gone += server.erase(scopes[0]) if scopes else 0
+                continue
+            for scope in scopes:
                 gone += server.erase(scope)
                 if left := server.left(scope):
                     raise _Pending(f"{left} keys are still on a server beside.")
