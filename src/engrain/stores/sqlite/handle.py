@@ -24,7 +24,7 @@ from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
 from engrain.stores.sqlite.outcomes import SqliteOutcomes
-from engrain.stores.sqlite.pool import Pool
+from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.sql import load
@@ -165,10 +165,13 @@ class Handle:
     def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
-        if joint := getattr(self._joint, "db", None) or getattr(self._joint, "still", None):
+        if joint := getattr(self._joint, "db", None):
             return contextlib.nullcontext(joint)
         if self._site.path is not None:
-            return self._pool.snapshot()
+            moment: Moment | None = getattr(self._joint, "moment", None)
+            if moment and moment.lent:
+                return contextlib.nullcontext(moment.lent)
+            return self._pool.snapshot(moment)
         # A store in memory has one connection for all: whoever has it already in this thread may use it again.
         db = self._writer.connection
         if db is not None and self._writer.turns.mine():
@@ -195,13 +198,18 @@ class Handle:
                 self._joint.db = before
 
     def still(self, do: Callable[[], Answer]) -> Answer:
-        with self._reading() as db:
-            before = getattr(self._joint, "still", None)
-            self._joint.still = db
-            try:
-                return do()
-            finally:
-                self._joint.still = before
+        """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
+        none to spare, and what is read there is of the moment of each call."""
+        if getattr(self._joint, "moment", None) or getattr(self._joint, "db", None):
+            return do()
+        moment = Moment()
+        try:
+            self._joint.moment = moment
+            self._pool.begin(moment)
+            return do()
+        finally:
+            self._pool.end(moment)
+            self._joint.moment = None
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""

@@ -17,17 +17,29 @@ _PATIENCE = 10.0
 _PAUSE = 0.001
 
 
+class Moment:
+    """A read transaction that is kept from one loan to the next, by one thread. It ends early if no connection may be
+    open any more: before a fork, and when the store is closed."""
+
+    __slots__ = ("kept", "lent")
+
+    def __init__(self) -> None:
+        self.kept: list[Connection] = []  # none while it is lent
+        self.lent: Connection | None = None
+
+
 class Loan:
     """A connection for one with-block: inside a read transaction (all that is read belongs to one moment), or bare.
 
     To be entered where it stands, not through an ExitStack.
     """
 
-    __slots__ = ("_bare", "_pool", "db", "frame")
+    __slots__ = ("_bare", "_pool", "db", "frame", "moment")
 
-    def __init__(self, pool: Pool, bare: bool) -> None:
+    def __init__(self, pool: Pool, bare: bool, moment: Moment | None = None) -> None:
         self._pool = pool
         self._bare = bare
+        self.moment = moment
         self.db: Connection | None = None
         self.frame: FrameType | None = None
 
@@ -35,7 +47,7 @@ class Loan:
         self.frame = sys._getframe(1)
         try:
             db = self._pool.lend(self)
-            if not self._bare:
+            if not self._bare and not db.in_transaction:
                 db.run("begin")
             return db
         except BaseException:
@@ -47,7 +59,7 @@ class Loan:
     ) -> None:
         db = self.db
         try:
-            if db is not None and db.in_transaction:
+            if db is not None and db.in_transaction and self.moment is None:
                 db.run("commit")
         finally:
             self._pool.take_back(self)
@@ -65,10 +77,18 @@ class Pool:
         """As if never used: in a forked child, whose threads are gone."""
         self._idle: list[Connection] = []
         self._lent: set[Loan] = set()
+        self._moments: set[Moment] = set()
         self._frozen = False
 
-    def snapshot(self) -> Loan:
-        return Loan(self, bare=False)
+    def snapshot(self, moment: Moment | None = None) -> Loan:
+        return Loan(self, bare=False, moment=moment)
+
+    def begin(self, moment: Moment) -> None:
+        self._moments.add(moment)
+
+    def end(self, moment: Moment) -> None:
+        self._moments.discard(moment)
+        _empty(moment.kept)
 
     def bare(self) -> Loan:
         """Outside any transaction, for a checkpoint."""
@@ -84,10 +104,13 @@ class Pool:
         if self._shut:
             raise StoreClosed("this store was closed. Open it again.")
         try:
-            loan.db = self._idle.pop()
+            kept = loan.moment.kept if loan.moment else None
+            loan.db = kept.pop() if kept else self._idle.pop()
         except IndexError:
             self.reclaim()
             loan.db = self._connect()
+        if loan.moment:
+            loan.moment.lent = loan.db
         return loan.db
 
     def take_back(self, loan: Loan) -> None:
@@ -95,8 +118,13 @@ class Pool:
             db, loan.db = loan.db, None
             if db is None:
                 return
+            moment, going = loan.moment, self._shut or self._frozen
+            if moment:
+                moment.lent = None
+            if moment in self._moments and moment and not going:
+                moment.kept.append(db)
             # One that an interrupt has left in a transaction would hold its moment for ever.
-            if self._shut or self._frozen or len(self._idle) >= _KEPT or db.in_transaction:
+            elif going or len(self._idle) >= _KEPT or db.in_transaction:
                 db.close()
             else:
                 self._idle.append(db)
@@ -124,9 +152,8 @@ class Pool:
     def drain(self, seconds: float) -> bool:
         """Closes every connection that comes back within the time; False if some did not."""
         back = self._all_back(seconds)
-        while self._idle:
-            with suppress(IndexError, EngrainError):
-                self._idle.pop().close()
+        for connections in (self._idle, *(moment.kept for moment in list(self._moments))):
+            _empty(connections)
         return back
 
     def freeze(self) -> None:
@@ -140,3 +167,9 @@ class Pool:
     def close(self) -> None:
         self._shut = True
         self.drain(_PATIENCE)
+
+
+def _empty(connections: list[Connection]) -> None:
+    while connections:
+        with suppress(IndexError, EngrainError):
+            connections.pop().close()

@@ -1,0 +1,88 @@
+"""Others go on while a memory is exported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import pytest
+from conftest import Open
+from export_kit import exported
+
+from engrain import Conflict, Memory, StoreClosed
+
+
+@pytest.fixture
+def full(open_memory: Open) -> Memory:
+    memory = open_memory(background=False)
+    for number in range(3):
+        memory.remember(f"Ana likes number {number}.")
+    return memory
+
+
+def fork() -> None:
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("beside", [False, True], ids=["by the same thread", "by another"])
+def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside: bool) -> None:
+    before = exported(full)
+    store = full._open.kit.items
+    open_: list[int] = []
+
+    def told(_: int) -> None:
+        pool.submit(forked).result() if beside else forked()
+
+    def forked() -> None:
+        fork()
+        open_.extend(len(moment.kept) for moment in store._pool._moments)  # type: ignore[attr-defined]
+
+    with ThreadPoolExecutor(1) as pool:
+        full.export(tmp_path / "ana.jsonl", progress=told)
+    assert (tmp_path / "ana.jsonl").read_bytes() == before
+    assert open_ == [0] * len(open_), "a child must not inherit a connection"
+    assert open_
+    assert full.remember("It is written to again.")
+
+
+def test_a_close_does_not_wait_for_an_export(full: Memory, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool, pytest.raises(StoreClosed):
+        full.export(tmp_path / "ana.jsonl", progress=lambda _: pool.submit(full.close).result())
+    assert not (tmp_path / "ana.jsonl").exists()
+
+
+@pytest.mark.parametrize("use", [lambda memory: memory.recall("number"), lambda memory: memory.remember("Tea.")])
+def test_a_memory_that_is_in_memory_is_used_while_it_is_exported(
+    open_memory: Open, tmp_path: Path, use: Callable[[Memory], object]
+) -> None:
+    memory = open_memory(store=":memory:", background=False)
+    memory.remember("Ana likes tea.")
+    told = count()
+
+    def once(_: int) -> None:
+        if not next(told):
+            pool.submit(use, memory).result(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        memory.export(tmp_path / "ana.jsonl", progress=once)
+    assert (tmp_path / "ana.jsonl").read_bytes() == exported(memory)
+
+
+def test_an_export_ends_though_its_progress_writes_without_end(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(store=":memory:", background=False)
+    memory.remember("Ana likes tea.")
+    told = count()
+
+    def remember() -> None:
+        assert memory.remember(f"Ana likes number {next(told)}.")
+
+    with pytest.raises(Conflict, match="Export it when it rests"):
+        memory.export(tmp_path / "ana.jsonl", progress=lambda _: remember())
+    assert not (tmp_path / "ana.jsonl").exists()
