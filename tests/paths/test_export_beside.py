@@ -86,3 +86,18 @@ def test_an_export_ends_though_its_progress_writes_without_end(open_memory: Open
     with pytest.raises(Conflict, match="Export it when it rests"):
         memory.export(tmp_path / "ana.jsonl", progress=lambda _: remember())
     assert not (tmp_path / "ana.jsonl").exists()
+
+
+def test_a_page_for_people_ends_though_its_progress_writes_without_end(open_memory: Open, tmp_path: Path) -> None:
+    memory = open_memory(store=":memory:", background=False)
+    memory.remember("Ana likes tea.")
+    told: list[int] = []
+
+    def remember(rows: int) -> None:
+        told.append(rows)
+        assert len(told) < 99
+        memory.remember(f"Ana likes number {len(told)}.")
+
+    memory.export(tmp_path / "ana.md", form="markdown", progress=remember)
+    assert "Ana likes tea." in (tmp_path / "ana.md").read_text()
+    assert sum(told)

@@ -16,7 +16,7 @@ from engrain.core.messages import RESERVED
 from engrain.core.moving import Row
 from engrain.core.scope import Scope
 from engrain.core.sessions import SLOT
-from engrain.lifecycle.exchange.exporting import Exported, movable, rows_of
+from engrain.lifecycle.exchange.exporting import PAGE, Exported, movable, rows_of
 from engrain.ports import Kit
 
 Values = dict[str, Any]
@@ -48,9 +48,14 @@ def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> 
 
 def _read(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
+    untold = 0
     for row in rows_of(kit, scope):
         rows[row.kind].append(row)
-        done(1)
+        untold += 1
+        if untold == PAGE:  # by pages: who writes when told of a row would never see the last
+            done(untold)
+            untold = 0
+    done(untold)
     return rows
 
 
