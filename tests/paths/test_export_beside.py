@@ -53,8 +53,17 @@ def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside
 
 
 def test_a_close_does_not_wait_for_an_export(full: Memory, tmp_path: Path) -> None:
+    readers = full._open.kit.items._pool  # type: ignore[attr-defined]
+    left: list[int] = []
+
+    def told(_: int) -> None:
+        pool.submit(full.close).result()
+        left.append(len(readers._lent))
+
     with ThreadPoolExecutor(1) as pool, pytest.raises(StoreClosed):
-        full.export(tmp_path / "ana.jsonl", progress=lambda _: pool.submit(full.close).result())
+        full.export(tmp_path / "ana.jsonl", progress=told)
+    assert left
+    assert not any(left), "it was waited for in vain"
     assert not (tmp_path / "ana.jsonl").exists()
 
 
