@@ -23,7 +23,7 @@ class Movable(Protocol):
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads here in `do` is of one moment, whatever others write meanwhile. It writes nothing
-        there, and `do` may be called twice."""
+        there, and `do` may be called twice. A fork may end the moment early, and a store in memory may have none."""
 
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
