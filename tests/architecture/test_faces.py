@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-import pytest
+from examples import for_each
 
 import engrain
 from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, AsyncRun, Memory, Run
@@ -38,7 +38,7 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(engrain, name) for name in engrain.__all__)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "verb",
     [
         "forget",

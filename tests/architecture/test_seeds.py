@@ -6,7 +6,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-import pytest
+from examples import for_each
 
 import engrain
 from engrain import Memory
@@ -28,7 +28,7 @@ ROWS = [line.split("|") for line in PAGE.read_text().splitlines() if line.starts
 NAMES = sorted({name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[2])})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_counterpart_is_there(name: str) -> None:
     first, *rest = name.split(".")
     if first == "memory":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import statistics
+from functools import cache
 from pathlib import Path
 
-import pytest
+from examples import for_each
 
 SOURCE = Path(__file__).parents[2] / "src" / "engrain"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -14,12 +15,17 @@ FILES = sorted(SOURCE.rglob("*.py"))
 WIDE = {"aio.py", "wiring.py", "loop.py"}
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [node for node in ast.walk(tree(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@for_each("path", FILES)
 def test_a_file_and_its_functions_fit(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400, "split it: 400 lines are the most"
     for function in functions(path):
@@ -27,7 +33,7 @@ def test_a_file_and_its_functions_fit(path: Path) -> None:
         assert length <= 80, f"{function.name} has {length} lines; 80 are the most"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@for_each("path", FILES)
 def test_a_function_takes_at_most_six_values(path: Path) -> None:
     if path.name in WIDE or path.parent.name in ("cli", "bench", "memory"):
         return
@@ -37,9 +43,9 @@ def test_a_function_takes_at_most_six_values(path: Path) -> None:
         assert len(named) <= 6, f"{function.name} takes {len(named)} values: a value object is missing"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@for_each("path", FILES)
 def test_a_module_opens_with_what_it_is_for(path: Path) -> None:
-    doc = ast.get_docstring(ast.parse(path.read_text()))
+    doc = ast.get_docstring(tree(path))
     assert doc, "say in one sentence what the module is for"
     assert doc.splitlines()[0].rstrip().endswith((".", "…", ":"))
 

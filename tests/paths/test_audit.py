@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import Open
+from examples import for_each
 from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source
@@ -179,7 +180,7 @@ def test_a_log_that_was_put_back_with_its_seal_does_not_have_the_head_that_was_k
     assert "entry 7 is not the one that was kept" in fault
 
 
-@pytest.mark.parametrize("head", ["", "7", "x:y", "7:abc", "-1:" + "0" * 32, 7, "7:" + "0" * 33])
+@for_each("head", ["", "7", "x:y", "7:abc", "-1:" + "0" * 32, 7, "7:" + "0" * 33])
 def test_a_head_that_is_none_is_refused(memory: Memory, head: Any) -> None:
     with pytest.raises(InvalidInput, match="head of an audit log"):
         memory.verify_audit(head=head)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 from conftest import Open
+from examples import for_each
 from export_kit import exported
 
 from engrain import InvalidInput, Memory
@@ -64,7 +65,7 @@ BAD: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", BAD)
+@for_each("how", BAD)
 def test_a_file_that_is_not_what_it_should_be_says_so(memory: Memory, whole: bytes, how: str) -> None:
     change, words = BAD[how]
     memory.remember("I am here.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import for_each
 
 import engrain
 from engrain import (
@@ -113,7 +114,7 @@ def cite(item: str, start: int | None = None, end: int | None = None) -> Source:
     return Source(None, "agent", (engrain.Cite(item, start, end),))
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@for_each("case", REFUSED)
 def test_bad_input_is_a_typed_error_and_loses_nothing(case: str, memory: Memory) -> None:
     kept = memory.remember("Ana prefers Python.")
     error, call = REFUSED[case]
@@ -216,7 +217,6 @@ def test_a_closed_memory_says_so(memory: Memory) -> None:
         memory.remember("too late")
 
 
-@pytest.mark.at_length
 def test_a_note_of_the_largest_size_is_kept(memory: Memory) -> None:
     text = "word " * 199_999 + "end."
     item = memory.remember_many([Note(text)])[0].id

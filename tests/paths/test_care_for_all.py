@@ -12,6 +12,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from examples import for_each
 from hypothesis import given, settings
 
 from engrain import AsyncMemory, Memory
@@ -391,9 +392,7 @@ def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second
     assert (names[0].lower() == names[1].lower()) == (first == second)
 
 
-@pytest.mark.parametrize(
-    "name", ["../x", "/", "..", ".", "~", "~root", "a/b", "a" * 256, "CON", "Ana", "é", "\u202e", "none="]
-)
+@for_each("name", ["../x", "/", "..", ".", "~", "~root", "a/b", "a" * 256, "CON", "Ana", "é", "\u202e", "none="])
 def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> None:
     folder = folder_of("files/{user}", Scope(user=name))
     assert folder.startswith("files/")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from episodic_kit import ANA, opened
+from examples import REFERENCE, for_each
 
 from engrain.capture import summaries
 from engrain.capture.summaries import CLEARED, told
@@ -32,7 +33,7 @@ from engrain.tiers.conversation import LIMITS, ConversationMemory
 CALL = ToolCall("c1", "search", {"to": "UIO", "deep": [1, None, {"é": "日本"}]})
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", REFERENCE])
 def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
     made = opened(request.param, tmp_path, clock)
     yield made
@@ -86,7 +87,6 @@ def test_nothing_is_summed_up_twice(talk: ConversationMemory) -> None:
     assert [int(line.split()[2]) for line in lines] == list(range(60))
 
 
-@pytest.mark.at_length
 def test_a_conversation_of_500_turns_stays_within_its_budget_and_finds_its_third(talk: ConversationMemory) -> None:
     talk.add("user", "Hello.")
     talk.add("assistant", "Hello! How can I help?")
@@ -433,7 +433,7 @@ def bad(**changes: Any) -> dict[str, Any]:
     return whole
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "error"),
     [
         (None, InvalidInput), ([], InvalidInput), ({}, InvalidInput), ("", InvalidInput), ("{", InvalidInput),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from examples import for_each
 
 from engrain import AsyncMemory, Memory
 from engrain.cli.commands.doctor import POINTS as SHOWN
@@ -105,7 +106,7 @@ def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
         assert "AbCdEf" not in repr(memory.check())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "point"),
     [
         (StoreCorrupt("The file is damaged."), "integrity"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from episodic_kit import ANA, Elsewhere, opened
+from examples import REFERENCE, for_each
 
 from engrain.conformance.clock import SetClock
 from engrain.core.errors import ConfigError, EmptyText, InvalidInput, NotFound, StoreUnavailable, TooLarge
@@ -25,7 +26,7 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-@pytest.fixture(params=["sqlite", "reference", "apart"])
+@pytest.fixture(params=["sqlite", REFERENCE, "apart"])
 def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
     made = opened(request.param, tmp_path, clock)
     yield made
@@ -307,7 +308,6 @@ def test_a_corrected_row_is_shown_as_it_is_now(kit: Kit, episodic: EpisodicMemor
     assert texts(episodic) == ["Ana lives in Cusco."]
 
 
-@pytest.mark.at_length
 def test_a_session_keeps_its_newest_thousand(episodic: EpisodicMemory, clock: SetClock) -> None:
     for n in range(1_003):
         episodic.record(f"Step {n}.", session="s")
@@ -340,7 +340,7 @@ def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) 
     assert len(lasting(kit)) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "error"),
     [
         (lambda one: one.record("", session="s"), EmptyText),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from examples import REFERENCE
 from export_kit import body, exported, filled
 from servers import postgres
 
@@ -46,7 +47,7 @@ def whole() -> bytes:
         return exported(filled(memory, clock))
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", REFERENCE])
 def fresh(request: pytest.FixtureRequest, open_memory: Open, tmp_path: Path) -> Callable[..., Memory]:
     count = iter(range(99))
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from chroma_server import ChromaProcess, new_server, shared_server
 from click.testing import CliRunner
+from examples import for_each
 from fed_kit import feed_all
 from free_ports import free_port
 
@@ -481,7 +482,7 @@ def test_a_missing_package_is_named(kind: str, package: str, tmp_path: Path, mon
         Memory(settings(tmp_path, f"{kind}://{tmp_path}/v"), embedder=EMBEDDER)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     ["qdrant://", "qdrant://host/folder", "qdrant://host/?colour=red", "qdrant://me:key@host", "qdrant://h:99999",
      "qdrant://h/?timeout=no", "qdrant://h/?tls=perhaps", "qdrant://h/?collection=a/b", "faiss:///x"],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from examples import REFERENCE
 
 from engrain import (
     BadText,
@@ -40,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", REFERENCE])
 def memory(request: pytest.FixtureRequest, open_memory: Open, store: str) -> Memory:
     where = store if request.param == "sqlite" else "reference://"
     return open_memory(store=where, embedder=HashEmbedder())

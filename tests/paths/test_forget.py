@@ -70,7 +70,6 @@ def test_a_repeated_request_does_not_bring_it_back(memory: Memory) -> None:
     assert memory.list(history=True) == []
 
 
-@pytest.mark.at_length
 def test_forget_by_filter_takes_all_that_match(memory: Memory) -> None:
     memory.remember_many([Note(f"claim {n}", source="bad-page") for n in range(1200)])
     kept = memory.remember("A good fact.", source="good-page")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from examples import for_each
 
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, TooLarge
 from engrain.conformance.embedder import HashEmbedder
@@ -481,7 +482,7 @@ def test_a_circle_of_messages_is_refused(memory: Memory) -> None:
         loaded(memory, circle)
 
 
-@pytest.mark.parametrize("value", [[], [[1]], {"a": 1}, [7], {"results": {}}, 7, None])
+@for_each("value", [[], [[1]], {"a": 1}, [7], {"results": {}}, 7, None])
 def test_what_is_none_of_them_is_refused(memory: Memory, value: object) -> None:
     with pytest.raises((BadFile, InvalidInput)):
         loaded(memory, value)

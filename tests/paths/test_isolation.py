@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from examples import REFERENCE
 
 from engrain import Memory, NotFound, Place, Scope
 
@@ -23,7 +24,7 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", REFERENCE])
 def pair(request: pytest.FixtureRequest, open_memory: Callable[..., Memory], store: str) -> tuple[Memory, Memory]:
     if request.param == "sqlite":
         return open_memory(user="ana"), open_memory(user="eve")

@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 from click.testing import CliRunner
 from episodic_kit import ANA, opened
+from examples import REFERENCE
 
 from engrain import Memory
 from engrain.cli.root import root
@@ -41,7 +42,7 @@ PASSES = ("promoted", "expired", "trimmed", "tidied", "consolidated", "embedded"
 NOTHING = dict.fromkeys(PASSES, 0)
 
 
-@pytest.fixture(params=["sqlite", "reference", "apart"])
+@pytest.fixture(params=["sqlite", REFERENCE, "apart"])
 def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
     made = opened(request.param, tmp_path, clock)
     yield made

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,7 +128,7 @@ def test_a_task_ends_though_its_procedure_was_forgotten_meanwhile(memory: Memory
     assert not memory.working.task
 
 
-@pytest.mark.parametrize("steps", [[], "run", None, [""], ["x" * 5000], ["a"] * 201, [1]])
+@for_each("steps", [[], "run", None, [""], ["x" * 5000], ["a"] * 201, [1]])
 def test_steps_are_a_list_of_texts(memory: Memory, steps: object) -> None:
     with pytest.raises(InvalidInput):
         memory.procedural.learn("deploy", steps)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from examples import for_each
 
 from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, ReadOnlyStore, Source
 from engrain.capture import recap, write
@@ -525,7 +526,7 @@ def test_different_tool_calls_are_different_episodes(memory: Memory) -> None:
     ]
 
 
-@pytest.mark.parametrize("error", [None, 5, b"x"])
+@for_each("error", [None, 5, b"x"])
 def test_an_error_is_a_text_or_an_exception(memory: Memory, error: object) -> None:
     with pytest.raises(InvalidInput):
         memory.record_error(error)  # type: ignore[arg-type]

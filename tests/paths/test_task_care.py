@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from examples import for_each
 from killing import Calls, dies, kill, killed_in
 
 from engrain import (
@@ -394,7 +395,7 @@ def test_a_step_that_does_not_go_on_after_the_end(memory: Memory) -> None:
         run.step("new", lambda: 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         lambda memory: memory.task(""),

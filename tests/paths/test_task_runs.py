@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from examples import for_each
 from killing import Calls, Killed, dies, kill, killed_in
 
 from engrain import (
@@ -119,7 +120,7 @@ def test_a_coroutine_function_is_refused_where_nobody_awaits_it(memory: Memory) 
     assert memory.timeline("order").steps == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "call",
     [
         lambda memory: memory.task("x", max_age="a day"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from episodic_kit import ANA, opened
+from examples import REFERENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ from engrain.core.worth import Unsaid, Worth
 from engrain.ports import Kit, ListQuery
 
 
-@pytest.fixture(params=["sqlite", "reference", "apart"])
+@pytest.fixture(params=["sqlite", REFERENCE, "apart"])
 def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iterator[Kit]:
     made = opened(request.param, tmp_path, clock)
     yield made

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import stamina
+from examples import for_each
 from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.chat import Ask, Reply, Said, ToolCall, ToolSpec
@@ -510,13 +511,13 @@ def test_ollama_is_found_where_it_usually_is_and_gets_no_key(monkeypatch: pytest
     assert "authorization" not in request.headers
 
 
-@pytest.mark.parametrize("text", ["", "gpt-4", "openai", "ollama:", "google:gemini", "Anthropic"])
+@for_each("text", ["", "gpt-4", "openai", "ollama:", "google:gemini", "Anthropic"])
 def test_an_unknown_model_lists_the_known(text: str) -> None:
     with pytest.raises(ConfigError, match="Known: anthropic, anthropic:NAME, openai:NAME, ollama:NAME"):
         open_model(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     ["localhost:11434", "file:///etc/passwd", "http://", "http://[::1", "http://a:99999", "http://a b", "http://ä"],
 )

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from examples import for_each
 
 from engrain import Memory
 from engrain.cli.root import COMMANDS, root
@@ -78,7 +79,7 @@ def cpu_seconds(*args: str) -> float:
 # Help and start-up
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "bench"])
+@for_each("name", [name for name in COMMANDS if name != "bench"])
 def test_help_of_every_command_teaches(name: str) -> None:
     shown = CliRunner().invoke(root, [name, "--help"]).output
     assert f"engrain {name}" in shown.split("Examples:")[1]
@@ -258,7 +259,7 @@ def test_scopes_are_a_wall(run: Run) -> None:
     assert [item["text"] for item in listed(run, "--user", "ana")] == ["Ana likes tea."]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "wanted"),
     [
         ("importance >= 0.5", {"importance": {">=": 0.5}}),

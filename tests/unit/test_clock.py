@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +34,7 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert checked_time(datetime(2026, 11, 15, 9), "as_of") == datetime(2026, 11, 15, 9, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("bad", ["", "yesterday", "2026-13-01", 3, None, True, "0001-01-01T00:00:00+14:00"])
+@for_each("bad", ["", "yesterday", "2026-13-01", 3, None, True, "0001-01-01T00:00:00+14:00"])
 def test_what_is_not_a_time_is_named(bad: Any) -> None:
     with pytest.raises(InvalidInput, match="as_of"):
         checked_time(bad, "as_of")

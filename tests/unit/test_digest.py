@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -109,7 +110,7 @@ def test_decisions_errors_names_and_numbers_outlive_small_talk() -> None:
         assert gone not in found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("telling", "plain"),
     [
         ("We decided on tabs.", "We thought of tabs."),
@@ -280,7 +281,7 @@ def test_a_sentence_that_is_too_long_is_cut_where_it_can_be_seen() -> None:
     assert digest([long], 6) == "user: long word long…"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "kept", "after"),
     [
         ("今天天气很好。", "我们决定使用新的数据库。", "他们去公园散步了。"),
@@ -311,7 +312,7 @@ def test_it_is_the_same_in_every_process() -> None:
     assert len(seen.pop()) > 100
 
 
-@pytest.mark.parametrize("piece", ["A. ", "a! ", ". ", '."', "x: ", "\n", "word ", "字", "1.1."])
+@for_each("piece", ["A. ", "a! ", ". ", '."', "x: ", "\n", "word ", "字", "1.1."])
 def test_a_hostile_megabyte_takes_no_more_than_its_share(piece: str) -> None:
     began = time.thread_time()
     found = digest([Part(piece * (1_000_000 // len(piece)), "u")], 50)

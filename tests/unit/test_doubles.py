@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from examples import for_each
 
 from engrain.recall.doubles import _said
 
@@ -39,11 +39,11 @@ TOGETHER = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), APART)
+@for_each(("one", "other"), APART)
 def test_what_differs_in_what_it_says_is_two(one: str, other: str) -> None:
     assert [*_said(one)] != [*_said(other)]
 
 
-@pytest.mark.parametrize(("one", "other"), TOGETHER)
+@for_each(("one", "other"), TOGETHER)
 def test_what_differs_in_how_it_is_written_is_one(one: str, other: str) -> None:
     assert [*_said(one)] == [*_said(other)]

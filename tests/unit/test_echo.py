@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def test_a_message_without_recalled_lines_is_all_the_speakers_own() -> None:
     assert own_words(text) == text
 
 
-@pytest.mark.parametrize("margin", ["", "> ", ">> ", "    ", "\t", "| ", "* "])
+@for_each("margin", ["", "> ", ">> ", "    ", "\t", "| ", "* "])
 def test_recalled_lines_are_cut_out_wherever_they_stand(margin: str) -> None:
     pasted = "\n".join(margin + line for line in BLOCK.splitlines())
     text = f"You said this:\n{pasted}\nBut I prefer juice."
@@ -94,9 +94,7 @@ def test_whatever_an_item_says_its_line_is_cut_out(
     assert own(f"Before.\n{hit(item)}\nAfter.") == ["Before.", "After."]
 
 
-@pytest.mark.parametrize(
-    "piece", ['- "', "- a: ", '- "a" ', '- "a" (2026-11-15 ', "## Current session\n", "\\", "(", "\n\n"]
-)
+@for_each("piece", ['- "', "- a: ", '- "a" ', '- "a" (2026-11-15 ', "## Current session\n", "\\", "(", "\n\n"])
 def test_hostile_text_takes_no_time(piece: str) -> None:
     began = time.thread_time()
     own_words((piece * 20_000)[:20_000])

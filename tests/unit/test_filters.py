@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from examples import for_each
 
 from engrain.core.errors import BadText, InvalidInput, TooLarge, UnknownKey
 from engrain.core.filters import (
@@ -60,19 +61,19 @@ def test_a_filter_built_by_hand_is_checked_as_well() -> None:
             parse_filter(Filter((condition,)))
 
 
-@pytest.mark.parametrize("key", ["", "metadata", "metadata.", "Kind", "texts", "kind ", "id; drop table item", 3, None])
+@for_each("key", ["", "metadata", "metadata.", "Kind", "texts", "kind ", "id; drop table item", 3, None])
 def test_an_unknown_key_is_named(key: Any) -> None:
     with pytest.raises(UnknownKey, match="unknown filter key"):
         parse_filter({key: "x"})
 
 
-@pytest.mark.parametrize("operator", ["==", "like", "IN", "", " =", "or 1=1", None, 3])
+@for_each("operator", ["==", "like", "IN", "", " =", "or 1=1", None, 3])
 def test_an_unknown_operator_is_named(operator: Any) -> None:
     with pytest.raises(UnknownKey, match="unknown operator"):
         parse_filter({"kind": {operator: "x"}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "where",
     [
         {"kind": 3},
@@ -135,7 +136,7 @@ def test_times_are_read_as_utc() -> None:
 # Meaning
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "expected"),
     [
         ({"slot": None}, True),
@@ -165,7 +166,7 @@ def test_a_missing_value_matches_little(where: dict[str, Any], expected: bool) -
     assert holds({**where, "kind": "fact"}, metadata={"k": None}) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "operator", "right", "expected"),
     [
         (1, "=", 1.0, True),

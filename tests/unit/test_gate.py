@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def test_the_200_are_as_they_were_written() -> None:
     assert digest == "a3cd9a17a108d37a3c26bc75abc625af925627cb0a04e6eb02385c2b37c519ce"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "spans"),
     [
         ("Remember that I prefer aisle seats.", ["I prefer aisle seats"]),
@@ -91,7 +92,7 @@ def test_what_is_kept_is_word_for_word_and_no_more_than_the_statement(text: str,
     assert said(text) == spans
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name"),
     [
         ("My name is Priya.", "user.name"),
@@ -133,7 +134,7 @@ def test_what_can_change_has_a_slot(text: str, name: str) -> None:
     assert slot(text) == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "I'm allergic to shellfish.",
@@ -158,7 +159,7 @@ def test_what_one_can_have_several_of_has_no_slot(text: str) -> None:
     assert slot(text) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "old"),
     [
         ("I'm not a nurse any more.", "user.job", "nurse"),
@@ -208,7 +209,7 @@ def test_what_is_denied_or_over_names_its_slot_and_its_value(text: str, name: st
     assert (one.slot, one.replaces) == (name, old)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Please write the release notes. Use bullet points.",
@@ -261,7 +262,7 @@ def test_of_two_values_for_one_slot_in_a_message_the_last_fills_it() -> None:
     assert [one.slot for one in kept("I lived well. I live in Bonn. No, I live in Köln.")] == [None, "user.city"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "importance"),
     [
         ("Remember that the bins go out on Monday.", 0.8),
@@ -277,7 +278,7 @@ def test_importance_goes_by_kind(text: str, importance: float) -> None:
     assert [one.importance for one in kept(text)] == [importance]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "old"),
     [
         ("I prefer tea over coffee.", "coffee"),
@@ -296,7 +297,7 @@ def test_what_it_takes_the_place_of_is_named(text: str, old: str | None) -> None
 NAMED = (("user", "My name is Anna."), ("assistant", "So your name is Anna. Nice to meet you!"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "before", "name"),
     [
         ("No, it's Ana.", NAMED, "user.name"),
@@ -328,7 +329,7 @@ LIMA = ("user", "I live in Lima.")
 BOB = ("user", "My name is Bob.")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "before"),
     [
         ("No, it's Canberra.", (LIMA, ("assistant", "The capital of Australia is Sydney."))),
@@ -355,7 +356,7 @@ def test_not_every_no_corrects_something(text: str) -> None:
     assert kept(text, NAMED) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "span", "name"),
     [
         ("Forget that I live in Bonn.", "I live in Bonn", "user.city"),
@@ -392,7 +393,7 @@ def test_two_statements_are_forgotten_as_they_were_kept() -> None:
     assert kept_as == forgotten == [("I'm vegan", "user.diet"), ("my wife is coeliac", None)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "Forget it.",
@@ -422,7 +423,7 @@ def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
     assert worth(text) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "```\nmy name is Bob\n```",
@@ -458,7 +459,7 @@ def test_what_comes_before_the_story_is_still_meant() -> None:
     assert said("I'm a teacher. Write a story in which my name is Thorn.") == ["I'm a teacher"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "My password is hunter2.",
@@ -534,7 +535,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@for_each("name", HOSTILE)
 def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
     text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
     worth(text)

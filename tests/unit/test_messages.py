@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def test_trust_follows_who_speaks() -> None:
     assert trust == [1.0, 1.0, 0.7, 0.5]
 
 
-@pytest.mark.parametrize("junk", [
+@for_each("junk", [
     {"own": 1, "size": 3, "calls": [["x"]]},
     {"own": 1, "size": 3, "calls": [[1, 2, 0, 1, True]]},
     {"own": 1, "size": 3, "calls": [["a", "b", 0, 3, False]]},
@@ -121,7 +122,7 @@ def test_a_row_with_metadata_that_engrain_did_not_write_is_still_read(junk: Any)
     assert (found.text, found.calls, found.metadata) == ("[1]", (), {"mine": 1})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("message", "error", "words"),
     [
         (Message("robot", "Hi."), InvalidInput, "Known: user, assistant, system, tool"),
@@ -211,7 +212,7 @@ def test_messages_of_the_openai_api_are_understood() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("block", "text"),
     [
         ({"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}}, "[image]"),
@@ -261,7 +262,7 @@ def test_our_own_form_is_understood() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "error", "words"),
     [
         ("Hi.", InvalidInput, "takes a list"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from examples import up_to
+from examples import for_each, up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,7 +66,7 @@ def test_lines_read_well() -> None:
     assert written(Entry("**Note**: bold is left alone")) == "- **Note**: bold is left alone\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("page", "found"),
     [
         ("* one\n+ two\n3. three\n", [Entry("one"), Entry("two"), Entry("three")]),
@@ -144,7 +143,7 @@ ALL = {1: TEA, 2: DOG, 3: CITY}
 LINES = [line(n, entry) for n, entry in ALL.items()]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("there", "now", "expected"),
     [
         ((TEA, DOG, CITY), {}, ["keep"] * 3),

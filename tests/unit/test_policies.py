@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def test_the_table_of_the_settings_file_is_read(tmp_path: Path) -> None:
     assert found == Policies(consolidate_below=0, task_days=2, backup_keep=3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "message"),
     [
         ("consolidate = 1", "unknown key 'consolidate'"),
@@ -155,7 +156,7 @@ def test_one_reading_of_a_clock_is_never_believed_if_it_is_far_ahead(seconds: li
     assert leapt(Seen(NOW), NOW + 2 * LEAP)
 
 
-@pytest.mark.parametrize("text", [None, "", "x", "[]", "{}", "3", '{"last": 3, "since": null}', '{"last": "x"}'])
+@for_each("text", [None, "", "x", "[]", "{}", "3", '{"last": 3, "since": null}', '{"last": "x"}'])
 def test_what_is_no_record_of_the_clock_says_nothing(text: str | None) -> None:
     assert leaps.read(text) == Seen()
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from examples import for_each
 from postgres_schemas import Pooler, fresh_schema, member, open_store
 from servers import postgres
 
@@ -454,9 +455,7 @@ def test_options_with_a_space_reach_the_server(schema: str) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
-    "wrong", ["pool=0", "pool=many", "timeout=-1", "timeout=x", "prepare=perhaps", "schema=", "nosuch=1"]
-)
+@for_each("wrong", ["pool=0", "pool=many", "timeout=-1", "timeout=x", "prepare=perhaps", "schema=", "nosuch=1"])
 def test_a_parameter_that_cannot_be_used_is_named(wrong: str) -> None:
     with pytest.raises(ConfigError, match=wrong.partition("=")[0]):
         PostgresStore(f"{postgres().url()}?{wrong}")

@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def test_a_query_of_nothing_but_a_name_is_still_embedded() -> None:
     assert asked("Carla?", "Carla").text == "Carla?"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "language", "words"),
     [
         ("Wie heißt die Katze?", "de", ["katze"]),
@@ -75,7 +76,7 @@ def test_a_query_of_stop_words_keeps_them() -> None:
     assert asked("who are you").terms
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "days"),
     [
         ("What happened in May 2023?", (Day(2023, 5),)),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from examples import for_each
 
 from engrain.core.embedding import EmbeddingModel
 from engrain.core.traits import ASKS, INSTRUCTION
@@ -174,7 +175,7 @@ def test_relevance_is_a_share_whatever_comes_in() -> None:
     assert np.isfinite(found.score).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("day", "moment", "value"),
     [
         (Day(2023, 5), datetime(2023, 5, 20, tzinfo=UTC), 1.3),

@@ -6,6 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
+from examples import for_each
 
 from engrain.core.errors import InvalidInput
 from engrain.core.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
@@ -137,7 +138,7 @@ def test_there_are_enough_examples_of_either() -> None:
     assert len(FALSE) >= 60
 
 
-@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in TRUE.items() for text in texts])
+@for_each(("kind", "text"), [(kind, text) for kind, texts in TRUE.items() for text in texts])
 def test_what_is_private_is_marked(kind: str, text: str) -> None:
     mark = MARKS[kind]  # type: ignore[index]
     assert redacted(text, (kind,)) == mark  # type: ignore[arg-type]
@@ -145,12 +146,12 @@ def test_what_is_private_is_marked(kind: str, text: str) -> None:
     assert redacted(f"({text})\nNext.") == f"({mark})\nNext." or text.startswith("-----BEGIN PRIVATE")
 
 
-@pytest.mark.parametrize(("kind", "text", "wanted"), IN_PLACE)
+@for_each(("kind", "text", "wanted"), IN_PLACE)
 def test_what_is_around_it_stays(kind: str, text: str, wanted: str) -> None:
     assert redacted(text, (kind,)) == wanted  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", FALSE)
+@for_each("text", FALSE)
 def test_what_only_looks_private_stays(text: str) -> None:
     assert redacted(text) == text
     assert redacted(f"See {text}, please.") == f"See {text}, please."
@@ -241,7 +242,7 @@ def _seconds(text: str) -> float:
     return time.thread_time() - began
 
 
-@pytest.mark.parametrize("piece", HOSTILE)
+@for_each("piece", HOSTILE)
 def test_time_grows_with_the_length_and_no_faster(piece: str) -> None:
     short, long = (piece * (size // len(piece)) for size in (20_000, 160_000))
     # One of three: a collection of garbage may fall into any.
@@ -258,7 +259,7 @@ def test_every_kind_has_a_mark() -> None:
     assert set(MARKS) == set(PRIVATE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "kept"),
     [
         ("https://u:pw@host/x", "https://u:«key»@host/x"),

@@ -6,6 +6,7 @@ What the patterns found at the first look at each is told in docs/export.md.
 from __future__ import annotations
 
 import pytest
+from examples import for_each
 from unit.private_texts import GOES, STAYS, any62, base, digits, hexes, urlbase
 
 from engrain.core.redact import redacted, redacted_json, redactor
@@ -100,29 +101,29 @@ HARDER_TO_TELL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "text", "secret"), GOES)
+@for_each(("kind", "text", "secret"), GOES)
 def test_what_is_private_goes(kind: str, text: str, secret: str) -> None:
     assert secret not in redacted(text)
 
 
-@pytest.mark.parametrize("text", STAYS)
+@for_each("text", STAYS)
 def test_what_only_looks_private_stays(text: str) -> None:
     assert redacted(text) == text
 
 
-@pytest.mark.parametrize(("around", "secret"), HARDER_TO_SEE)
+@for_each(("around", "secret"), HARDER_TO_SEE)
 def test_what_is_harder_to_see_goes_too(around: str, secret: str) -> None:
     kept = redacted(around.replace("{}", secret))
     assert secret not in kept
     assert redacted(kept) == kept
 
 
-@pytest.mark.parametrize("text", HARDER_TO_TELL)
+@for_each("text", HARDER_TO_TELL)
 def test_what_is_harder_to_tell_from_it_stays(text: str) -> None:
     assert redacted(text) == text
 
 
-@pytest.mark.parametrize("text", NOT_SEEN)
+@for_each("text", NOT_SEEN)
 def test_what_no_form_gives_away_is_not_found(text: str) -> None:
     assert redacted(text) == text
 

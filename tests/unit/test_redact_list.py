@@ -9,7 +9,7 @@ import base64
 import random
 import string
 
-import pytest
+from examples import for_each
 
 from engrain.core.redact import MARKS, redacted
 
@@ -299,9 +299,9 @@ IBANS = [
     ("{}", "BR18 0036 0305 0000 1000 9795 493C 1"),
 ]
 POSITIVES = [
-    pytest.param(kind, around, secret, id=f"{kind}-{number}")
+    (kind, around, secret)
     for kind, listed in (("keys", KEYS), ("cards", CARDS), ("mails", MAILS), ("phones", PHONES), ("iban", IBANS))
-    for number, (around, secret) in enumerate(listed)
+    for around, secret in listed
 ]
 
 NEGATIVES = [
@@ -603,12 +603,12 @@ NEGATIVES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "around", "secret"), POSITIVES)
+@for_each(("kind", "around", "secret"), POSITIVES)
 def test_what_is_private_goes_and_what_stands_around_it_stays(kind: str, around: str, secret: str) -> None:
     assert redacted(around.format(secret)) == around.format(MARKS[kind])
 
 
-@pytest.mark.parametrize("text", NEGATIVES)
+@for_each("text", NEGATIVES)
 def test_what_only_looks_private_stays(text: str) -> None:
     assert redacted(text) == text
 
@@ -618,7 +618,7 @@ def test_the_list_is_long_enough_to_mean_something() -> None:
     assert len(NEGATIVES) >= 150
 
 
-@pytest.mark.parametrize(("kind", "around", "secret"), POSITIVES)
+@for_each(("kind", "around", "secret"), POSITIVES)
 def test_a_second_pass_changes_nothing(kind: str, around: str, secret: str) -> None:
     once = redacted(around.format(secret))
     assert redacted(once) == once

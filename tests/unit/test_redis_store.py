@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from examples import for_each
 from redis_server import Server, redis_cluster, redis_server, start_redis
 
 from engrain.conformance.clock import START, SetClock
@@ -340,7 +341,7 @@ def test_a_store_opened_to_be_read_writes_nothing(store: RedisStore, server: Ser
     reader.close()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "durability=some",

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from examples import for_each
 
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge
 from engrain.core.text import (
@@ -22,7 +23,7 @@ from engrain.core.text import (
 )
 
 
-@pytest.mark.parametrize("text", ["x", "  kept  ", "日本", "😀", "e\u0301", "\u202e", "x" * MAX_TEXT, "a\nb"])
+@for_each("text", ["x", "  kept  ", "日本", "😀", "e\u0301", "\u202e", "x" * MAX_TEXT, "a\nb"])
 def test_text_is_given_back_as_it_is(text: str) -> None:
     assert checked_text(text) is text
 
@@ -68,7 +69,7 @@ def test_metadata_is_plain_json() -> None:
     assert checked_metadata(None) == {}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [2**63, -(2**63) - 1, float("nan"), float("inf"), datetime(2026, 1, 1), b"x", {1: 2}, {"a": {2: 3}}, {1}, object()],
 )
@@ -93,14 +94,14 @@ def test_metadata_has_its_limits() -> None:
         checked_metadata({3: "x"})
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf"), True, "0.5", None])
+@for_each("value", [-0.1, 1.1, float("nan"), float("inf"), True, "0.5", None])
 def test_a_share_is_from_0_to_1(value: Any) -> None:
     with pytest.raises(InvalidInput, match="importance"):
         checked_share(value, "importance")
     assert [checked_share(one, "importance") for one in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
 
 
-@pytest.mark.parametrize("value", [0, -1, 10_001, 1.5, True, "3", None])
+@for_each("value", [0, -1, 10_001, 1.5, True, "3", None])
 def test_a_count_is_a_whole_number_in_its_range(value: Any) -> None:
     with pytest.raises(InvalidInput, match="n must be"):
         checked_count(value, "n")

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,7 +121,7 @@ def test_a_decorated_function_is_still_a_function() -> None:
     assert (send.name, send.description, send.effect, send.retries, send.timeout) == ("mail-it", "Sends.", True, 2, 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("make", "words"),
     [
         (lambda: tool(lambda x: x), "<lambda>.*cannot be the name|no type hint"),
@@ -155,7 +156,7 @@ def keywords(**args: int) -> None: ...
 def positional(x: int, /) -> None: ...
 
 
-@pytest.mark.parametrize(
+@for_each(
     "function",
     [
         *map(of_type, [Thing, datetime, bytes, set[int], dict[int, str], list[Thing], Literal[b"x"], "NoSuchType"]),
@@ -172,7 +173,7 @@ def test_a_parameter_that_cannot_be_described_is_named(function: Callable[..., A
 # What a model gives
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "problem"),
     [
         ({"city": "Lima"}, "'nights' is missing"),
@@ -252,7 +253,7 @@ def test_whatever_a_model_gives_is_either_told_wrong_or_can_be_called(arguments:
 # What comes back
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"),
     [
         ("as it is", "as it is"),

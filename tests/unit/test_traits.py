@@ -1,13 +1,13 @@
 """What a statement says of itself when it is written."""
 
-import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.traits import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE, traits
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "bits"),
     [
         ("Always answer in French when I ask about wine.", INSTRUCTION),

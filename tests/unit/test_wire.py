@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from wire_rules import Rejected, check_anthropic, check_anthropic_request, check_openai, check_openai_request
@@ -288,7 +289,7 @@ def test_tools_are_offered_in_both_forms() -> None:
     check_anthropic_request({"model": "m", "max_tokens": 1, "messages": written, "tools": tools_for_anthropic([tool])})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         lambda: ToolSpec("two words", "Looks."),
@@ -323,7 +324,7 @@ TOOL_RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "seen"}
 TEXT = {"type": "text", "text": "Hi."}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "messages",
     [
         [],
@@ -357,7 +358,7 @@ CALLING = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 ANSWER = {"role": "tool", "tool_call_id": "a", "content": "seen"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "messages",
     [
         [],

@@ -10,7 +10,7 @@ from typing import Any
 
 import engrain_minilm
 import pytest
-from examples import up_to
+from examples import for_each, up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +50,7 @@ def original() -> Any:
     return made
 
 
-@pytest.mark.parametrize(("text", "pieces"), GOLDEN, ids=[ascii(text)[:30] for text, _ in GOLDEN])
+@for_each(("text", "pieces"), GOLDEN)
 def test_golden_texts_have_the_word_pieces_of_the_original(tokenizer: WordPiece, text: str, pieces: list[int]) -> None:
     assert tokenizer.pieces(text) == pieces
 

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from engrain.core.stems import stem
 from engrain.core.words import lone, spaceless, spoken, term, terms, tokens
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "words"),
     [
         ("Ana's dog isn't here", ["ana", "dog", "isnt", "here"]),
@@ -78,7 +79,7 @@ def test_javascript_is_found_however_it_is_written() -> None:
     assert term("postgresql") in terms("PostgreSQL")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "family",
     [
         ["connect", "connected", "connecting", "connection", "connections"],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from examples import for_each
 
 from engrain.core.buffer import Entry
 from engrain.core.errors import BadText, EmptyText, EngrainError, InvalidInput, TooLarge, UnknownKey
@@ -204,7 +205,7 @@ def test_a_result_that_is_set_again_is_the_newest() -> None:
     assert "key 1:" not in memory.context()
 
 
-@pytest.mark.parametrize("budget", [0, 1, 5, 20, 60, 200, 1_000])
+@for_each("budget", [0, 1, 5, 20, 60, 200, 1_000])
 def test_the_context_stays_within_its_budget(budget: int) -> None:
     memory = filled(30)
     memory.set_task("Ship order 42 " * 50)
@@ -356,7 +357,7 @@ def test_a_message_can_be_added_as_it_is() -> None:
     assert kept == Entry("hello", "message", "user", 2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "settings",
     [
         {"max_tokens": 99},
@@ -410,7 +411,7 @@ def test_a_better_summary_takes_the_place_of_our_own() -> None:
     assert memory.last_failure is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "says"),
     [
         (lambda texts, limit: 1 / 0, "ZeroDivisionError"),
@@ -498,7 +499,7 @@ def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> Non
     assert again.items[-1].text.endswith("word ")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "damage",
     [
         None,
