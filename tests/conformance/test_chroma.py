@@ -34,14 +34,21 @@ class Remote(Approximate):
 
 
 class TestServer(Remote, FedSuite):
-    pass
+    by_default = (
+        "test_filter_and_validity_come_before_the_limit",
+        "test_corrected_and_forgotten_items_are_not_found",
+        "test_embedding_replaces_the_vectors_of_the_model",
+        "test_the_scope_is_never_crossed",
+    )
 
 
 class TestServerBehind(Remote, HalfFedSuite):
-    pass
+    by_default = ("test_a_write_is_seen_at_once",)
 
 
 class TestEmbedded(Approximate, FedSuite):
+    by_default = ("test_the_nearest_are_those_of_a_full_comparison",)
+
     @pytest.fixture
     def server(self, tmp_path: Path) -> Iterator[Any]:
         opened = ChromaServer(f"chroma://{tmp_path}/vectors")

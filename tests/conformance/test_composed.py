@@ -50,6 +50,7 @@ class TestMoving(MovingSuite):
         store.close()
 
 
+@pytest.mark.slow
 class TestMovingToACluster(TestMoving):
     @pytest.fixture
     def url(self) -> str:

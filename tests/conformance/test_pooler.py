@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 from pgbouncer_server import PGBOUNCER, pgbouncer
+from schemas import empty_schema
 from servers import postgres
 from test_postgres import Postgres
 
@@ -27,15 +28,13 @@ from engrain.conformance.drafts import add, message, page
 from engrain.conformance.machine import compare_with_reference
 from engrain.stores.postgres import PostgresStore
 
-_numbers = count()
 needed = pytest.mark.skipif(PGBOUNCER is None, reason="pgbouncer is not installed")
 
 
 @pytest.fixture
 def pooled() -> Iterator[str]:
-    schema = f"pooled_{next(_numbers)}"
-    yield f"{postgres().url(port=pgbouncer())}?schema={schema}&pool=8"
-    postgres().run(f"drop schema if exists {schema} cascade")
+    with empty_schema() as schema:
+        yield f"{postgres().url(port=pgbouncer())}?schema={schema}&pool=8"
 
 
 @needed

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
+from schemas import empty_store
 from servers import postgres
 
 from engrain.conformance import (
@@ -26,16 +27,13 @@ from engrain.conformance.machine import compare_with_reference
 from engrain.stores.postgres import PostgresStore
 
 Open = Callable[[], PostgresStore]
-_numbers = count()
 
 
 class Postgres:
     @pytest.fixture
     def url(self) -> Iterator[str]:
-        """A schema of the test's own."""
-        schema = f"test_{next(_numbers)}"
-        yield f"{postgres().url()}?schema={schema}&pool=8"
-        postgres().run(f"drop schema if exists {schema} cascade")
+        with empty_store("&pool=8") as url:
+            yield url
 
     @pytest.fixture
     def another(self, url: str, clock: SetClock) -> Iterator[Open]:

@@ -27,7 +27,7 @@ class TestLocal(Local, FedSuite):
 
 
 class TestLocalBehind(Local, HalfFedSuite):
-    pass
+    by_default = ("test_a_write_is_seen_at_once", "test_the_scope_is_never_crossed")
 
 
 class TestOverTheWire(FedSuite):

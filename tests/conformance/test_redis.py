@@ -65,10 +65,12 @@ class TestTasks(OneServer, TaskJournalSuite):
     pass
 
 
+@pytest.mark.slow
 class TestEpisodesOfACluster(Cluster, EpisodesSuite):
     pass
 
 
+@pytest.mark.slow
 class TestTasksOfACluster(Cluster, TaskJournalSuite):
     pass
 

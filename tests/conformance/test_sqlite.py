@@ -85,36 +85,43 @@ class TestMoving(Sqlite, MovingSuite):
     pass
 
 
-class TestMovingOfTheStandardLibrary(Sqlite, MovingSuite):
-    engine = "stdlib"
-
-
-class TestItemsOfTheStandardLibrary(Sqlite, ItemStoreSuite):
-    engine = "stdlib"
-
-
-class TestVectorsOfTheStandardLibrary(Sqlite, VectorIndexSuite):
-    engine = "stdlib"
-
-
-class TestWordsOfTheStandardLibrary(Sqlite, WordIndexSuite):
-    engine = "stdlib"
-
-
-class TestSessionsOfTheStandardLibrary(Sqlite, SessionLogSuite):
-    engine = "stdlib"
-
-
-class TestEpisodesOfTheStandardLibrary(Sqlite, EpisodesSuite):
-    engine = "stdlib"
-
-
-class TestOutcomesOfTheStandardLibrary(Sqlite, OutcomesSuite):
-    engine = "stdlib"
-
-
 class TestTogetherOfTheStandardLibrary(Sqlite, TogetherSuite):
+    """The suite whose writes touch the most tables. The others come with the long suites."""
+
     engine = "stdlib"
+
+
+@pytest.mark.slow
+class StandardLibrary(Sqlite):
+    engine = "stdlib"
+
+
+class TestMovingOfTheStandardLibrary(StandardLibrary, MovingSuite):
+    pass
+
+
+class TestItemsOfTheStandardLibrary(StandardLibrary, ItemStoreSuite):
+    pass
+
+
+class TestVectorsOfTheStandardLibrary(StandardLibrary, VectorIndexSuite):
+    pass
+
+
+class TestWordsOfTheStandardLibrary(StandardLibrary, WordIndexSuite):
+    pass
+
+
+class TestSessionsOfTheStandardLibrary(StandardLibrary, SessionLogSuite):
+    pass
+
+
+class TestEpisodesOfTheStandardLibrary(StandardLibrary, EpisodesSuite):
+    pass
+
+
+class TestOutcomesOfTheStandardLibrary(StandardLibrary, OutcomesSuite):
+    pass
 
 
 def test_random_plans_do_what_they_do_to_the_reference() -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from test_sqlite import Sqlite
+from test_sqlite import Sqlite, StandardLibrary
 
 from engrain.conformance import MemoryStepSuite, TaskJournalSuite
 from engrain.conformance.clock import SetClock
@@ -31,14 +31,15 @@ class TestMemorySteps(Sqlite, MemoryStepSuite):
     pass
 
 
-class TestTasksOfTheStandardLibrary(Sqlite, TaskJournalSuite):
-    engine = "stdlib"
+class TestTasksOfTheStandardLibrary(StandardLibrary, TaskJournalSuite):
+    pass
 
 
-class TestMemoryStepsOfTheStandardLibrary(Sqlite, MemoryStepSuite):
-    engine = "stdlib"
+class TestMemoryStepsOfTheStandardLibrary(StandardLibrary, MemoryStepSuite):
+    pass
 
 
+@pytest.mark.slow
 class InMemory:
     @pytest.fixture
     def store(self, clock: SetClock) -> Iterator[SqliteStore]:

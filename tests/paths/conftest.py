@@ -1,4 +1,4 @@
-"""Memories to test with: the same promises on the SQLite store and on the reference."""
+"""Memories to test with: on SQLite, and with the long suites on the reference store as well."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import REFERENCE
 from killing import Calls
 
 from engrain import Memory
@@ -39,16 +40,9 @@ def open_memory(store: str, clock: SetClock) -> Iterator[Open]:
         yield opened
 
 
-@pytest.fixture(params=["sqlite", "reference"])
+@pytest.fixture(params=["sqlite", REFERENCE])
 def memory(request: pytest.FixtureRequest, open_memory: Open, store: str) -> Memory:
     return open_memory(store=store if request.param == "sqlite" else "reference://")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is `at_length` runs on SQLite by default; the reference, slow at it, comes with the long suites."""
-    for item in items:
-        if item.get_closest_marker("at_length") and not item.name.endswith("[sqlite]"):
-            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""Postgres schemas for tests: made once a process, emptied after each test, and handed out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from servers import postgres
+
+from engrain.stores.postgres import PostgresStore
+
+_numbers = count()
+_free: list[_Schema] = []
+
+
+@contextmanager
+def empty_schema() -> Iterator[str]:
+    """A schema with our tables and no rows. A test of how a schema is made names a new one instead."""
+    schema = _free.pop() if _free else _create_schema()
+    yield schema.name
+    with psycopg.connect(postgres().url("postgres")) as connection:
+        if _list_relations(connection, schema.name) == schema.relations:
+            _empty_tables(connection, schema)
+            _free.append(schema)
+        else:
+            connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema.name)))
+
+
+@contextmanager
+def empty_store(parameters: str = "") -> Iterator[str]:
+    """The address of a store in such a schema."""
+    with empty_schema() as schema:
+        yield f"{postgres().url()}?schema={schema}{parameters}"
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """A schema as it was made: its relations, the rows that it begins with, and where its sequences stand."""
+
+    name: str
+    relations: set[tuple[str, str]]
+    rows: dict[str, list[tuple[Any, ...]]]
+    sequences: list[tuple[str, int, bool]]
+
+    @property
+    def tables(self) -> list[str]:
+        return sorted(name for name, kind in self.relations if kind == "r")
+
+
+def _create_schema() -> _Schema:
+    name = f"pool_{next(_numbers)}"
+    PostgresStore(f"{postgres().url()}?schema={name}").close()
+    with psycopg.connect(postgres().url("postgres")) as connection:
+        connection.execute(sql.SQL("set search_path = {}").format(sql.Identifier(name)))
+        sequences = connection.execute(
+            "select sequencename::text, coalesce(last_value, start_value), last_value is not null"
+            " from pg_sequences where schemaname = %s",
+            (name,),
+        ).fetchall()
+        schema = _Schema(name, _list_relations(connection, name), {}, sequences)
+        for table in schema.tables:
+            found = connection.execute(sql.SQL("select * from {}").format(sql.Identifier(table))).fetchall()
+            if found:
+                schema.rows[table] = found
+        return schema
+
+
+def _list_relations(connection: psycopg.Connection[Any], schema: str) -> set[tuple[str, str]]:
+    """Tables, indexes and sequences: a test that made or removed one leaves a schema that nobody else can use."""
+    query = "select relname::text, relkind::text from pg_class where relnamespace = to_regnamespace(%s)"
+    return set(connection.execute(query, (schema,)).fetchall())
+
+
+def _empty_tables(connection: psycopg.Connection[Any], schema: _Schema) -> None:
+    # Deleting a few rows is ten times faster than truncating 27 tables. No trigger and no foreign key interferes.
+    connection.execute("set local session_replication_role = replica")
+    connection.execute(sql.SQL("set local search_path = {}").format(sql.Identifier(schema.name)))
+    statements: list[sql.Composable] = [
+        sql.SQL("delete from {}").format(sql.Identifier(table)) for table in schema.tables
+    ]
+    for table, rows in schema.rows.items():
+        for row in rows:
+            values = sql.SQL(", ").join(map(sql.Literal, row))
+            statements.append(sql.SQL("insert into {} values ({})").format(sql.Identifier(table), values))
+    for sequence in schema.sequences:
+        statements.append(sql.SQL("select setval({}, {}, {})").format(*map(sql.Literal, sequence)))
+    connection.execute(sql.SQL(";").join(statements))
