@@ -14,6 +14,18 @@ from servers import postgres
 
 from engrain.stores.postgres import PostgresStore
 
+_DESCRIBE = """
+  with relation as (select * from pg_class where relnamespace = to_regnamespace(%(schema)s))
+  select concat_ws(' ', relname, relkind, relowner, relacl, relrowsecurity, relforcerowsecurity) from relation
+  union all select concat_ws(' ', relname, attname, atttypid, attnotnull)
+    from pg_attribute join relation on attrelid = relation.oid where attnum > 0
+  union all select concat_ws(' ', relname, polname, polroles, pg_get_expr(polqual, polrelid))
+    from pg_policy join relation on polrelid = relation.oid
+  union all select concat_ws(' ', relname, tgname, tgenabled) from pg_trigger join relation on tgrelid = relation.oid
+  union all select concat_ws(' ', relname, conname) from pg_constraint join relation on conrelid = relation.oid
+  union all select concat_ws(' ', proname, md5(prosrc), proacl)
+    from pg_proc where pronamespace = to_regnamespace(%(schema)s)
+"""
 _numbers = count()
 _free: list[_Schema] = []
 
@@ -24,7 +36,7 @@ def empty_schema() -> Iterator[str]:
     schema = _free.pop() if _free else _create_schema()
     yield schema.name
     with psycopg.connect(postgres().url("postgres")) as connection:
-        if _list_relations(connection, schema.name) == schema.relations:
+        if _describe(connection, schema.name) == schema.description:
             _empty_tables(connection, schema)
             _free.append(schema)
         else:
@@ -40,16 +52,13 @@ def empty_store(parameters: str = "") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Schema:
-    """A schema as it was made: its relations, the rows that it begins with, and where its sequences stand."""
+    """A schema as it was made: what DDL made, the rows that it begins with, and where its sequences stand."""
 
     name: str
-    relations: set[tuple[str, str]]
+    description: set[str]
+    tables: list[str]
     rows: dict[str, list[tuple[Any, ...]]]
     sequences: list[tuple[str, int, bool]]
-
-    @property
-    def tables(self) -> list[str]:
-        return sorted(name for name, kind in self.relations if kind == "r")
 
 
 def _create_schema() -> _Schema:
@@ -62,7 +71,8 @@ def _create_schema() -> _Schema:
             " from pg_sequences where schemaname = %s",
             (name,),
         ).fetchall()
-        schema = _Schema(name, _list_relations(connection, name), {}, sequences)
+        tables = connection.execute("select tablename::text from pg_tables where schemaname = %s", (name,)).fetchall()
+        schema = _Schema(name, _describe(connection, name), [table for (table,) in tables], {}, sequences)
         for table in schema.tables:
             found = connection.execute(sql.SQL("select * from {}").format(sql.Identifier(table))).fetchall()
             if found:
@@ -70,10 +80,9 @@ def _create_schema() -> _Schema:
         return schema
 
 
-def _list_relations(connection: psycopg.Connection[Any], schema: str) -> set[tuple[str, str]]:
-    """Tables, indexes and sequences: a test that made or removed one leaves a schema that nobody else can use."""
-    query = "select relname::text, relkind::text from pg_class where relnamespace = to_regnamespace(%s)"
-    return set(connection.execute(query, (schema,)).fetchall())
+def _describe(connection: psycopg.Connection[Any], schema: str) -> set[str]:
+    """All that DDL makes. A test that changed any of it leaves a schema that nobody else can use."""
+    return {line for (line,) in connection.execute(_DESCRIBE, {"schema": schema}).fetchall()}
 
 
 def _empty_tables(connection: psycopg.Connection[Any], schema: _Schema) -> None:

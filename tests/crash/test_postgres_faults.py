@@ -16,6 +16,7 @@ import pytest
 from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
 from psycopg_pool.pool import WaitingClient
+from schemas import empty_schema
 from servers import Postgres, postgres, start_postgres
 
 from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
@@ -30,9 +31,8 @@ DATED = datetime(2020, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def schema() -> Iterator[str]:
-    name = f"fault_{next(_numbers)}"
-    yield name
-    postgres().run(f"drop schema if exists {name} cascade")
+    with empty_schema() as name:
+        yield name
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from erasing_kit import opened
 from redis_server import redis_server
-from servers import postgres
+from schemas import empty_store
 
 from engrain import InvalidInput, Memory, NotFound
 from engrain.core.erasure import Erasure
@@ -35,9 +35,8 @@ def memory(store: Path) -> Iterator[Memory]:
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    schema = f"mistakes_{next(_numbers)}"
-    yield f"{postgres().url()}?schema={schema}"
-    postgres().run(f"drop schema if exists {schema} cascade")
+    with empty_store() as url:
+        yield url
 
 
 def cut_off(*_: object) -> None:

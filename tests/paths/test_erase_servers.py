@@ -15,6 +15,7 @@ from chroma_server import new_server, shared_server
 from click.testing import CliRunner
 from erasing_kit import WORD, fill, found, opened
 from redis_server import redis_server
+from schemas import empty_schema
 from servers import _binaries, postgres
 
 from engrain import Memory, Source
@@ -36,9 +37,8 @@ _numbers = count()
 
 @pytest.fixture
 def schema() -> Iterator[str]:
-    name = f"erase_{next(_numbers)}"
-    yield name
-    postgres().run(f"drop schema if exists {name} cascade")
+    with empty_schema() as name:
+        yield name
 
 
 @pytest.fixture

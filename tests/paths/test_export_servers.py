@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from export_kit import exported, filled
 from redis_server import Server, redis_server
-from servers import postgres
+from schemas import empty_store
 
 from engrain import Memory
 from engrain.conformance.clock import SetClock
@@ -44,9 +44,7 @@ class Deployments:
         number = next(_numbers)
         store = str(self._folder / f"{number}.db")
         if first == "postgres":
-            schema = f"export_{number}"
-            store = f"{postgres().url()}?schema={schema}"
-            self._open.callback(postgres().run, f"drop schema if exists {schema} cascade")
+            store = self._open.enter_context(empty_store())
         if not beside:
             return store
         episodes, tasks = (f"{redis_server().url}/{next(self._databases)}" for _ in range(2))

@@ -20,7 +20,7 @@ import pytest
 from agent_kit import Scripted, says
 from erasing_kit import WORD, found, opened
 from redis_server import redis_server
-from servers import postgres
+from schemas import empty_store
 
 from engrain import AgentWithMemory, AsyncMemory, Memory
 from engrain.conformance.embedder import HashEmbedder
@@ -352,15 +352,14 @@ def test_an_entry_that_came_to_redis_too_late_is_taken_back(
 
 @pytest.mark.parametrize("way", ["remember", "many", "a message"])
 def test_it_is_refused_on_postgres_too(tmp_path: Path, far: Far, way: str) -> None:
-    schema = f"late_{way.replace(' ', '_')}"
-    url = f"{postgres().url()}?schema={schema}"
-    try:
-        with opened(url, embedder=far, background=False) as memory, opened(url, user="ben", background=False) as ben:
-            memory.remember("Ana likes tea.")
-            with under_way(far, lambda: WAYS[way](memory, tmp_path)) as call:
-                assert ben.erase(user="ana").receipt
-                memory.remember("Ana is back.")
-            assert isinstance(call.exception(), BeingErased), call.exception()
-            assert [item.text for item in memory.list()] == ["Ana is back."]
-    finally:
-        postgres().run(f"drop schema if exists {schema} cascade")
+    with (
+        empty_store() as url,
+        opened(url, embedder=far, background=False) as memory,
+        opened(url, user="ben", background=False) as ben,
+    ):
+        memory.remember("Ana likes tea.")
+        with under_way(far, lambda: WAYS[way](memory, tmp_path)) as call:
+            assert ben.erase(user="ana").receipt
+            memory.remember("Ana is back.")
+        assert isinstance(call.exception(), BeingErased), call.exception()
+        assert [item.text for item in memory.list()] == ["Ana is back."]

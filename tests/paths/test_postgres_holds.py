@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from schemas import empty_schema
 from servers import postgres
 
 from engrain import Memory
@@ -42,9 +43,8 @@ _numbers = count()
 
 @pytest.fixture
 def schema() -> Iterator[str]:
-    name = f"held_{next(_numbers)}"
-    yield name
-    postgres().run(f"drop schema if exists {name} cascade")
+    with empty_schema() as name:
+        yield name
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from export_kit import exported
-from servers import postgres
+from schemas import empty_store
 
 from engrain import Memory, replay_erasures
 from engrain.conformance.clock import SetClock
@@ -35,9 +35,8 @@ _numbers = count()
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    schema = f"life_{next(_numbers)}"
-    yield f"{postgres().url()}?schema={schema}"
-    postgres().run(f"drop schema if exists {schema} cascade")
+    with empty_store() as url:
+        yield url
 
 
 def opened(store: str, **options: Any) -> Memory:
