@@ -191,11 +191,10 @@ class EpisodesSuite(Suite):
         assert episodes.recent(ANA, "s", 9, START) == [stands]
         assert episodes.raw(ANA, "a", START) is None
 
-    @pytest.mark.parametrize("key", HOSTILE)
-    def test_a_key_may_be_anything(self, episodes: Episodes, key: str) -> None:
-        for n, other in enumerate(HOSTILE):
-            assert episodes.add(ANA, episode(f"{n}", key=other)).count == 1
-        assert episodes.add(ANA, episode("again", key=key)).count == 2
+    def test_a_key_may_be_anything(self, episodes: Episodes) -> None:
+        for count in (1, 2):
+            for n, key in enumerate(HOSTILE):
+                assert episodes.add(ANA, episode(f"{count} {n}", key=key)).count == count, key
         assert len(episodes.recent(ANA, "s", 99, START)) == len(HOSTILE)
 
     # How many
@@ -275,13 +274,13 @@ class EpisodesSuite(Suite):
         assert episodes.remove(scopes[0], ["same"]) == 1
         assert all(len(episodes.recent(scope, None, 9, START)) == 1 for scope in scopes[1:])
 
-    @pytest.mark.parametrize("name", HOSTILE)
-    def test_ids_and_sessions_may_have_any_name(self, episodes: Episodes, name: str) -> None:
+    def test_ids_and_sessions_may_have_any_name(self, episodes: Episodes) -> None:
         episodes.add(ANA, episode("plain", -1, session="plain"))
-        one = episode(name, session=name)
-        assert episodes.add(ANA, one, raw(name)) == one
-        assert episodes.recent(ANA, name, 9, START) == [one]
-        assert episodes.raw(ANA, name, START) == name
-        assert episodes.trim(ANA, name, 1) == 0
-        assert episodes.remove(ANA, [name]) == 1
-        assert ids(episodes.recent(ANA, None, 9, START)) == ["plain"]
+        for name in HOSTILE:
+            one = episode(name, session=name)
+            assert episodes.add(ANA, one, raw(name)) == one
+            assert episodes.recent(ANA, name, 9, START) == [one]
+            assert episodes.raw(ANA, name, START) == name
+            assert episodes.trim(ANA, name, 1) == 0
+            assert episodes.remove(ANA, [name]) == 1
+            assert ids(episodes.recent(ANA, None, 9, START)) == ["plain"]

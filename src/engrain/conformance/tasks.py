@@ -165,15 +165,17 @@ class StepSuite(Suite):
             journal.begin(Lease(ANA, "order", "one", 1, START), StepStart("a"))
 
     def test_tasks_steps_and_events_may_have_any_name(self, journal: TaskJournal) -> None:
-        for name in HOSTILE:
+        # One task with all names for its steps, and a task of each name with two steps.
+        steps = dict.fromkeys(HOSTILE, (HOSTILE[3], HOSTILE[5])) | {HOSTILE[0]: HOSTILE}
+        for name, named in steps.items():
             lease = claim(journal, name, goal=name)
-            for step in HOSTILE:
+            for step in named:
                 journal.record(lease, StepStart(step, input=name), StepEnd(step, result=name))
                 assert journal.signal(ANA, name, step, name + step)
-        for name in HOSTILE:
-            assert [step.name for step in journal.steps(ANA, name)] == list(HOSTILE)
+        for name, named in steps.items():
+            assert [step.name for step in journal.steps(ANA, name)] == list(named)
             assert {step.result for step in journal.steps(ANA, name)} == {name}
-            assert journal.event(ANA, name, HOSTILE[3]) == name + HOSTILE[3]
+            assert [journal.event(ANA, name, step) for step in named] == [name + step for step in named]
 
 
 class MemoryStepSuite(Suite):
