@@ -26,7 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     and whoever runs single files, try new ones. How long one takes is a matter of what else the machine does."""
     same = config.getoption("markexpr") == "not slow"
     settings.register_profile(
-        "engrain", deadline=None, derandomize=same, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+        "engrain",
+        deadline=None,
+        derandomize=same,
+        max_examples=30 if same else 100,
+        suppress_health_check=[HealthCheck.too_slow],
+        print_blob=True,
     )
     settings.load_profile("engrain")
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from examples import up_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -511,7 +512,7 @@ def test_a_backup_that_is_not_whole_changes_nothing(store: Path, backup: Path, h
     assert not [one.name for one in store.parent.iterdir() if one.name.startswith(("new", "agent.db."))]
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=up_to(12), suppress_health_check=list(HealthCheck), deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_one_byte_that_was_changed_is_found(backup: Path, place: float, flip: int) -> None:
     raw = bytearray(backup.read_bytes())

@@ -25,6 +25,7 @@ from engrain import (
     UnknownKey,
 )
 from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
 from engrain.core.filters import Condition, Filter
 from engrain.tiers.working import WorkingMemory
 
@@ -217,7 +218,8 @@ def test_a_closed_memory_says_so(memory: Memory) -> None:
         memory.remember("too late")
 
 
-def test_a_note_of_the_largest_size_is_kept(memory: Memory) -> None:
+def test_a_note_of_the_largest_size_is_kept(open_memory: Callable[..., Memory]) -> None:
+    memory = open_memory(embedder=HashEmbedder())
     text = "word " * 199_999 + "end."
     item = memory.remember_many([Note(text)])[0].id
     assert memory.get(item).text == text

@@ -12,7 +12,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from examples import for_each
+from examples import for_each, up_to
 from hypothesis import given, settings
 
 from engrain import AsyncMemory, Memory
@@ -309,7 +309,7 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=up_to(25), deadline=None)
 @given(acts=ACTS, reembed=st.booleans())
 def test_a_dry_run_says_what_a_round_over_all_then_does(
     acts: list[tuple[str, str, float, int]], reembed: bool, tmp_path_factory: pytest.TempPathFactory

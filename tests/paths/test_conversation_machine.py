@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from episodic_kit import ANA, opened
+from examples import up_to
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -165,4 +166,4 @@ class Talk(RuleBasedStateMachine):
 
 
 TestTalk = Talk.TestCase
-TestTalk.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestTalk.settings = settings(max_examples=up_to(30), stateful_step_count=30, deadline=None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from episodic_kit import ANA, opened
+from examples import up_to
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -170,4 +171,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestEpisodicModel = Machine.TestCase
-TestEpisodicModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestEpisodicModel.settings = settings(max_examples=up_to(25), stateful_step_count=30, deadline=None)

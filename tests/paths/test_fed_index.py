@@ -254,7 +254,9 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
         assert server.count(MODEL, ["foreign"]) == server.count(MODEL) == 1, "another store has it there"
 
 
-@pytest.mark.parametrize("share", [0.01, 0.19, 1.0])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.01, marks=pytest.mark.slow), 0.19, pytest.param(1.0, marks=pytest.mark.slow)]
+)
 def test_chroma_reaches_the_true_best_in_scopes_of_every_size(share: float, store: SqliteStore, tmp_path: Path) -> None:
     server = ChromaServer(f"chroma://{tmp_path}/vectors")
     index = FedIndex(store, server, EMBEDDER)

@@ -7,6 +7,7 @@ from dataclasses import replace as changed
 from pathlib import Path
 
 from episodic_kit import ANA, opened
+from examples import up_to
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -111,4 +112,4 @@ class Skills(RuleBasedStateMachine):
 
 
 TestSkills = Skills.TestCase
-TestSkills.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestSkills.settings = settings(max_examples=up_to(25), stateful_step_count=20, deadline=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from episodic_kit import ANA, opened
-from examples import REFERENCE
+from examples import REFERENCE, up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -342,7 +342,7 @@ def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit
 
 
 @given(st.lists(st.sampled_from(["say", "forget", "replay", "extract"]), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=up_to(30), deadline=None)
 def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> None:
     """After any course of events the fact is there if, and only if, the user said it since it was last forgotten, or
     it was never forgotten and came in by whatever way."""

@@ -247,6 +247,7 @@ def test_bench_recall_from_end_to_end(folder: Path, tmp_path: Path) -> None:
     assert "engrain by kind of question" in shown(recall_tables(report))
 
 
+@pytest.mark.slow
 def test_bench_speed_from_end_to_end(tmp_path: Path) -> None:
     plot = tmp_path / "plot.svg"
     run = CliRunner().invoke(bench, ["speed", "--items", "300", "--json", "--plot", str(plot)])

@@ -30,6 +30,7 @@ root(["demo", "--fast"])
 """
 
 
+@pytest.mark.slow
 def test_it_reads_well_at_80_columns_and_its_facts_are_as_promised(tmp_path: Path) -> None:
     noted, folder = tmp_path / "facts.json", tmp_path / "here"
     folder.mkdir()
@@ -82,6 +83,15 @@ def test_what_is_shown_is_what_ran(tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert ">>> 6 * 7\n       42\n" in shown
     assert "hello" in shown.splitlines()[-1]
+
+
+def test_the_short_scenes_run_and_keep_their_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = SCENES[:4]
+    monkeypatch.setattr("engrain.cli.demo.program.SCENES", played)
+    done = CliRunner().invoke(root, ["demo", "--fast"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0, done.output
+    assert [title for title, _ in played if title not in done.output] == []
+    assert max(map(len, done.output.splitlines())) <= 80
 
 
 def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def test_a_short_output_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30), st.integers(1, 900), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=up_to(300))
 def test_any_text_gives_something_that_can_be_stored(part: str, times: int, failed: bool) -> None:
     said, raw = insight(part * times, part, failed)
     for one in (said, raw or ""):
@@ -46,7 +47,7 @@ def test_any_text_gives_something_that_can_be_stored(part: str, times: int, fail
     ),
     st.integers(0, 2),
 )
-@settings(max_examples=200)
+@settings(max_examples=up_to(200))
 def test_any_json_gives_something(value: object, depth: int) -> None:
     for _ in range(depth):
         value = {"a": [value] * 30, "b": value}

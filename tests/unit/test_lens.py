@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lens_store import ANA, BEN, MODEL, LensStore, Row, unit
@@ -139,7 +140,7 @@ WHAT = ("add", "add", "add", "close", "retract", "expire", "weigh", "reword", "e
 steps = st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 20), st.integers(0, 9)), min_size=1, max_size=40)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=up_to(120), deadline=None)
 @given(steps=steps, ask=st.integers(1, 6), before=st.integers(-3, 5))
 def test_a_lens_follows_every_sequence_of_changes(steps: list[tuple[str, int, int]], ask: int, before: int) -> None:
     store = LensStore()

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import engrain_minilm
 import numpy as np
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -227,7 +228,7 @@ AWKWARD_TEXTS = st.one_of(
 ).map("".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=up_to(100), deadline=None)
 @given(text=AWKWARD_TEXTS)
 def test_windows_are_substrings_in_order_that_fit_and_lose_nothing(embedder: LocalEmbedder, text: str) -> None:
     count = embedder._opened().tokenizer.count

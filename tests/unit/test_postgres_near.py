@@ -25,7 +25,8 @@ from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.near import index_name
 
 SMALL, MIDDLE, WHOLE = Scope(user="one in a hundred"), Scope(user="one in five"), Scope(user="most of all")
-SIZES = {SMALL: 60, MIDDLE: 1_200, WHOLE: 4_800}
+SIZES = {SMALL: 60, MIDDLE: 400, WHOLE: 1_600}
+LARGE = 300
 LIMIT = 10
 
 
@@ -54,7 +55,7 @@ def store() -> Iterator[PostgresStore]:
         opened = open_store(schema, clock=SetClock())
         for scope, count in SIZES.items():
             fill(opened, scope, count)
-        opened.large = 1_000
+        opened.large = LARGE
         yield opened
         opened.close()
 
@@ -75,7 +76,7 @@ def share_found(store: PostgresStore, scope: Scope, **values: Any) -> tuple[floa
         found = store.nearest(query)
         store.large = 10**9
         truth = store.nearest(query)
-        store.large = 1_000
+        store.large = LARGE
         assert truth.exact
         assert found.cosines == sorted(found.cosines, reverse=True)
         known = dict(zip(truth.ids, truth.cosines, strict=True))
@@ -93,8 +94,8 @@ def test_a_scope_of_any_share_finds_its_nearest(indexed: PostgresStore, scope: S
     assert said == {exact}
 
 
-@pytest.mark.parametrize("few", [0, 300])
-@pytest.mark.parametrize("most", [2_400, 240, 20, 0])
+@pytest.mark.parametrize("few", [0, 100])
+@pytest.mark.parametrize("most", [800, 80, 7, 0])
 def test_a_filter_comes_before_the_limit(
     indexed: PostgresStore, most: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_filter_comes_before_the_limit(
         return
     share, exact = share_found(indexed, WHOLE, where=where)
     assert share >= 0.95
-    assert exact == {most == 20}
+    assert exact == {most == 7}
 
 
 def test_a_write_is_found_at_once_in_an_indexed_scope(indexed: PostgresStore) -> None:
@@ -123,9 +124,9 @@ def test_the_mean_is_that_of_all(indexed: PostgresStore) -> None:
         found = indexed.nearest(query)
         indexed.large = 10**9
         truth = indexed.nearest(query)
-        indexed.large = 1_000
+        indexed.large = LARGE
         assert found.background == pytest.approx(truth.background, abs=0.02)
-    narrowed = VectorQuery(vector, MODEL, WHOLE, parse_filter({"metadata.n": {"<": 3_000}}), limit=LIMIT)
+    narrowed = VectorQuery(vector, MODEL, WHOLE, parse_filter({"metadata.n": {"<": 1_000}}), limit=LIMIT)
     assert indexed.nearest(narrowed).background is None
 
 

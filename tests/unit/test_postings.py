@@ -6,6 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lens_store import ANA, BEN, LensStore, words_of
@@ -24,7 +25,7 @@ def check(store: LensStore, terms: tuple[int, ...], limit: int) -> None:
     assert found.average == pytest.approx(wanted["average"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=up_to(80), deadline=None)
 @given(
     items=st.lists(st.lists(passage, min_size=1, max_size=4), min_size=1, max_size=40),
     terms=st.lists(st.integers(1, 13), min_size=1, max_size=5, unique=True),
@@ -102,7 +103,7 @@ def test_nothing_to_look_for_and_nothing_to_look_in() -> None:
     assert store.best((1,), 0).hits == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=up_to(40), deadline=None)
 @given(st.lists(st.lists(passage, min_size=1, max_size=3), min_size=1, max_size=60), st.integers(2, 30))
 def test_runs_that_settle_and_merge_hold_what_one_would(items: list[list[dict[int, int]]], tail: int) -> None:
     runs = Postings()

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lens_store import ANA, DIMENSION, MODEL, LensStore, unit, vectors_of, words_of
@@ -159,7 +160,7 @@ def test_a_limit_of_nothing_finds_nothing() -> None:
     assert store.nearest(unit([1] * 8), -3).ids == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=up_to(60), deadline=None)
 @given(
     vectors=st.lists(st.lists(st.integers(-3, 3), min_size=8, max_size=8).filter(any), min_size=1, max_size=60),
     nudges=st.lists(st.integers(0, 9), min_size=1, max_size=60),
@@ -177,7 +178,7 @@ def test_coarse_directions_with_slight_nudges(
     check(store, unit(query), limit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=up_to(60), deadline=None)
 @given(st.lists(st.floats(-1, 1, width=32), min_size=DIMENSION, max_size=DIMENSION))
 def test_the_stated_error_is_never_less_than_the_true_one(values: list[float]) -> None:
     vector = np.array([values], dtype=np.float32)

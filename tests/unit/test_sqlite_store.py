@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from examples import up_to
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -421,7 +422,7 @@ def test_uses_survive_a_commit_that_fails(store: SqliteStore) -> None:
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=up_to(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     stored=st.lists(numbers, min_size=1, max_size=6), asked=numbers, operator=st.sampled_from(["=", "!=", "<", ">="])
 )

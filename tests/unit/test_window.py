@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,7 +101,7 @@ LIMIT = st.builds(
 BEFORE = st.builds(Before, st.just("") | TEXTS, st.integers(0, 5), st.just("") | TEXTS)
 
 
-@settings(max_examples=400)
+@settings(max_examples=up_to(400))
 @given(LOGS, BEFORE, LIMIT)
 def test_budgets_are_never_exceeded_and_nothing_is_torn(log: list[Message], before: Before, limits: Limits) -> None:
     window = shown(log, before, limits, count)

