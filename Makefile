@@ -12,10 +12,10 @@ WEIGHTS := packages/engrain-minilm
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
 
-test: check  ## format, types, import contracts and tests, under ten minutes on two cores
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+test: check  ## format, types, import contracts and tests, under four minutes on two cores
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
-test-all: check  ## the long suites as well: crash matrix, load
+test-all: check  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev

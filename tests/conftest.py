@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import tempfile
 import threading
 from typing import Any
 
@@ -19,6 +21,11 @@ for name in [name for name in os.environ if name.endswith("_API_KEY") or name.st
     del os.environ[name]
 # Hundreds of programs are started by tests: they compile our modules once, and not each of them anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Files in memory, where there is room for them: a commit then waits for no disk. TMPDIR names another folder.
+IN_MEMORY = "/dev/shm"
+if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > 2 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 
 def pytest_configure(config: pytest.Config) -> None:
