@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := packages/engrain-minilm
 
-.PHONY: demo test test-all check format bench install help clean
+.PHONY: demo test test-all check types lint format bench install help clean
 
 demo: $(VENV)/.core  ## see an agent's memory work, about half a minute
 	@$(BIN)/engrain demo
@@ -18,10 +18,16 @@ test: check  ## format, types, import contracts and tests, under four minutes on
 test-all: check  ## the long suites as well: crash matrices, every backend and pooler, load
 	$(BIN)/python -m pytest
 
+# Types take half a minute without a cache; the rest runs beside them.
 check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j 2 types lint
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
