@@ -1,0 +1,151 @@
+"""Change the code in small ways and see whether the tests of its package notice: python bench/mutation.py tasks.
+
+A mutant runs in a copy of the tree. It is killed if a test fails or the tests take three times as long as before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path("src/engrain")
+COPIED = ("src", "tests", "packages", "docs", "deploy", "README.md", "pyproject.toml")
+# Quick and telling tests first.
+TESTS = {
+    "tasks": "tests/conformance/test_sqlite_tasks.py tests/unit/test_task_parts.py tests/paths/test_task*.py",
+    "recall": "tests/unit/test_rank.py tests/unit/test_question.py tests/unit/test_pack.py tests/paths/test_recall.py",
+    "stores/sqlite": "tests/conformance/test_sqlite*.py tests/unit/test_sqlite*.py tests/unit/test_lens.py",
+    "stores/postgres": "tests/conformance/test_postgres*.py tests/unit/test_postgres*.py",
+}
+OPPOSITE = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+BOUNDARY = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    kind: str
+    path: Path
+    node: ast.stmt | ast.expr
+    new: str
+
+    def source(self) -> bytes:
+        """The file with the node's text replaced; all else stays byte for byte."""
+        lines = (ROOT / self.path).read_bytes().splitlines(keepends=True)
+        first, last = self.node.lineno - 1, (self.node.end_lineno or 0) - 1
+        head, tail = lines[first][: self.node.col_offset], lines[last][self.node.end_col_offset :]
+        # In brackets a replaced expression keeps its meaning, and may span lines.
+        new = f"({self.new})" if isinstance(self.node, ast.expr) else self.new
+        return b"".join([*lines[:first], head + new.encode() + tail, *lines[last + 1 :]])
+
+    def diff(self) -> str:
+        old, new = (ROOT / self.path).read_text(), self.source().decode()
+        lines = difflib.unified_diff(old.splitlines(), new.splitlines(), str(self.path), self.kind, lineterm="", n=2)
+        return "\n".join(lines)
+
+
+def find_mutants(path: Path) -> Iterator[Mutant]:
+    """Only the bodies of functions: a change elsewhere is seldom one of behaviour."""
+    nodes = list(ast.walk(ast.parse((ROOT / path).read_bytes())))
+    functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    # Python 3.11 does not tell where in an f-string an expression stands.
+    passed = {inner for node in nodes if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
+    for node in (node for function in functions for one in function.body for node in ast.walk(one)):
+        if node not in passed and isinstance(node, (ast.stmt, ast.expr)):
+            passed.add(node)
+            yield from (Mutant(kind, path, node, new) for kind, new in _changes(node))
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, str]]:
+    match node:
+        case ast.Compare(ops=[operator]):
+            for kind, swapped in (("comparison", OPPOSITE), ("boundary", BOUNDARY)):
+                if type(operator) in swapped:
+                    yield kind, ast.unparse(ast.Compare(node.left, [swapped[type(operator)]()], node.comparators))
+        case ast.BoolOp(op=operator):
+            other = ast.Or() if isinstance(operator, ast.And) else ast.And()
+            yield "and/or", ast.unparse(ast.BoolOp(other, node.values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "not removed", ast.unparse(operand)
+        case ast.Constant(value=bool(value)):
+            yield "constant", repr(not value)
+        case ast.Constant(value=int(value)) | ast.Constant(value=float(value)):
+            yield "constant", repr(value + 1)
+        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+            yield "early return", "return None"
+        case ast.Expr(value=ast.Call() | ast.Await()) | ast.AugAssign() | ast.Raise():
+            yield "statement removed", "pass"
+
+
+def choose(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    """As many of each kind as there are, in turn."""
+    chance = random.Random(seed)
+    kinds: dict[str, list[Mutant]] = {}
+    for one in chance.sample(mutants, len(mutants)):
+        kinds.setdefault(one.kind, []).append(one)
+    turns = [kinds[kind][n] for n in range(len(mutants)) for kind in sorted(kinds) if n < len(kinds[kind])]
+    return turns[:count]
+
+
+def run_tests(tree: Path, tests: list[str], limit: float | None = None) -> bool:
+    """False if one fails, or if all together take longer than the limit."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    files = dict.fromkeys(str(path.relative_to(tree)) for name in tests for path in sorted(tree.glob(name)))
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
+    try:
+        done = subprocess.run([*words, *files], cwd=tree, env=environment, timeout=limit, capture_output=True)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
+
+
+def check_package(package: str, tree: Path, options: argparse.Namespace) -> None:
+    tests = options.tests or TESTS[package].split()
+    files = sorted((ROOT / SOURCE / package).rglob("*.py"))
+    mutants = [one for path in files for one in find_mutants(path.relative_to(ROOT))]
+    began = time.monotonic()
+    if not run_tests(tree, tests):
+        raise SystemExit(f"{package}: the tests fail without a change.")
+    limit = max(60.0, 3 * (time.monotonic() - began))
+    chosen = choose(mutants, options.count, options.seed)
+    survivors = 0
+    for mutant in chosen:
+        (tree / mutant.path).write_bytes(mutant.source())
+        if run_tests(tree, tests, limit):
+            survivors += 1
+            print(mutant.diff(), end="\n\n", flush=True)  # noqa: T201
+        shutil.copy(ROOT / mutant.path, tree / mutant.path)
+    print(f"{package}: {len(chosen) - survivors} of {len(chosen)} killed; {len(mutants)} possible")  # noqa: T201
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("packages", nargs="+", help=f"below src/engrain: {', '.join(TESTS)}")
+    parser.add_argument("--count", type=int, default=20, help="mutants a package")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tests", nargs="+", help="files of tests (globs), for a package that is not listed")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        tree = Path(folder)
+        for name in COPIED:
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tree / name)
+        for package in options.packages:
+            check_package(package, tree, options)
+
+
+if __name__ == "__main__":
+    main()
