@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,16 +17,29 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+# One process for a page. Each block has its own names, as if it stood in a file of its own.
+RUN = """
+import gc, json, sys
+for n, code in enumerate(json.load(sys.stdin)):
+    exec(compile(code, f"<block {n}>", "exec"), {"__name__": "__main__"})
+    gc.collect()
+    print(end=chr(0), flush=True)
+"""
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(page.read_text())], ids=lambda page: page.name)
 def test_code_blocks_run_one_after_another_and_print_what_is_shown(page: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAIN_")}
-    for code, printed in BLOCK.findall(page.read_text()):
-        run = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180
-        )
-        assert run.returncode == 0, run.stderr
+    blocks = BLOCK.findall(page.read_text())
+    run = subprocess.run(
+        [sys.executable, "-c", RUN], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180,
+        input=json.dumps([code for code, _ in blocks]),
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    shown = run.stdout.split(chr(0))
+    for (code, printed), told in zip(blocks, shown, strict=False):
         if printed:
-            assert dated(run.stdout).strip() == dated(printed).strip()
+            assert dated(told).strip() == dated(printed).strip(), code
 
 
 def dated(text: str) -> str:
