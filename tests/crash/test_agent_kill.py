@@ -107,7 +107,7 @@ def test_a_kill_at_any_point_is_not_to_be_seen_in_the_end(
     assert said[0][1] == SAID
     assert len(facts) == 1
     assert points > 50
-    chosen = sorted(random.Random(kind).sample(range(1, points + 1), max(8, round(points * share))))
+    chosen = sorted(random.Random(kind).sample(range(1, points + 1), max(4, round(points * share))))
     fates: Counter[str] = Counter()
     for point in chosen:
         folder = tmp_path / str(point)

@@ -59,7 +59,7 @@ def store(proxy: Proxy, schema: str, timeout: float, monkeypatch: pytest.MonkeyP
     opened.close()
 
 
-SOON = pytest.mark.parametrize("timeout", [4.0])
+SOON = pytest.mark.parametrize("timeout", [2.0])
 
 
 @pytest.fixture

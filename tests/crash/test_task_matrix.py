@@ -30,7 +30,7 @@ if not hasattr(os, "fork"):
 # What may change a file or its locks. A kill at the n-th is a kill after the one before it.
 CALLS = "openat,write,pwrite64,fdatasync,fsync,ftruncate,fallocate,unlink,fcntl"
 # So many points of each class by default, by the driver and by the system; all of them in the slow run.
-FEW, FEWER = 6, 2
+FEW, FEWER = 2, 1
 _SET_PTRACER, _ANYBODY = 0x59616D61, -1
 
 

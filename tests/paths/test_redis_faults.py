@@ -51,7 +51,7 @@ def store(proxy: Proxy, timeout: float) -> Iterator[RedisStore]:
     opened.close()
 
 
-SOON = pytest.mark.parametrize("timeout", [3.0])
+SOON = pytest.mark.parametrize("timeout", [1.8])
 
 
 @pytest.fixture
