@@ -67,6 +67,13 @@ class TestWords(Postgres, WordIndexSuite):
 class TestWordsThatAreKept(Postgres, WordIndexSuite):
     """As of words that stand in much of a large scope."""
 
+    by_default = (
+        "test_the_best_are_those_of_a_full_comparison",
+        "test_corrected_and_forgotten_items_count_no_more",
+        "test_a_write_is_seen_at_once",
+        "test_nothing_outside_the_scope_changes_an_order_or_a_number",
+    )
+
     @pytest.fixture
     def another(self, url: str, clock: SetClock) -> Iterator[Open]:
         opened: list[PostgresStore] = []

@@ -33,6 +33,13 @@ class TestLocalBehind(Local, HalfFedSuite):
 class TestOverTheWire(FedSuite):
     """The local mode behind the REST interface: all that is ours on the way to a server."""
 
+    by_default = (
+        "test_filter_and_validity_come_before_the_limit",
+        "test_corrected_and_forgotten_items_are_not_found",
+        "test_embedding_replaces_the_vectors_of_the_model",
+        "test_the_scope_is_never_crossed",
+    )
+
     @pytest.fixture
     def server(self) -> Iterator[QdrantServer]:
         stub = Stub()

@@ -13,6 +13,8 @@ from killing import Calls
 
 from engrain import Memory
 from engrain.conformance.clock import SetClock
+from engrain.conformance.embedder import HashEmbedder
+from engrain.ports import Embedder
 
 Open = Callable[..., Memory]
 
@@ -28,13 +30,22 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_memory(store: str, clock: SetClock) -> Iterator[Open]:
+def embedder(request: pytest.FixtureRequest) -> Embedder | None:
+    """By words alone. The model that comes with us, where a test needs the meaning."""
+    return None if request.node.get_closest_marker("meaning") else HashEmbedder()
+
+
+@pytest.fixture
+def open_memory(store: str, clock: SetClock, embedder: Embedder | None) -> Iterator[Open]:
     """Opens memories on one SQLite file, and closes them all."""
     with ExitStack() as stack:
 
         def opened(**options: Any) -> Memory:
             return stack.enter_context(
-                Memory(options.pop("store", store), **{"user": "ana", "clock": clock, **options})
+                Memory(
+                    options.pop("store", store),
+                    **{"user": "ana", "clock": clock, "embedder": embedder, **options},
+                )
             )
 
         yield opened

@@ -10,6 +10,8 @@ import pytest
 from engrain import EmbedderFailed, Memory
 from engrain.conformance.embedder import HashEmbedder
 
+pytestmark = pytest.mark.meaning
+
 
 class Failing(HashEmbedder):
     """An endpoint that is down."""

@@ -8,6 +8,8 @@ from engrain import Memory, Note, Place
 from engrain.core.chat import ToolCall
 from engrain.core.messages import Message
 
+pytestmark = pytest.mark.meaning
+
 # By language: facts; questions with the number of the fact that answers them; questions that none answers.
 LANGUAGES = {
     "de": """

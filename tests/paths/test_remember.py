@@ -161,6 +161,7 @@ def test_importance_and_pin_change_in_place(memory: Memory) -> None:
         memory.pin("0" * 26)
 
 
+@pytest.mark.meaning
 def test_a_use_is_counted(memory: Memory) -> None:
     item = memory.remember("Ana prefers Python over JavaScript.")
     for _ in range(3):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from engrain import Memory
 from engrain.conformance.clock import SetClock
 from engrain.conformance.embedder import HashEmbedder
+
+pytestmark = pytest.mark.meaning
 
 DAY = 86_400
 

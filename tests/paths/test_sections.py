@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engrain import Memory
+
+pytestmark = pytest.mark.meaning
 
 
 def titles(found: object) -> list[str]:
