@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from examples import REFERENCE
 from killing import Calls
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 from engrain.ports import Embedder
 
 Open = Callable[..., Memory]

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import Open
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.stores.sqlite import audit as log
 
 Row = tuple[Any, ...]

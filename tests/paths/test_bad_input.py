@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 
 import engrain
@@ -24,9 +26,7 @@ from engrain import (
     TooLarge,
     UnknownKey,
 )
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.filters import Condition, Filter
+from engrain.core.model.filters import Condition, Filter
 from engrain.tiers.working import WorkingMemory
 
 DAY = 86_400.0

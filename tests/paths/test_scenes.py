@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 
 pytestmark = pytest.mark.meaning
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from examples import for_each
 from killing import Calls, dies, kill, killed_in
 
@@ -26,7 +27,6 @@ from engrain import (
     TaskError,
     TaskWaiting,
 )
-from engrain.conformance.clock import SetClock
 
 # Leases
 

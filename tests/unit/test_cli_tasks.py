@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 from examples import for_each
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 
 Run = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.agent.arguments import fitted
+from engrain.agent.schema import fitted
 from engrain.agent.tools import MAX_RESULT, Tool, as_tool, told, tool
 from engrain.core.errors import InvalidInput
 
