@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget.sql")
 # Every table with rows of a scope; those that others point to come last.
 _TABLES = (
-    "word", "embedding", "embedded", "source", "cite", "entity", "item", "session", "progress", "request", "episode",
-    "trial", "step", "snapshot", "task", "event",
+    "word", "embedding", "embedded", "source", "citation", "entity", "raw_text", "episode", "trial", "item", "session",
+    "summary", "progress", "request", "step", "snapshot", "task", "event",
 )  # fmt: skip
-_UNCOUNTED = ("word", "embedded", "cite", "entity")
+_UNCOUNTED = ("word", "embedded", "citation", "entity")
 ERASING, HIDDEN = 1, 2
 
 
@@ -99,7 +99,9 @@ class PostgresErasing:
                 if subject.by == "user":
                     self._hide(db, subject)
                 details = {"by": subject.by, "reasons": reasons}
-                self._store.audit.write(db, "erase_refused", details, self.mark(subject))
+                self._store.audit.write(
+                    self._store.dialect.over(db, None), "erase_refused", details, self.mark(subject)
+                )
                 return None, reasons
             return self._begun(db, id, subject, notes), ()
 
@@ -189,7 +191,7 @@ class PostgresErasing:
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
-            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+            return self._store.audit.write(self._store.dialect.over(db, None), "erase", receipt, erasure.mark)
 
         return self._store._writing(None, do)
 
@@ -315,9 +317,10 @@ class PostgresErasing:
 
     def _move(self, db: Db, old: str, new: str, shut: int) -> None:
         """All rows of a scope to another id, where nobody looks for them, or back."""
-        for table in (*_TABLES, "gone", "tombstone"):
+        db.run("set constraints all deferred")
+        for table in (*_TABLES, "deleted_item", "tombstone"):
             db.run(f"update {table} set scope = %s where scope = %s", (new, old))
-        db.run(_SQL["rename_scope"], {"new": new, "old": old, "shut": shut})
+        db.run(_SQL["rename_scope"], {"new": new, "old": old, "state": shut})
 
     def take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
         total = _counts(db, scopes)

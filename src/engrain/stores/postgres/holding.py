@@ -35,7 +35,7 @@ def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hol
     reasons = added(known, reason)
     if reasons != known:
         db.run(_SQL["keep_hold"], (mark, store._micros(db), stored(reasons)))
-        store.audit.write(db, "hold", {"reason": reason}, mark)
+        store.audit.write(store.dialect.over(db, None), "hold", {"reason": reason}, mark)
     return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
 
@@ -52,7 +52,7 @@ def release(erasing: PostgresErasing, db: Db, subject: Subject, reason: Which) -
         erasing.end_hold(db, subject)
     for one in known:
         if one not in left:
-            erasing._store.audit.write(db, "release", {"reason": one}, mark)
+            erasing._store.audit.write(erasing._store.dialect.over(db, None), "release", {"reason": one}, mark)
     return True
 
 

@@ -124,7 +124,9 @@ class SqliteErasing:
         if subject.by == "user":
             self._shut(db, self._scopes(db, subject), HIDDEN)
             db.run(_SQL["hide"], (mark,))
-        self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
+        self._store.audit.write(
+            self._store.dialect.over(db, None), "erase_refused", {"by": subject.by, "reasons": reasons}, mark
+        )
         return refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
@@ -175,7 +177,7 @@ class SqliteErasing:
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
-            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+            return self._store.audit.write(self._store.dialect.over(db, None), "erase", receipt, erasure.mark)
 
     def running(self) -> list[Erasure]:
         with self._store._reading() as db:
@@ -224,7 +226,7 @@ class SqliteErasing:
             reasons = added(known, reason)
             if reasons != known:
                 db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
-                self._store.audit.write(db, "hold", {"reason": reason}, mark)
+                self._store.audit.write(self._store.dialect.over(db, None), "hold", {"reason": reason}, mark)
             return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
 
     def release(self, subject: Subject, reason: Which = None) -> bool:
@@ -240,7 +242,7 @@ class SqliteErasing:
                 self._end_hold(db, subject)
             for one in known:
                 if one not in left:
-                    self._store.audit.write(db, "release", {"reason": one}, mark)
+                    self._store.audit.write(self._store.dialect.over(db, None), "release", {"reason": one}, mark)
             return True
 
     def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
@@ -296,7 +298,7 @@ class SqliteErasing:
 
     def _shut(self, db: Connection, scopes: Sequence[Row], how: int) -> None:
         for number, tenant, agent, user, _ in scopes:
-            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "shut": how, "n": number})
+            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "state": how, "n": number})
 
     def _taken(self, db: Connection, subject: Subject) -> tuple[Mapping[str, int], Sequence[str]]:
         if subject.by == "user":

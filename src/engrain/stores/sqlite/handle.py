@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.ids import IdSource, SortableIds
+from engrain.core.items import Item
 from engrain.core.scope import Scope
-from engrain.stores.sqlite.audit import SqliteAudit
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
@@ -23,7 +26,6 @@ from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow, give_back
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
-from engrain.stores.sqlite.outcomes import SqliteOutcomes
 from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
@@ -71,10 +73,11 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._writer, self._pool)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
+        self.dialect = SqliteDialect(self._reading, self._writing, self._scope, self._add_scope, clock)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
-        self.outcomes = SqliteOutcomes(self)
-        self.audit = SqliteAudit(self)
+        self.outcomes = Outcomes(self.dialect)
+        self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)
         try:
             self._begin()
@@ -87,7 +90,7 @@ class Handle:
     def _begin(self) -> None:
         with self._writer.alone() as db:
             upgrade(db, self._site, self._lock)
-            ((self._key,),) = db.rows(_SQL["meta"], ("key",))
+            ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
             pending = db.rows(_SQL["meta"], ("purge",))
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
@@ -161,6 +164,14 @@ class Handle:
         self._touches.take_back()
 
     # What the other parts of the store use
+
+    @property
+    def _key(self) -> bytes:
+        return self.dialect.key
+
+    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
+        """The items with those uses that are not written yet."""
+        return self._touches.shown(scope.id, items)
 
     def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:

@@ -9,10 +9,11 @@ from engrain.core.clock import from_micros
 from engrain.core.items import Cite, Item, Vectors
 from engrain.core.scope import Scope
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
+from engrain.stores.relational.rows import read_items
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.rows import as_json, items_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")
@@ -30,7 +31,7 @@ class Reads(Handle):
             number = self._scope(db, scope)
             if number is None:
                 return []
-            found = items_of(db, db.rows(_SQL["items_by_id"], (number, as_json(ids))))
+            found = read_items(db.rows(_SQL["items_by_id"], (number, as_json(ids))))
         by_id = {item.id: item for item in self._touches.shown(scope.id, found)}
         return [by_id[one] for one in ids if one in by_id]
 
@@ -47,7 +48,7 @@ class Reads(Handle):
                 "before": self._before(db, number, query.after),
                 "limit": query.limit,
             }
-            found = items_of(db, db.rows(_SQL["page"].replace("{where}", where), values))
+            found = read_items(db.rows(_SQL["page"].replace("{where}", where), values))
         return self._touches.shown(query.scope.id, found)
 
     def _before(self, db: Connection, scope: int, after: str | None) -> int:
@@ -61,23 +62,23 @@ class Reads(Handle):
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         with self._reading() as db:
             values = {"scope": self._scope(db, scope), "prefix": prefix, "at": self._micros(db, at)}
-            return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["slots"], values)))
+            return self._touches.shown(scope.id, read_items(db.rows(_SQL["slots"], values)))
 
     def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
         with self._reading() as db:
             values = {"scope": self._scope(db, scope), "slot": name, "at": self._micros(db, at)}
-            found = items_of(db, db.rows(_SQL["slot"], values))
+            found = read_items(db.rows(_SQL["slot"], values))
         return next(iter(self._touches.shown(scope.id, found)), None)
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         with self._reading() as db:
             rows = db.rows(_SQL["history"], (self._scope(db, scope), slot))
-            return self._touches.shown(scope.id, items_of(db, rows))
+            return self._touches.shown(scope.id, read_items(rows))
 
     def corrected(self, scope: Scope, id: str) -> list[Item]:
         with self._reading() as db:
             rows = db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id})
-            return self._touches.shown(scope.id, items_of(db, rows))
+            return self._touches.shown(scope.id, read_items(rows))
 
     def count(self, query: ListQuery) -> int:
         where, values = where_sql(query.where)
@@ -90,7 +91,7 @@ class Reads(Handle):
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         with self._reading() as db:
             values = {"scope": self._scope(db, scope), "name": entity.casefold(), "at": self._micros(db, at)}
-            return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["about"], values)))
+            return self._touches.shown(scope.id, read_items(db.rows(_SQL["about"], values)))
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
         with self._reading() as db:
