@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import numpy as np
@@ -21,6 +20,7 @@ from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows, scan
 from engrain.stores.sqlite.lens import Lenses
 
+Answer = TypeVar("Answer")
 SEED = 20_251
 VOCABULARY = 50_000
 WORDS = 25
@@ -49,11 +49,10 @@ class Db:
     def rows(self, sql: str, args: Any = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(sql, args).fetchall()
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Db]:
+    def read(self, fn: Callable[[Db], Answer]) -> Answer:
         self.connection.execute("begin")
         try:
-            yield self
+            return fn(self)
         finally:
             self.connection.execute("commit")
 

@@ -60,21 +60,20 @@ def memory(open_memory: Open) -> Memory:
 
 
 def run(memory: Memory, *statements: tuple[str, Row]) -> None:
-    with memory._open.kit.items._writing() as db:  # type: ignore[attr-defined]
-        for statement, values in statements:
-            db.run(statement, values)
+    for statement, values in statements:
+        memory._open.kit.items.transaction(lambda db: db.run(statement, values))  # type: ignore[attr-defined]  # noqa: B023
 
 
 def rows(memory: Memory) -> list[Row]:
-    with memory._open.kit.items._reading() as db:  # type: ignore[attr-defined]
-        found: list[Row] = db.rows("select n, at, what, subject, details, previous, hash from audit order by n")
-        return found
+    sql = "select n, at, what, subject, details, previous, hash from audit order by n"
+    found: list[Row] = memory._open.kit.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
+    return found
 
 
 def seal(memory: Memory) -> str:
-    with memory._open.kit.items._reading() as db:  # type: ignore[attr-defined]
-        ((found,),) = db.rows("select value from meta where name = 'audit'")
-        return str(found)
+    sql = "select value from meta where name = 'audit'"
+    ((found,),) = memory._open.kit.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
+    return str(found)
 
 
 def put(memory: Memory, entries: list[Row], sealed: str | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.conformance.drafts import derived
@@ -336,8 +337,7 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
 
 def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory, store: Path) -> None:
     memory.remember(f"Ana said {WORD}.")
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         done = memory.erase(user="ana")
         assert done.pending
         assert "reader" in done.why
@@ -625,9 +625,8 @@ def test_the_audit_log_shows_that_it_was_touched(memory: Memory, store: Path, ta
     assert memory.verify_audit()
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        for statement in tamper.split(";"):
-            db.run(statement)
+    for statement in tamper.split(";"):
+        store_file.transaction(lambda db: db.run(statement))  # noqa: B023
     store_file.close()
     with opened(store) as again:
         faults = again.verify_audit().faults
@@ -639,9 +638,8 @@ def test_an_audit_log_that_was_removed_with_its_seal_is_missed(memory: Memory, s
     memory.erase(user="ana")
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        db.run("delete from audit")
-        db.run("delete from meta where name = 'audit'")
+    store_file.transaction(lambda db: db.run("delete from audit"))
+    store_file.transaction(lambda db: db.run("delete from meta where name = 'audit'"))
     store_file.close()
     with opened(store) as again:
         assert "all entries are missing" in again.verify_audit().faults[0]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import numpy as np
@@ -24,6 +23,7 @@ from engrain.stores.sqlite.lens import Lenses
 SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_first.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
+Answer = TypeVar("Answer")
 DIMENSION = 8
 
 
@@ -105,15 +105,13 @@ class LensStore:
         self.run_count += 1
         return self.connection.execute(sql, args).fetchall()
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Any]:
+    def read(self, fn: Callable[[Any], Answer]) -> Answer:
         if self.path == ":memory:":
-            yield self
-            return
+            return fn(self)
         other = apsw.Connection(self.path)
         other.execute("begin")
         try:
-            yield Reading(other)
+            return fn(Reading(other))
         finally:
             other.close()
 

@@ -72,8 +72,7 @@ def test_a_store_of_the_first_version_opens(old: Path) -> None:
 
 def test_schema_sql_is_the_picture_of_all_migrations() -> None:
     store = SqliteStore(":memory:")
-    with store._reading() as db:
-        picture = migrate.picture(db)
+    picture = store.snapshot(migrate.picture)
     store.close()
     assert (files("engrain.stores.sqlite") / "schema.sql").read_text("utf-8") == picture, (
         "write migrate.picture(db) to it"
@@ -82,9 +81,8 @@ def test_schema_sql_is_the_picture_of_all_migrations() -> None:
 
 def test_an_upgrade_makes_a_copy_first_and_keeps_everything(old: Path, newer: None) -> None:
     store = SqliteStore(old)
-    with store._reading() as db:
-        assert db.rows("pragma user_version") == [(migrate.latest(),)]
-        assert db.rows("select count(*) from extra") == [(0,)]
+    assert store.snapshot(lambda db: db.rows("pragma user_version")) == [(migrate.latest(),)]
+    assert store.snapshot(lambda db: db.rows("select count(*) from extra")) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     (copy,) = old.parent.glob("store.db-before-v*")
     before = connect(uri(copy, "ro", immutable=True), "apsw")
@@ -114,8 +112,8 @@ def test_an_upgrade_that_fails_changes_nothing(old: Path, monkeypatch: pytest.Mo
         with pytest.raises(StoreError):
             SqliteStore(old)
     store = SqliteStore(old)
-    with store._reading() as db:
-        assert db.rows("select count(*) from sqlite_master where name = 'extra'") == [(0,)]
+    extra = "select count(*) from sqlite_master where name = 'extra'"
+    assert store.snapshot(lambda db: db.rows(extra)) == [(0,)]
     assert len(store.page(ListQuery(SCOPE))) == 2
     store.close()
 

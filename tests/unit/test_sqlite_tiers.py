@@ -23,7 +23,7 @@ from engrain.core.plans import Add, Change, Forget, Plan, own
 from engrain.core.scope import Scope
 from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
 from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.engine import Connection, connect, uri
+from engrain.stores.sqlite.engine import Connection, Row, connect, uri
 from engrain.stores.sqlite.sql import load
 
 FILES = Path(__file__).parents[1] / "files"
@@ -44,12 +44,15 @@ def test_no_statement_reads_a_whole_scope_for_a_few_rows() -> None:
     statements = {**load("episodes.sql"), **load("outcomes.sql"), **load("forget.sql")}
     statements["corrected"] = load("queries.sql")["corrected"]
     del statements["recent"]  # whose order is that of the scope
-    with store._reading() as db:
+
+    def check(db: Connection) -> None:
         for name, sql in statements.items():
             for step in way(db, sql).split(" / "):
                 assert not re.search(r"\(scope=\?\)|SCAN (episode|item|raw|trial)", step), f"{name}: {step}"
         for name in ("recent", "recent_of"):
             assert "TEMP B-TREE" not in way(db, load("episodes.sql")[name]), name
+
+    store.snapshot(check)
     store.close()
 
 
@@ -86,12 +89,18 @@ def happens(chance: random.Random, store: SqliteStore, known: list[str]) -> None
 def test_the_episodes_of_a_session_are_counted_right_whatever_happens() -> None:
     chance, known, most = random.Random(5), list[str](), 0
     store = SqliteStore(":memory:")
+
+    def count(db: Connection) -> tuple[list[Row], ...]:
+        return (
+            db.rows("select scope, session, episodes from session where episodes <> 0 order by 1, 2"),
+            db.rows("select scope, session, count(*) from episode group by 1, 2 order by 1, 2"),
+            db.rows("select count(*) from raw where (scope, id) not in (select scope, id from episode)"),
+        )
+
     for _ in range(600):
         happens(chance, store, known)
-        with store._reading() as db:
-            counted = db.rows("select scope, session, episodes from session where episodes <> 0 order by 1, 2")
-            assert counted == db.rows("select scope, session, count(*) from episode group by 1, 2 order by 1, 2")
-            orphans = db.rows("select count(*) from raw where (scope, id) not in (select scope, id from episode)")
+        counted, there, orphans = store.snapshot(count)
+        assert counted == there
         assert orphans == [(0,)]
         most = max(most, sum(n for _, _, n in counted))
     assert most > 40

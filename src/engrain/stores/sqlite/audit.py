@@ -25,8 +25,7 @@ class SqliteAudit:
         self._store = store
 
     def append(self, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
-        with self._store._writing() as db:
-            return self.write(db, what, details, subject)
+        return self._store.transaction(lambda db: self.write(db, what, details, subject))
 
     def write(self, db: Connection, what: str, details: Mapping[str, Any], subject: str | None = None) -> Entry:
         """Inside a transaction."""
@@ -42,12 +41,13 @@ class SqliteAudit:
         return entry
 
     def entries(self, after: int, limit: int) -> list[Entry]:
-        with self._store._reading() as db:
-            return [entry_of(row) for row in db.rows(_SQL["entries"], (after, limit))]
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["entries"], (after, limit)))
+        return [entry_of(row) for row in rows]
 
     def verify(self) -> Audited:
-        with self._store._reading() as db:
-            return faults(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
+        return self._store.snapshot(
+            lambda db: faults(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
+        )
 
 
 def _all(db: Connection) -> Iterator[Entry]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.scope import Scope
 from engrain.ports import Tally, Trial
+from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import known_item
@@ -25,16 +26,16 @@ class SqliteOutcomes:
         self._store = store
 
     def count(self, scope: Scope, trial: Trial) -> bool:
-        with self._store._writing() as db:
+        def add(db: Connection) -> bool:
             item = known_item(db, self._store._scope(db, scope), trial.procedure)
             return bool(db.run(_SQL["add"], (item, trial.task, to_micros(trial.at), trial.success, trial.note)))
 
+        return self._store.transaction(add)
+
     def tallies(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, Tally]:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["tallies"], (self._store._scope(db, scope), as_json(ids)))
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["tallies"], (self._store._scope(db, scope), as_json(ids))))
         return {id_: Tally(successes, tried - successes, from_micros(last)) for id_, successes, tried, last in rows}
 
     def trials(self, scope: Scope, id: str, limit: int) -> list[Trial]:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["trials"], (self._store._scope(db, scope), id, limit))
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["trials"], (self._store._scope(db, scope), id, limit)))
         return [Trial(id, task, bool(success), from_micros(at), note) for task, success, at, note in rows]

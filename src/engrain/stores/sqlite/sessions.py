@@ -30,49 +30,53 @@ class Sessions(Handle):
         return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
 
     def length(self, scope: Scope, session: str) -> int:
-        with self._reading() as db:
-            rows = db.rows(_SQL["length"], (self._scope(db, scope), session))
+        rows = self.snapshot(lambda db: db.rows(_SQL["length"], (self._scope(db, scope), session)))
         return int(rows[0][0]) if rows else 0
 
     def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["read"], (self._scope(db, scope), session, start, limit))
-            return self._touches.shown(scope.id, items_of(db, rows))
+        def load(db: Connection) -> list[Item]:
+            return items_of(db, db.rows(_SQL["read"], (self._scope(db, scope), session, start, limit)))
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def last(self, scope: Scope, session: str, n: int) -> list[Item]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["last"], (self._scope(db, scope), session, n))
-            return self._touches.shown(scope.id, items_of(db, rows[::-1]))
+        def load(db: Connection) -> list[Item]:
+            return items_of(db, db.rows(_SQL["last"], (self._scope(db, scope), session, n))[::-1])
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def sessions(self, scope: Scope, limit: int) -> list[str]:
-        with self._reading() as db:
-            return [name for (name,) in db.rows(_SQL["sessions"], (self._scope(db, scope), limit))]
+        rows = self.snapshot(lambda db: db.rows(_SQL["sessions"], (self._scope(db, scope), limit)))
+        return [name for (name,) in rows]
 
     def summary(self, scope: Scope, session: str) -> Summary | None:
-        with self._reading() as db:
+        def load(db: Connection) -> Summary | None:
             rows = db.rows(_SQL["summary"], (self._scope(db, scope), session))
-            first = 0 if rows else _first_version(db, self._key, scope, session)
-        return Summary(*rows[0]) if rows else Summary("", 0, first) if first else None
+            if rows:
+                return Summary(*rows[0])
+            first = _first_version(db, self._key, scope, session)
+            return Summary("", 0, first) if first else None
+
+        return self.snapshot(load)
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
-        with self._writing() as db:
+        def write(db: Connection) -> None:
             number = self._scope_or_new(db, scope)
             check_version(version_of(db, self._key, scope, number, session), session, summary.version - 1)
             values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
             db.run(_SQL["summarize"], {**values, "scope": number, "session": session})
 
+        self.transaction(write)
+
     def progress(self, scope: Scope, session: str, work: str) -> int:
-        with self._reading() as db:
-            rows = db.rows(_SQL["progress"], (self._scope(db, scope), session, work))
+        rows = self.snapshot(lambda db: db.rows(_SQL["progress"], (self._scope(db, scope), session, work)))
         return int(rows[0][0]) if rows else 0
 
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
-        with self._writing() as db:
-            db.run(_SQL["advance"], (self._scope_or_new(db, scope), session, work, upto))
+        self.transaction(lambda db: db.run(_SQL["advance"], (self._scope_or_new(db, scope), session, work, upto)))
 
     def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["behind"], (self._scope(db, scope), work, limit))
+        rows = self.snapshot(lambda db: db.rows(_SQL["behind"], (self._scope(db, scope), work, limit)))
         return [Behind(scope, *row) for row in rows]
 
 
