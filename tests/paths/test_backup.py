@@ -43,7 +43,7 @@ from engrain.conformance.embedder import HashEmbedder
 from engrain.core.backups import backup_name
 from engrain.core.moving import Row, RowKind
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import SqliteStore, placing
+from engrain.stores.sqlite import SqliteStore, migrate, placing
 
 CANARY = "canary-5b1e"
 HOUR = 3600.0
@@ -439,11 +439,16 @@ def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:
     assert {"While open.", "Still open."} <= set(texts(store))
 
 
-def test_an_older_backup_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_older_backup_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older = tmp_path / "older.db"
-    shutil.copy(Path(__file__).parents[1] / "files" / "store-v1.db", older)
+    with Memory(older, embedder=HashEmbedder(), background=False) as memory:
+        memory.remember("Ana lives in Quito.")
     manifest = made_manifest(older)
     older.with_name("older.db.json").write_text(json.dumps(manifest))
+    known = migrate.migrations()
+    monkeypatch.setattr(
+        migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+    )
     restore_backup(older, tmp_path / "new.db")
     with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:
         assert memory.status().store["items"] == manifest["items"]

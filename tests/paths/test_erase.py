@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.conformance.drafts import derived
@@ -73,8 +74,8 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
             one.wait()
     assert done.receipt.values["verified"]["prints"] > len(FIELDS)
     counts = done.counts
-    kinds = ("item", "vector", "source", "episode", "raw", "session", "summary", "request", "trial", "task", "step")
-    assert all(counts[kind] for kind in (*kinds, "snapshot", "result", "event", "scope"))
+    kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task", "step")
+    assert all(counts[kind] for kind in (*kinds, "snapshot", "large_result", "event", "scope"))
     assert [one for one in memory.check() if one.state == "fail"] == []
 
 
@@ -143,7 +144,7 @@ def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory,
         memory.verify_erasure(receipt, texts=[text])
 
 
-@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "result", "event"])
+@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event"])
 def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,8 +337,7 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
 
 def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory, store: Path) -> None:
     memory.remember(f"Ana said {WORD}.")
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         done = memory.erase(user="ana")
         assert done.pending
         assert "reader" in done.why
@@ -625,9 +625,8 @@ def test_the_audit_log_shows_that_it_was_touched(memory: Memory, store: Path, ta
     assert memory.verify_audit()
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        for statement in tamper.split(";"):
-            db.run(statement)
+    for statement in tamper.split(";"):
+        store_file.transaction(lambda db: db.run(statement))  # noqa: B023
     store_file.close()
     with opened(store) as again:
         faults = again.verify_audit().faults
@@ -639,9 +638,8 @@ def test_an_audit_log_that_was_removed_with_its_seal_is_missed(memory: Memory, s
     memory.erase(user="ana")
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        db.run("delete from audit")
-        db.run("delete from meta where name = 'audit'")
+    store_file.transaction(lambda db: db.run("delete from audit"))
+    store_file.transaction(lambda db: db.run("delete from meta where name = 'audit'"))
     store_file.close()
     with opened(store) as again:
         assert "all entries are missing" in again.verify_audit().faults[0]

@@ -100,15 +100,14 @@ KILLED = """
 import os, signal, sys
 from engrain import replay_erasures
 from engrain.lifecycle.erasure import replay
-from engrain.stores.postgres.audit import PostgresAudit
-from engrain.stores.sqlite.audit import SqliteAudit
+from engrain.stores.relational.audit import Audit
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 at, restored, present = sys.argv[1:]
 if at == "log":
-    PostgresAudit.append = SqliteAudit.append = die
+    Audit.append = die
 else:
     setattr(replay, at, die)
 replay_erasures(restored, present)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from erasing_kit import WORD, found, opened
 from export_kit import body, exported
+from held_read import held_read
 
 from engrain import Memory, Source
 from engrain.conformance.clock import SetClock
@@ -24,7 +25,7 @@ from engrain.lifecycle.erasure import erasing as run
 from engrain.lifecycle.erasure.receipts import Receipt
 from engrain.memory.present import Present
 from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import SqliteStore, backup, placing
+from engrain.stores.sqlite import backup, placing
 
 TEXT = f"A text with {WORD}-text in it."
 
@@ -247,9 +248,7 @@ def test_a_restored_store_that_still_has_the_bytes_is_not_put_in_its_place(
     with ExitStack() as readers:
 
         def while_one_reads(self: Present, ready: Any) -> Any:
-            reader = SqliteStore(new.with_name(f"{new.name}.restoring"))
-            readers.callback(reader.close)
-            readers.enter_context(reader._reading()).rows("select count(*) from item")
+            readers.enter_context(held_read(new.with_name(f"{new.name}.restoring")))
             return replay(self, ready)
 
         monkeypatch.setattr(Present, "replay", while_one_reads)

@@ -92,8 +92,7 @@ class Deployment(Handle):
             yield Finding("encryption", "warn", why, mend)
 
     def _owners(self) -> Finding:
-        with self._reading() as db:
-            ((nobodys, owned),) = db.rows(_SQL["owners"])
+        ((nobodys, owned),) = self.snapshot(lambda db: db.rows(_SQL["owners"]))
         return owners(nobodys, owned)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from engrain.core.clock import Clock, to_micros
 from engrain.core.scope import Scope
@@ -92,16 +91,22 @@ class SqliteTransaction:
         return self._key
 
 
+class Run(Protocol):
+    def __call__(self, fn: Callable[[Connection], Answer], /) -> Answer: ...
+
+
 class SqliteDialect:
+    """`snapshot` and `transaction` run a closure on a connection of the open file."""
+
     def __init__(
         self,
-        reading: Callable[[], AbstractContextManager[Connection]],
-        writing: Callable[[], AbstractContextManager[Connection]],
+        snapshot: Run,
+        transaction: Run,
         find_scope: Callable[[Connection, Scope], int | None],
         add_scope: Callable[[Connection, Scope], int],
         clock: Clock,
     ) -> None:
-        self._reading, self._writing, self._clock = reading, writing, clock
+        self._snapshot, self._transaction, self._clock = snapshot, transaction, clock
         self.find_scope, self.add_scope = find_scope, add_scope
         self.key = b""  # read when the file is open
 
@@ -120,16 +125,13 @@ class SqliteDialect:
         return SqliteTransaction(self, db, scope)
 
     def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        with self._reading() as db:
-            return _finish(do(self.over(db, scope)))
+        return self._snapshot(lambda db: _finish(do(self.over(db, scope))))
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        with self._writing() as db:
-            return _finish(do(self.over(db, scope)))
+        return self._transaction(lambda db: _finish(do(self.over(db, scope))))
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
-        with self._reading() as db:
-            return self.over(db, scope).rows(statement, **values)
+        return self._snapshot(lambda db: self.over(db, scope).rows(statement, **values))
 
 
 def _finish(answer: Answer | Deferred[Answer]) -> Answer:

@@ -197,8 +197,8 @@ union all select subject from removed where subject is not null union all select
 union all select relation from removed where relation is not null
 union all select name from source join removed on removed.scope = source.scope and removed.n = source.item where name is not null
 union all select note from trial join removed on removed.scope = trial.scope and removed.n = trial.item
-union all select episode.text from episode join removed on removed.scope = episode.scope and removed.n = episode.item
-union all select episode.data from episode join removed on removed.scope = episode.scope and removed.n = episode.item where data <> '{}';
+union all select episode.text from episode join removed on removed.n = episode.item
+union all select episode.data from episode join removed on removed.n = episode.item where data <> '{}';
 
 -- part_vectors --
 select substr(vector.windows, 1, :most) from json_each(:ns) as wanted cross join model

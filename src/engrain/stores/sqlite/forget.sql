@@ -63,10 +63,10 @@ update item set text = :text, hash = :hash, traits = :traits, passages = :passag
 where n = :n;
 
 -- cut_entities --
-delete from entity where scope = ? and item = ?;
+delete from entity where +scope = ? and item = ?;
 
 -- cut_episodes --
-delete from episode where scope = ? and item = ?;
+delete from episode where +scope = ? and item = ?;
 
 -- cites_into --
 select n, item, span_start, span_end from citation where scope = ? and cited = ? and (span_start is not null or span_end is not null);

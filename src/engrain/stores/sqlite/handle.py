@@ -73,7 +73,7 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._writer, self._pool)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
-        self.dialect = SqliteDialect(self._reading, self._writing, self._scope, self._add_scope, clock)
+        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
         self.outcomes = Outcomes(self.dialect)
@@ -173,6 +173,16 @@ class Handle:
         """The items with those uses that are not written yet."""
         return self._touches.shown(scope.id, items)
 
+    def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a read transaction: all that it reads belongs to one moment."""
+        with self._reading() as db:
+            return fn(db)
+
+    def transaction(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` in a write transaction. All that it wrote is durable when this returns; an error undoes it."""
+        with self._writing() as db:
+            return fn(db)
+
     def _reading(self) -> contextlib.AbstractContextManager[Connection]:
         if self._closed:
             raise StoreClosed("this store was closed. Open it again.")
@@ -200,13 +210,16 @@ class Handle:
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What this thread reads and writes here in `do` is one transaction."""
-        with self._writing() as db:
+
+        def join(db: Connection) -> Answer:
             before = getattr(self._joint, "db", None)
             self._joint.db = db
             try:
                 return do()
             finally:
                 self._joint.db = before
+
+        return self.transaction(join)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
@@ -269,7 +282,7 @@ class Handle:
         if self._lenses is None:
             from engrain.stores.sqlite.lens import Lenses
 
-            self._lenses = Lenses(self._reading, self._micros, self._cache_bytes)
+            self._lenses = Lenses(self.snapshot, self._micros, self._cache_bytes)
         return self._lenses
 
     # Closing and forking
@@ -288,8 +301,7 @@ class Handle:
             # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
             with contextlib.suppress(EngrainError):
                 if self._touches and not self._site.read_only:
-                    with self._writing():
-                        pass
+                    self.transaction(lambda db: None)
                 if self._purge.pending:
                     self._purge.run()
         finally:

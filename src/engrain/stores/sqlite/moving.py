@@ -40,7 +40,8 @@ class Moving(Handle):
         # One that is shut has an id beyond those.
         within = {"first": scope.id, "last": scope.id} if scope else {"first": "", "last": "g"}
         values = {**dict(zip("abc", after or (), strict=False)), "limit": limit, **within}
-        with self._reading() as db:
+
+        def load(db: Connection) -> list[Row]:
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
             if kind in moving.OWN:
@@ -49,14 +50,15 @@ class Moving(Handle):
                 return [moving.item_row(self._used(one)) for one in _items(db, {"a": "", **values})]
             return list(_DUMPS[kind](db, {"a": "", "b": "", "c": "", **values}))
 
+        return self.snapshot(load)
+
     def _used(self, kept: Kept) -> Kept:
         """With the uses that are not written yet."""
         (item,) = self._touches.shown(kept.scope.id, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> Standing:
-        with self._reading() as db:
-            return self._standing(db, scopes)
+        return self.snapshot(lambda db: self._standing(db, scopes))
 
     def _standing(self, db: Connection, scopes: Sequence[Scope]) -> Standing:
         ids = [id_ for scope in scopes for id_ in (scope.id, self.erasing.aside(scope))]
@@ -70,7 +72,8 @@ class Moving(Handle):
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
         items = [[ready(row) for row in page if row.kind == "item"] for page in pages]
-        with self._writing() as db:
+
+        def write(db: Connection) -> None:
             if since is not None and self._standing(db, since.scopes) != since:
                 raise Conflict("something was forgotten or erased here meanwhile.")
             if key is not None and key != self._key:
@@ -78,12 +81,15 @@ class Moving(Handle):
             work = Restoring(db, self._scope_or_new, key or self._key)
             for page, made in zip(pages, items, strict=True):
                 work.keep(page, made)
-                if done:
-                    done(len(page))
             work.finish()
             for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
                 self.erasing.hide(db, mark)
+
+        self.transaction(write)
         self.dialect.key = key or self._key
+        # Not inside: it is the caller's code, which must not run in a transaction.
+        for page in pages if done else ():
+            done(len(page))  # type: ignore[misc]
 
     def _adopt(self, db: Connection, key: bytes) -> None:
         if db.rows(_SQL["inhabited"])[0][0]:
@@ -185,8 +191,8 @@ def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
         return
     rows = db.rows(_SQL["entries"], (int(after[0] or 0), limit))
     yield from (moving.audit_row(entry_of(row)) for row in rows)
-    rows = db.rows(_QUERIES["meta"], ("audit",))
-    head = head_of(rows[0][0]) if rows else Head()
+    found = db.rows(_QUERIES["meta"], ("audit",))
+    head = head_of(found[0][0]) if found else Head()
     if len(rows) < limit and head.n:
         yield moving.head_row(head)
 

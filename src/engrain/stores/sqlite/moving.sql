@@ -123,7 +123,7 @@ where n = :n;
 delete from source where scope = ? and item = ?;
 
 -- drop_entities --
-delete from entity where scope = ? and item = ?;
+delete from entity where +scope = ? and item = ?;
 
 -- drop_cites --
 delete from citation where scope = ? and item = ?;

@@ -62,32 +62,34 @@ class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sess
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
         import engrain.stores.sqlite.index_rows  # noqa: F401
 
-        with self._writing() as db:
-            work = self._work(db, plan.scope, self._scope(db, plan.scope))
-            if plan.began is not None:
-                check_began(db, self._key, plan)
-            first = _answered(work, plan.request_id, plan.steps)
-            if first:
-                return first
-            page = self.journal.page(db, plan.record.lease) if plan.record else None
-            if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
-                return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
-            if plan.expect:
-                _check_expected(work, *plan.expect)
-            if plan.summary_version:
-                session, version = plan.summary_version
-                check_summary_version(self.dialect.over(db, plan.scope), self._key, plan.scope, session, version)
-            before = work.seq
-            applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
-            _index(work)
-            for happening in plan.episodes:
-                happen(work, happening)
-            if page and plan.record:
-                page.finish_memory(plan.record, [one.id for one in applied.outcomes])
-            self._record(db, applied)
-            if work.seq != before:
-                db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
-            _keep_answer(work, plan.request_id, plan.steps, applied)
+        return self.transaction(lambda db: self._apply(db, plan))
+
+    def _apply(self, db: Connection, plan: Plan) -> Applied:
+        work = self._work(db, plan.scope, self._scope(db, plan.scope))
+        if plan.began is not None:
+            check_began(db, self._key, plan)
+        first = _answered(work, plan.request_id, plan.steps)
+        if first:
+            return first
+        page = self.journal.page(db, plan.record.lease) if plan.record else None
+        if page and plan.record and (done := page.begin_memory(plan.record)) is not None:
+            return Applied(tuple(Outcome(id_, "repeated") for id_ in done), work.seq, repeated=True)
+        if plan.expect:
+            _check_expected(work, *plan.expect)
+        if plan.summary_version:
+            session, version = plan.summary_version
+            check_summary_version(self.dialect.over(db, plan.scope), self._key, plan.scope, session, version)
+        before = work.seq
+        applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
+        _index(work)
+        for happening in plan.episodes:
+            happen(work, happening)
+        if page and plan.record:
+            page.finish_memory(plan.record, [one.id for one in applied.outcomes])
+        self._record(db, applied)
+        if work.seq != before:
+            db.run(_SQL["set_counters"], {"seq": work.seq, "now": work.micros})
+        _keep_answer(work, plan.request_id, plan.steps, applied)
         return applied
 
     def _work(self, db: Connection, scope: Scope, number: int | None) -> Work:

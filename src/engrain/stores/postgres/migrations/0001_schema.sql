@@ -193,13 +193,11 @@ create table embedding (
   model integer not null,
   number integer not null,
   vector vector not null,
-  primary key (scope, model, item, number)
+  primary key (scope, item, model, number)
 );
 
 -- Beside the row as long as it fits into a page: a search reads all of a scope's.
 alter table embedding alter column vector set storage main;
-
-create index embedding_item on embedding (scope, item);
 
 create table embedded (
   scope uuid not null, model integer not null, count bigint not null, primary key (scope, model)
@@ -462,7 +460,8 @@ declare
 begin
   for name in
     select relname from pg_class join pg_attribute on attrelid = pg_class.oid
-    where relnamespace = current_schema()::regnamespace and relkind = 'r' and attname = 'scope'
+    where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind = 'r'
+      and attname = 'scope'
   loop
     execute format('alter table %I enable row level security', name);
     execute format('alter table %I force row level security', name);

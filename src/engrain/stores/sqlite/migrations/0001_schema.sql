@@ -95,12 +95,13 @@ create index citation_cited on citation (scope, cited);
 create table entity (
   scope integer not null,
   name text not null,
-  item integer not null,
-  primary key (scope, name, item),
-  foreign key (scope, item) references item (scope, n) on delete cascade
+  item integer not null references item (n) on delete cascade,
+  primary key (scope, name, item)
 ) strict, without rowid;
 
-create index entity_item on entity (scope, item);
+-- By the item alone, here and for episodes: with the scope in front SQLite would take the primary key, and read all of
+-- the scope for one item.
+create index entity_item on entity (item);
 
 -- Little-endian uint32 pairs (term, passage << 16 | count).
 create table words (item integer primary key references item (n) on delete cascade, pairs blob not null) strict;
@@ -169,7 +170,7 @@ create table episode (
   scope integer not null references scope (scope),
   happened_at integer not null,
   id text not null,
-  item integer,
+  item integer references item (n) on delete cascade,
   expires_at integer,
   count integer not null,
   importance real not null,
@@ -178,15 +179,14 @@ create table episode (
   key text,
   data text not null,
   text text not null,
-  primary key (scope, happened_at, id),
-  foreign key (scope, item) references item (scope, n) on delete cascade
+  primary key (scope, happened_at, id)
 ) strict, without rowid;
 
 create unique index episode_id on episode (scope, id);
 -- With the expiry, so that expired ones are passed over without reading them.
 create index episode_session on episode (scope, session, happened_at, id, expires_at);
 create index episode_key on episode (scope, session, key) where key is not null;
-create index episode_item on episode (scope, item) where item is not null;
+create index episode_item on episode (item) where item is not null;
 create index episode_expires on episode (expires_at) where expires_at is not null;
 
 create trigger episode_added after insert on episode begin
