@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from engrain.core.scope import Scope
 from engrain.stores.postgres.fragments import SYNTAX
@@ -13,9 +13,6 @@ from engrain.stores.postgres.locks import hold_stays
 from engrain.stores.relational.dialect import Deferred, Do, Pending
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
-
-if TYPE_CHECKING:
-    from engrain.stores.postgres.handle import Handle
 
 Answer = TypeVar("Answer")
 
@@ -75,16 +72,25 @@ class PostgresTransaction:
         return bound
 
 
-class PostgresDialect:
-    """`run_read` and `run_write` run a closure on a connection, with row-level security set to the scope."""
+class Run(Protocol):
+    def __call__(self, scope: Scope | None, do: Callable[[Db], Answer | Deferred[Answer]], mode: str, /) -> Answer: ...
 
-    def __init__(self, store: Handle, key: bytes) -> None:
+
+class PostgresDialect:
+    """`read` and `write` run a closure on a connection, with row-level security set to the scope."""
+
+    def __init__(
+        self,
+        key: bytes,
+        read: Run,
+        write: Run,
+        lock_scope: Callable[[Db, Scope], int],
+        begin_write: Callable[[Db, Scope], tuple[int, int]],
+        clock_micros: Callable[[], int | None],
+    ) -> None:
         self.key = key
-        self._read: Callable[..., Any] = store._reading
-        self._write: Callable[..., Any] = store._writing
-        self.lock_scope = store._lock_scope
-        self.begin_write = store._begin_write
-        self.clock_micros = store._clock_micros
+        self._read, self._write = read, write
+        self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
 
     @property
     def statements(self) -> Mapping[str, Statement]:
@@ -98,12 +104,10 @@ class PostgresDialect:
         return PostgresTransaction(self, db, scope)
 
     def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
-        answer: Answer = self._read(scope, lambda db: do(self.over(db, scope)))
-        return answer
+        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
 
     def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
-        answer: Answer = self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
-        return answer
+        return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
 
     def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
         return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))

@@ -15,7 +15,7 @@ from engrain.core.plans import Forget, Plan
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
 from engrain.stores.postgres.forget import forget, found
-from engrain.stores.postgres.holding import hold, hold_of, reasons_of, release, users
+from engrain.stores.postgres.holding import hold, reasons_of, release, users
 from engrain.stores.postgres.late import is_clear, take_late
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import hold_stays, holds_stay, scopes_stay
@@ -23,6 +23,7 @@ from engrain.stores.postgres.part import answered, counted, drop_requests, find,
 from engrain.stores.postgres.passed_over import add, left_of, passed_over, put_aside
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
+from engrain.stores.relational.rows import read_hold, read_receipt
 
 if TYPE_CHECKING:
     import psycopg
@@ -209,7 +210,7 @@ class PostgresErasing:
 
     def _erased(self, mark: str | None) -> list[Erased]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
-        return [erased_of(row) for row in rows]
+        return [read_receipt(row) for row in rows]
 
     def erased_since(self, db: Db, plan: Plan) -> psycopg.Cursor[Row]:
         """Asked once the scope is locked, read before the commit: it takes no time of its own."""
@@ -256,7 +257,7 @@ class PostgresErasing:
                 db.run(_SQL["renumber"], (scope.id,))
 
     def holds(self) -> list[Hold]:
-        return [hold_of(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+        return [read_hold(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
 
     def users(self) -> list[Subject]:
         return self._store._reading(None, users)
@@ -388,8 +389,3 @@ def _erasure(row: Row) -> Erasure:
         id_, mark, by, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
         json.loads(counts), tuple(json.loads(ids)), json.loads(notes), bytes(prints),
     )  # fmt: skip
-
-
-def erased_of(row: Row) -> Erased:
-    mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)

@@ -49,7 +49,9 @@ class Handle:
         self._closed = False
         self._link = Link(read_url(url))
         key, self._version = prepare(self._link, read_only)
-        self.dialect = PostgresDialect(self, key)
+        self.dialect = PostgresDialect(
+            key, self._reading, self._writing, self._lock_scope, self._begin_write, self._clock_micros
+        )
         self._youth = Youth(self._link)
         self._link.read(None, self._youth.begin)
         self.episodes = PostgresEpisodes(self)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engrain.core.clock import from_micros
 from engrain.core.erasure import Hold, Subject, owner
-from engrain.core.holds import Which, added, read, stored, without
+from engrain.core.holds import Which, added, stored, without
 from engrain.core.scope import Scope
-from engrain.stores.postgres.link import Db, Row
+from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_begins, hold_ends
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import read_hold
 
 if TYPE_CHECKING:
     from engrain.stores.postgres.erasing import PostgresErasing
@@ -19,13 +19,8 @@ _SQL = load("erasing.sql")
 _OPEN, _HIDDEN = 0, 2
 
 
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), hidden)
-
-
 def reasons_of(db: Db, mark: str) -> tuple[str, ...]:
-    return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+    return next((read_hold(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
 
 
 def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hold:
@@ -36,7 +31,7 @@ def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hol
     if reasons != known:
         db.run(_SQL["keep_hold"], (mark, store._micros(db), stored(reasons)))
         store.audit.write(store.dialect.over(db, None), "hold", {"reason": reason}, mark)
-    return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+    return read_hold(db.rows(_SQL["hold"], {"mark": mark})[0])
 
 
 def release(erasing: PostgresErasing, db: Db, subject: Subject, reason: Which) -> bool:

@@ -19,14 +19,13 @@ from engrain.core.scope import Scope
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.episodes import episode_of
-from engrain.stores.postgres.erasing import aside, erased_of
+from engrain.stores.postgres.erasing import aside
 from engrain.stores.postgres.handle import Handle
-from engrain.stores.postgres.holding import hold_of
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.restoring import Restoring
 from engrain.stores.postgres.sql import load
-from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_item
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_item, read_receipt
 
 _SQL = load("moving.sql")
 _QUERIES, _JOURNAL, _ERASING = load("queries.sql"), load("journal.sql"), load("erasing.sql")
@@ -186,11 +185,11 @@ def _graves(db: Db, after: Key, limit: int) -> Iterator[Row]:
 
 
 def _erased(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_row(read_receipt(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_row(read_hold(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Db, after: Key, limit: int) -> Iterator[Row]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from engrain.core.clock import from_micros, to_micros
+from engrain.core.erasure import Erased, Hold
 from engrain.core.errors import Conflict
-from engrain.core.items import Cite, Item, Relation, Source
+from engrain.core.holds import read as read_reasons
+from engrain.core.items import Cite, Item, Relation, Source, SourceKind
 from engrain.core.plans import Applied, Outcome
 
 Row = tuple[Any, ...]
@@ -20,6 +22,8 @@ ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.r
   item.role, item.subject, item.relation, item.object, item.pinned, item.replaced_by, item.retracted_at,
   item.expires_at, item.access_count, item.last_accessed"""
 ITEM_WIDTH = 26
+# Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
+_PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
 
 
 def read_items(rows: Iterable[Row]) -> list[Item]:
@@ -60,6 +64,8 @@ def read_item(row: Row) -> Item:
 
 def read_sources(found: Any) -> tuple[Source, ...]:
     """Read [[kind, name, [[cited, start, end], …]], …], as JSON text or as a driver has parsed it."""
+    if isinstance(found, str) and found in _PLAIN:
+        return _PLAIN[found]
     parsed: Sequence[Any] = json.loads(found) if isinstance(found, str) else found or ()
     return tuple(Source(name, kind, tuple(Cite(*cite) for cite in cites or ())) for kind, name, cites in parsed)
 
@@ -78,6 +84,16 @@ def read_time(micros: int | None) -> datetime | None:
 
 def write_time(time: datetime | None) -> int | None:
     return None if time is None else to_micros(time)
+
+
+def read_receipt(row: Row) -> Erased:
+    subject_hash, kind, at, receipt = row
+    return Erased(subject_hash, kind, from_micros(at), receipt)
+
+
+def read_hold(row: Row) -> Hold:
+    subject_hash, at, reasons, hidden = row
+    return Hold(subject_hash, from_micros(at), read_reasons(reasons), bool(hidden))
 
 
 def write_answer(applied: Applied, asked: bytes) -> str:

@@ -10,10 +10,11 @@ from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import NotFound, OnHold
-from engrain.core.holds import Which, added, read, refusal, stored, without
+from engrain.core.holds import Which, added, refusal, stored, without
 from engrain.core.plans import Forget
 from engrain.core.scope import Scope
 from engrain.ports.erasing import NONE
+from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row
@@ -127,9 +128,8 @@ class SqliteErasing:
         if subject.by == "user":
             self._shut(db, self._scopes(db, subject), HIDDEN)
             db.run(_SQL["hide"], (mark,))
-        self._store.audit.write(
-            self._store.dialect.over(db, None), "erase_refused", {"by": subject.by, "reasons": reasons}, mark
-        )
+        tx = self._store.dialect.over(db, None)
+        self._store.audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
         return refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
@@ -196,10 +196,10 @@ class SqliteErasing:
 
     def erased(self, subject: Subject) -> Erased | None:
         rows = self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": self.mark(subject)}))
-        return erased_of(rows[0]) if rows else None
+        return read_receipt(rows[0]) if rows else None
 
     def all_erased(self) -> list[Erased]:
-        return [erased_of(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": None}))]
+        return [read_receipt(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": None}))]
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         def look(db: Connection) -> list[bool]:
@@ -237,7 +237,7 @@ class SqliteErasing:
             if reasons != known:
                 db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
                 self._store.audit.write(self._store.dialect.over(db, None), "hold", {"reason": reason}, mark)
-            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+            return read_hold(db.rows(_SQL["hold"], {"mark": mark})[0])
 
         return self._store.transaction(write)
 
@@ -260,7 +260,7 @@ class SqliteErasing:
         return self._store.transaction(write)
 
     def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
-        return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+        return next((read_hold(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
 
     def _end_hold(self, db: Connection, subject: Subject) -> None:
         db.run(_SQL["release"], (self.mark(subject),))
@@ -272,7 +272,7 @@ class SqliteErasing:
                 self._renumber(db, scope, number)
 
     def holds(self) -> list[Hold]:
-        return [hold_of(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+        return [read_hold(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": None}))]
 
     def users(self) -> list[Subject]:
         rows = self._store.snapshot(lambda db: db.rows(_SQL["named"]))
@@ -394,13 +394,3 @@ def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
     for number, *_ in scopes:
         add_counts(total, pieces.counts(db, number))
     return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
-
-
-def erased_of(row: Row) -> Erased:
-    mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)
-
-
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), bool(hidden))

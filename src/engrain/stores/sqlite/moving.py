@@ -17,10 +17,9 @@ from engrain.core.moving import Kept, Key, Row, RowKind, Standing
 from engrain.core.outcomes import Trial
 from engrain.core.scope import Scope
 from engrain.ports import Summary
-from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_items
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import episode_of
-from engrain.stores.sqlite.erasing import erased_of, hold_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready
@@ -179,11 +178,11 @@ def _graves(db: Connection, after: Key, limit: int) -> Iterator[Row]:
 
 
 def _erased(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_row(read_receipt(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_row(read_hold(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
