@@ -10,13 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import START
+from engrain_conformance.drafts import ANA, BEN, add, derived, forget, message
+from engrain_conformance.episodes import episode, raw
 
-from engrain.conformance.clock import START
-from engrain.conformance.drafts import ANA, BEN, add, derived, forget, message
-from engrain.conformance.episodes import episode, raw
 from engrain.core.errors import NotFound, ReadOnlyStore
-from engrain.core.items import Cite
-from engrain.core.plans import Add, Change, Plan, own
+from engrain.core.model.items import Cite
+from engrain.core.model.plans import Add, Change, Plan, own
 from engrain.ports import Episode, Happening
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.dialect import load_statements

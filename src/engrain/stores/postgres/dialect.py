@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.postgres.fragments import SYNTAX
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_stays

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore
-from engrain.core.ids import IdSource, SortableIds
-from engrain.core.items import Item
-from engrain.core.scope import Scope
+from engrain.core.identity import IdSource, Scope, SortableIds
+from engrain.core.model.items import Item
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.episodes import PostgresEpisodes

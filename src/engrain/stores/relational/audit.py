@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engrain.core.audit import (
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.model.audit import (
     Audited,
     Entry,
     Head,
@@ -18,7 +19,6 @@ from engrain.core.audit import (
     linked,
     sealed,
 )
-from engrain.core.clock import from_micros, to_micros
 from engrain.stores.relational.dialect import Dialect, Transaction
 
 _BEFORE_ALL = -(1 << 62)

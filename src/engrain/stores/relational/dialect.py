@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement
 

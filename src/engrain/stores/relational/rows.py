@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any, get_args
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.erasure import Erased, Hold
 from engrain.core.errors import Conflict
-from engrain.core.holds import read as read_reasons
-from engrain.core.items import Cite, Item, Relation, Source, SourceKind
-from engrain.core.plans import Applied, Outcome
+from engrain.core.model.erasure import Erased, Hold
+from engrain.core.model.erasure import read as read_reasons
+from engrain.core.model.items import Cite, Item, Relation, Source, SourceKind
+from engrain.core.model.plans import Applied, Outcome
 
 Row = tuple[Any, ...]
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from engrain.core.clock import Clock, to_micros
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.relational.dialect import Deferred, Do, Fetched
 from engrain.stores.relational.rows import Row
 from engrain.stores.relational.statements import Statement

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
-from engrain.core.ids import IdSource, SortableIds
-from engrain.core.items import Item
-from engrain.core.scope import Scope
+from engrain.core.identity import IdSource, Scope, SortableIds
+from engrain.core.model.items import Item
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.sqlite.dialect import SqliteDialect
