@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
@@ -18,7 +16,7 @@ from engrain.core.policies import policies
 from engrain.core.scope import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
 from engrain.ports.files import Folder
 from engrain.stores.door import Door
 
@@ -66,12 +64,11 @@ def open_kit(
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
-        state = servers[chosen.sessions].state if chosen.sessions else None
         kit = Kit(
             store,
             fed or store,
             store,
-            _cached_log(chosen.store, store, state) if state and not read_only else store,
+            store,
             ready,
             clock,
             count_tokens,
@@ -82,7 +79,7 @@ def open_kit(
             together=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
-            state=None if read_only else state,
+            state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
             before=_open_before(before, chosen, ready),
             folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
@@ -229,19 +226,6 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     from engrain.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock, read_only=read_only)
-
-
-def _cached_log(store_url: str, store: Any, state: SessionState) -> SessionLog:
-    from engrain.stores.cached_log import CachedLog
-
-    # Without the user; a path as it is wherever the program was started.
-    parts = urlsplit(store_url) if "://" in store_url else None
-    named = (
-        f"{parts.hostname}:{parts.port}{parts.path}?{parts.query}"
-        if parts
-        else str(Path(store_url).expanduser().resolve())
-    )
-    return CachedLog(store, store, state, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
 def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:
