@@ -330,6 +330,16 @@ def test_nonsense_is_a_typed_error(
         model_of(kind, server).reply(HELLO)
 
 
+def test_an_answer_that_is_too_large_is_a_typed_error(
+    server: WireServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LARGEST_ANSWER", 1_000)
+    server.script = [Sends(200, b" " * 1_001)]
+    with pytest.raises(ModelFailed, match="more than 1,000 bytes"):
+        model_of(kind, server).reply(HELLO)
+    assert len(server.asked) == 1
+
+
 def test_a_request_that_the_service_refuses_is_not_repeated(server: WireServer, kind: str) -> None:
     server.script = [fails(400, "no")] * 3
     with pytest.raises(ModelFailed):
@@ -444,8 +454,17 @@ def test_a_server_that_is_not_there_is_a_typed_error() -> None:
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
     server: WireServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert model_of(kind, server).reply(HELLO).text == "ok"
+    for proxy in ("http://127.0.0.1:9", "socks5://127.0.0.1:9", "nonsense://x"):
+        monkeypatch.setenv("http_proxy", proxy)
+        assert model_of(kind, server).reply(HELLO).text == "ok"
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5://127.0.0.1:9", "nonsense://x", "http://[::1"])
+def test_a_proxy_that_cannot_be_used_is_a_typed_error(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.setenv(name, "" if name == "no_proxy" else proxy)
+    with pytest.raises(ModelFailed, match=r"cannot be reached at http://a\.example"):
+        OpenAIModel("m", base_url="http://a.example", timeout=2).reply(HELLO)
 
 
 # What cannot be asked

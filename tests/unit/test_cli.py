@@ -111,6 +111,19 @@ def test_help_is_quick_and_pulls_in_nothing_heavy() -> None:
     assert min(cpu_seconds("--help") for _ in range(5)) <= 0.15
 
 
+def test_recall_with_the_local_embedder_loads_no_http_client(tmp_path: Path) -> None:
+    with Memory(tmp_path / "agent.db", background=False) as memory:
+        memory.remember("Ana likes tea.")
+    code = (
+        f"import sys\nfrom engrain.cli import main\nsys.argv = ['engrain', '--store', {str(tmp_path / 'agent.db')!r}, "
+        "'recall', 'tea']\ntry: main()\nexcept SystemExit: print(*sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "Ana likes tea." in shown
+    assert "onnxruntime" in shown.split()
+    assert "httpx" not in shown.split()
+
+
 def test_version() -> None:
     from engrain.version import __version__
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import email.utils
 import logging
 import os
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -24,6 +27,8 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 LARGEST_ANSWER = 128 * 2**20
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 BEARER = "Authorization"
+# Never behind a proxy, even if the environment sets one for everything else.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _log = logging.getLogger("engrain")
 
@@ -44,7 +49,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not _usable(self.url):
+        if not _is_web_url(self.url):
             raise ConfigError(f"The URL of {self.who} must start with http:// or https://, not {self.url!r}.")
         if not (self.key.isascii() and self.key.isprintable()):
             raise ConfigError(f"The key of {self.who} holds characters that no key has. Check {self.key_variable}.")
@@ -62,7 +67,7 @@ def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -
     import stamina
 
     _log_our_own_retries()
-    data = _written(endpoint, body)
+    data = _encode_body(endpoint, body)
     deadline = time.monotonic() + patience
     longest = min(LONGEST_WAIT, patience / ATTEMPTS)
 
@@ -112,7 +117,7 @@ def key_or_variable(api_key: str | None, variable: str, who: str, *, required: b
     return key
 
 
-def said(answer: object) -> str:
+def read_error_message(answer: object) -> str:
     """The message inside an error answer, in any of the shapes that services use."""
     for name in ("error", "message", "detail"):
         if isinstance(answer, dict) and name in answer:
@@ -120,7 +125,7 @@ def said(answer: object) -> str:
     return " ".join(answer.split())[:300].rstrip(".") if isinstance(answer, str) else ""
 
 
-def _usable(url: str) -> bool:
+def _is_web_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -130,7 +135,7 @@ def _usable(url: str) -> bool:
     return written and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
 
 
-def _written(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
+def _encode_body(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
@@ -138,33 +143,34 @@ def _written(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
 
 
 def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
-    import http.client
-    import urllib.request
+    import httpx
 
-    from engrain.providers.transport import Refused, send
-
-    headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "engrain"}
-    if endpoint.key:
-        bearer = endpoint.key_header == BEARER
-        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if bearer else endpoint.key
-    request = urllib.request.Request(endpoint.url, data, headers | dict(endpoint.headers), method="POST")
+    url = urlsplit(endpoint.url)
+    verify = url.scheme != "http"  # certificates take 40 ms to load
     try:
-        content = send(request, seconds, LARGEST_ANSWER)
-    except Refused as exc:
-        raise _refused(endpoint, exc.status, exc.retry_after, exc.content) from exc
-    except TimeoutError as exc:
-        raise ServiceError(
-            f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s.", True
-        ) from exc
-    except (OSError, http.client.HTTPException, UnicodeError) as exc:
-        told = f"{endpoint.who} cannot be reached at {endpoint.url}: {getattr(exc, 'reason', exc)}."
-        raise ServiceError(f"{told} Check that it runs there.", wait=True) from exc
-    return _parsed(endpoint, content)
-
-
-def _parsed(endpoint: Endpoint, content: bytes) -> Any:
-    if len(content) > LARGEST_ANSWER:
-        raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
+        # A client with a transport of its own reads no proxy from the environment.
+        direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK else None
+        with (
+            _cut_connection_after(seconds) as trace,
+            httpx.Client(timeout=seconds, verify=verify, transport=direct) as client,
+            client.stream(
+                "POST", endpoint.url, content=data, headers=_headers(endpoint), extensions={"trace": trace}
+            ) as response,
+        ):
+            content = bytearray()
+            for chunk in response.iter_raw():
+                content += chunk
+                if len(content) > LARGEST_ANSWER:
+                    raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
+    except (TimeoutError, httpx.TimeoutException) as exc:
+        late = f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
+        raise ServiceError(late, wait=True) from exc
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
+        # ImportError and ValueError: httpx cannot use the proxy that the environment names.
+        unreachable = f"{endpoint.who} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
+        raise ServiceError(unreachable, wait=isinstance(exc, httpx.HTTPError)) from exc
+    if not response.is_success:
+        raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as exc:
@@ -174,9 +180,55 @@ def _parsed(endpoint: Endpoint, content: bytes) -> Any:
         ) from exc
 
 
-def _refused(endpoint: Endpoint, status: int, retry_after: str | None, content: bytes) -> ServiceError:
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    # Not compressed: the limit is on the bytes that come in.
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "engrain"}
+    if endpoint.key:
+        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if endpoint.key_header == BEARER else endpoint.key
+    return headers | dict(endpoint.headers)
+
+
+@contextmanager
+def _cut_connection_after(seconds: float) -> Iterator[Callable[[str, dict[str, Any]], None]]:
+    """Yields a trace function for httpx. Raises TimeoutError when the time is over.
+
+    httpx's own time-outs begin again with every read, so a server that sends a byte now and then is never late.
+    """
+    sockets: list[socket.socket] = []
+    expired = threading.Event()
+
+    def cut() -> None:
+        expired.set()
+        for connected in sockets:
+            with suppress(OSError):
+                # Not SSLSocket.shutdown, which would take the TLS state from under a read.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            sockets.append(info["return_value"].get_extra_info("socket"))
+            if expired.is_set():
+                cut()
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
     try:
-        reason = said(orjson.loads(content))
+        yield trace
+    except Exception as exc:
+        if expired.is_set():
+            raise TimeoutError from exc
+        raise
+    finally:
+        timer.cancel()
+    # An answer without a length ends where the connection was cut.
+    if expired.is_set():
+        raise TimeoutError
+
+
+def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, content: bytearray) -> ServiceError:
+    try:
+        reason = read_error_message(orjson.loads(content))
     except orjson.JSONDecodeError:
         reason = ""
     told = f"{endpoint.who} answered {status}" + (f": {reason}" if reason else "") + "."
@@ -188,13 +240,13 @@ def _refused(endpoint: Endpoint, status: int, retry_after: str | None, content: 
         return ServiceError(f"{told} Check the URL {endpoint.url} and the name of the model.")
     if status not in TRANSIENT or b"insufficient_quota" in content:
         return ServiceError(told)
-    seconds = _seconds(retry_after)
+    seconds = _parse_retry_after(retry_after)
     if seconds is None:
         return ServiceError(told, wait=True)
     return ServiceError(f"{told} It asks to wait {seconds:.0f} s." if seconds >= 1 else told, wait=seconds)
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _parse_retry_after(retry_after: str | None) -> float | None:
     """Retry-After is a number of seconds or a date."""
     if not retry_after:
         return None
