@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stamina
 from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.chat import Ask, Reply, Said, ToolCall, ToolSpec
@@ -428,22 +427,10 @@ def test_another_attempt_is_logged_under_our_name_and_is_no_warning(
     server.script = [fails(503, "busy"), Says("There.")]
     with caplog.at_level("DEBUG"):
         assert model_of(kind, server).reply(HELLO).text == "There."
-    (told,) = [one for one in caplog.records if one.name in ("engrain", "stamina")]
-    assert (told.name, told.levelname) == ("engrain", "INFO")
+    (told,) = [one for one in caplog.records if one.name == "engrain"]
+    assert told.levelname == "INFO"
     assert "busy" in told.message
     assert "Trying again in " in told.message
-
-
-def test_what_others_try_again_is_logged_as_before(
-    server: WireServer, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.script = [Says("There.")]
-    model_of(kind, server).reply(HELLO)
-    for attempt in stamina.retry_context(on=OSError, attempts=2, wait_initial=0.01, wait_jitter=0):
-        with attempt:
-            if attempt.num == 1:
-                raise OSError
-    assert [one.name for one in caplog.records] == ["stamina"]
 
 
 def test_a_server_that_is_not_there_is_a_typed_error() -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import email.utils
 import logging
 import os
+import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput
-
-if TYPE_CHECKING:
-    from stamina.instrumentation import RetryDetails, RetryHook
 
 ATTEMPTS = 4
 PATIENCE = 60.0  # seconds for all attempts together; what asks to wait longer ends at once
@@ -30,7 +29,8 @@ BEARER = "Authorization"
 # Never behind a proxy, even if the environment sets one for everything else.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_log = logging.getLogger("engrain")
+# Called with a sentence before each further attempt. A ContextVar: a program changes it for its own calls alone.
+on_retry: ContextVar[Callable[[str], object]] = ContextVar("on_retry", default=logging.getLogger("engrain").info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,57 +56,29 @@ class Endpoint:
 
 
 class ServiceError(Exception):
-    """What went wrong, for a person; `wait` is True, or seconds, if another attempt may succeed."""
+    """A failed request. `retry`: another attempt may succeed; `after`: the seconds that the service asks to wait."""
 
-    def __init__(self, message: str, wait: bool | float = False) -> None:
+    def __init__(self, message: str, retry: bool = False, after: float | None = None) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.retry = retry
+        self.after = after
 
 
 def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -> Any:
-    import stamina
-
-    _log_our_own_retries()
     data = _encode_body(endpoint, body)
     deadline = time.monotonic() + patience
     longest = min(LONGEST_WAIT, patience / ATTEMPTS)
-
-    def wait(error: Exception) -> bool | float:
-        """True, or seconds, only if the time left is enough."""
-        if not isinstance(error, ServiceError) or error.wait is False:
-            return False
-        return error.wait if time.monotonic() + (longest if error.wait is True else error.wait) < deadline else False
-
-    for attempt in stamina.retry_context(
-        on=wait, attempts=ATTEMPTS, timeout=patience, wait_initial=FIRST_WAIT, wait_max=longest, wait_jitter=FIRST_WAIT
-    ):
-        with attempt:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
             return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
-    raise AssertionError("a retry context ends with a result or an error")
-
-
-def _log_our_own_retries() -> None:
-    """The warnings of the retry library name neither the service nor the cause. Its log of what others retry, and hooks
-    that a program has set, stay as they are."""
-    from stamina import instrumentation
-
-    hooks = instrumentation.get_on_retry_hooks()
-    if any(map(_only_logs, hooks)):
-        instrumentation.set_on_retry_hooks([_logged(one) if _only_logs(one) else one for one in hooks])
-
-
-def _only_logs(hook: RetryHook) -> bool:
-    return hook.__module__ in ("stamina.instrumentation._logging", "stamina.instrumentation._structlog")
-
-
-def _logged(hook: RetryHook) -> RetryHook:
-    def told(details: RetryDetails) -> None:
-        if isinstance(details.caused_by, ServiceError):
-            _log.info("%s Trying again in %.1f s.", details.caused_by, details.wait_for)
-        else:
-            hook(details)
-
-    return told
+        except ServiceError as exc:
+            backoff = min(longest, FIRST_WAIT * (2 ** (attempt - 1) + random.random()))
+            wait = backoff if exc.after is None else exc.after
+            if not exc.retry or attempt == ATTEMPTS or time.monotonic() + wait >= deadline:
+                raise
+            on_retry.get()(f"{exc} Trying again in {wait:.1f} s.")
+        time.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
@@ -164,11 +136,11 @@ def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
                     raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
     except (TimeoutError, httpx.TimeoutException) as exc:
         late = f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
-        raise ServiceError(late, wait=True) from exc
+        raise ServiceError(late, retry=True) from exc
     except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
         # ImportError and ValueError: httpx cannot use the proxy that the environment names.
         unreachable = f"{endpoint.who} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
-        raise ServiceError(unreachable, wait=isinstance(exc, httpx.HTTPError)) from exc
+        raise ServiceError(unreachable, retry=isinstance(exc, httpx.HTTPError)) from exc
     if not response.is_success:
         raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
     try:
@@ -241,9 +213,9 @@ def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, con
     if status not in TRANSIENT or b"insufficient_quota" in content:
         return ServiceError(told)
     seconds = _parse_retry_after(retry_after)
-    if seconds is None:
-        return ServiceError(told, wait=True)
-    return ServiceError(f"{told} It asks to wait {seconds:.0f} s." if seconds >= 1 else told, wait=seconds)
+    if seconds is not None and seconds >= 1:
+        told += f" It asks to wait {seconds:.0f} s."
+    return ServiceError(told, retry=True, after=seconds)
 
 
 def _parse_retry_after(retry_after: str | None) -> float | None:
