@@ -94,7 +94,7 @@ def test_both_agents_are_made_and_run_alike() -> None:
 
 
 def test_importing_engrain_is_light() -> None:
-    heavy = ["numpy", "onnxruntime", "apsw", "rich", "click", "orjson", "httpx", "opentelemetry"]
+    heavy = ["numpy", "onnxruntime", "apsw", "rich", "click", "orjson", "httpx", "Stemmer", "opentelemetry"]
     code = f"import engrain, sys; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 

@@ -4,8 +4,6 @@ import re
 import unicodedata
 import zlib
 
-from engrain.core.stems import stem
-
 # Marks that belong to the letter before them: Python's \w leaves them out, and without them Hindi falls into fragments.
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0640]")
@@ -22,6 +20,7 @@ _RUN_ONLY = re.compile(f"[{_RUN}]")
 _HUMP = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W_A-Za-z]+")
+_STEMMABLE = re.compile(r"[a-z]{3,}\Z")
 _CACHE_LIMIT = 200_000
 _UMLAUT = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
 _SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
@@ -61,6 +60,17 @@ def lone(word: str) -> bool:
 def spoken(name: str) -> str:
     """A name made for programs as one would say it: `user.homeCity` is `user home city`."""
     return " ".join(part.lower() for part in _NAME_PART.findall(name))
+
+
+def stem(word: str) -> str:
+    """`running`, `runs` and `run` give `run`. Short words and words of other scripts stay as they are."""
+    if not _STEMMABLE.match(word):
+        return word
+    import Stemmer
+
+    # A new one for each word, in half a microsecond: two threads must not use the same one at once.
+    stemmed: str = Stemmer.Stemmer("english", 0).stemWord(word)
+    return stemmed
 
 
 def term(word: str) -> int:
