@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from engrain_conformance import EpisodesSuite, SessionStateSuite, TaskJournalSuite
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, BEN
+from engrain_conformance.reference import ReferenceStore
 from redis_server import redis_cluster, redis_server
 from test_sqlite_tasks import CALLS, answer, random_call
 
-from engrain.conformance import EpisodesSuite, SessionStateSuite, TaskJournalSuite
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, BEN
-from engrain.core.journal import Lease, TaskQuery
+from engrain.core.model.tasks import Lease, TaskQuery
 from engrain.stores.redis import RedisStore
-from engrain.stores.reference import ReferenceStore
 
 Open = Callable[[], RedisStore]
 
