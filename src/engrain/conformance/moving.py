@@ -16,7 +16,7 @@ from engrain.conformance.suite import Suite
 from engrain.conformance.views import View
 from engrain.core.episodes import Episode, Raw
 from engrain.core.erasure import Subject
-from engrain.core.errors import Conflict, OnHold, StoreClosed
+from engrain.core.errors import Conflict, NotFound, OnHold, StoreClosed
 from engrain.core.items import Cite, Relation, Source
 from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
 from engrain.core.moving import OWN, ROW_KINDS, Row
@@ -179,6 +179,38 @@ class MovingSuite(Suite):
         other.join()
         assert first == second
         assert len(dumped(store, scope=ANA)) > len(first)
+        add(store, fact("It is written to again."))
+
+    def test_a_preview_sees_its_own_writes_and_leaves_nothing(self, store: Any, clock: SetClock) -> None:
+        add(store, fact("Tea."))
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        rows = [row for row in dumped(source) if row.kind not in OWN]
+        before, items = dumped(store), store.status().items
+
+        def write() -> list[str]:
+            add(store, fact("Coffee."))
+            add(store, fact("Somebody's coffee."), scope=Scope(user="new"))
+            store.restore(rows)
+            return _said(store, ANA)
+
+        assert {"Tea.", "Coffee.", *_said(source, ANA)} == set(store.preview(write))
+        assert dumped(store) == before
+        assert store.status().items == items
+        (kept,) = add(store, fact("Coffee."))
+        assert store.page(ListQuery(ANA))[0].id == kept
+
+    def test_a_preview_that_fails_leaves_nothing(self, store: Any, clock: SetClock) -> None:
+        fill(store, clock)
+        before = dumped(store)
+
+        def write() -> None:
+            add(store, fact("Coffee."))
+            raise NotFound("nothing here")
+
+        with pytest.raises(NotFound):
+            store.preview(write)
+        assert dumped(store) == before
         add(store, fact("It is written to again."))
 
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 
-from engrain.capture import gate, write
+from engrain.capture import gate
 from engrain.capture.keeping import Said, note_for
-from engrain.core.clock import checked_time
 from engrain.core.echo import own_words
 from engrain.core.foreign import ATTACHMENT
 from engrain.core.items import Source
-from engrain.core.messages import Message, message_of
+from engrain.core.messages import message_of
 from engrain.core.notes import Note
 from engrain.core.scope import Scope
 from engrain.core.statements import statements
@@ -37,14 +35,6 @@ def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
-def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
-    """The same of messages that are not here yet, and so without their cites."""
-    for note in filter(_by_user, notes):
-        message = Message("user", write.draft(note, kit.redact).text, occurred_at=_time(note))
-        for fact in _facts(Said(message, ""), note, kit):
-            yield replace(fact, source=Source(_name(note), "import"))
-
-
 def _by_user(note: Note) -> bool:
     """Said by them, not handed over."""
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
@@ -63,7 +53,3 @@ def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
 
 def _name(note: Note) -> str | None:
     return note.source.name if isinstance(note.source, Source) else None
-
-
-def _time(note: Note) -> datetime | None:
-    return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from engrain.capture import write
@@ -54,13 +54,16 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
-    """Each in place of the words that came in before."""
+def corrections(
+    changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int, *, embed: bool = True
+) -> Iterator[Plan]:
+    """Plans that put each note in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
-        drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
+        notes = [_in_place(item, note) for item, note in part]
+        drafts = write.drafts(notes, kit) if embed else [write.draft(note, kit.redact) for note in notes]
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
-        kit.items.apply(Plan(scope, steps, began=began))
+        yield Plan(scope, steps, began=began)
 
 
 def _in_place(item: Item, note: Note) -> Note:
