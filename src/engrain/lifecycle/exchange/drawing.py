@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from engrain.capture import gate
@@ -22,28 +22,36 @@ HEAD = 20_000  # characters: what is behind them was pasted
 PAGE = 256
 
 
-def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+def find_worth(text: str) -> list[Worth]:
+    """The statements of a message that are worth keeping. It takes a millisecond or two."""
+    # What somebody wanted forgotten there is no matter of this memory.
+    return [one for one in gate.worth(own_words(text[:HEAD])) if isinstance(one, Worth)]
+
+
+def drawn(
+    notes: Sequence[Note], scope: Scope, kit: Kit, find: Callable[[str], list[Worth]] = find_worth
+) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
-    told = {asked[name]: note for note in notes if _by_user(note) and asked.get(name := note.request_id or "")}
+    told = {asked[name]: note for note in notes if by_user(note) and asked.get(name := note.request_id or "")}
     ids = list(told)
     for start in range(0, len(ids), PAGE):
         for item in kit.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                said = Said(message_of(item), item.id)
+                found = _facts(said, find(said.message.text), told[item.id], kit)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
-def _by_user(note: Note) -> bool:
+def by_user(note: Note) -> bool:
     """Said by them, not handed over."""
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
-    for found in gate.worth(own_words(said.message.text[:HEAD])):
-        # What somebody wanted forgotten there is no matter of this memory.
-        if isinstance(found, Worth) and (words := said.words(found)).strip():
+def _facts(said: Said, worth: Sequence[Worth], note: Note, kit: Kit) -> Iterator[Note]:
+    for found in worth:
+        if (words := said.words(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
             fact = note_for(replace(found, slot=None) if ended else found, said, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()

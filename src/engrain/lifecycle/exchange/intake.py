@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import BinaryIO
 
 from engrain.capture import write
@@ -14,7 +15,7 @@ from engrain.core.items import Source
 from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
-from engrain.lifecycle.exchange.drawing import drawn
+from engrain.lifecycle.exchange.drawing import by_user, drawn, find_worth
 from engrain.lifecycle.exchange.earlier import Sorted, corrections, sort
 from engrain.lifecycle.exchange.exporting import movable
 from engrain.lifecycle.exchange.forms import Form, told
@@ -170,11 +171,14 @@ class _NoteLoad:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
         new = self._plans(given.new)
         changed = list(corrections(given.changed, self.scope, self.kit, self.began, embed=False))
+        find = cache(find_worth)
+        for note in filter(by_user, conversations):
+            find(write.draft(note, self.kit.redact).text)  # slow, and other writers wait for the transaction
 
         def do() -> Statuses:
             statuses = self._apply(new)
             self._apply(changed)
-            facts = list(drawn(conversations, self.scope, self.kit)) if conversations else []
+            facts = list(drawn(conversations, self.scope, self.kit, find)) if conversations else []
             return statuses, self._apply(self._plans(facts))
 
         return movable(self.kit).preview(do)
