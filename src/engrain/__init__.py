@@ -81,9 +81,8 @@ if TYPE_CHECKING:
     from engrain.lifecycle.exchange.exporting import Exported
     from engrain.lifecycle.exchange.intake import Loaded
     from engrain.memory import Memory
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.replaying import replay_erasures
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.replay import replay_erasures
+    from engrain.memory.restore import restore_backup
     from engrain.tasks.care import Timeline
     from engrain.tasks.effects import Compensate
     from engrain.tasks.resumable import Effect, ResumableAgent
@@ -130,9 +129,8 @@ _HOMES = {
     "core.recalled": "Hit LeftOut Recall Section Without",
     "core.scope": "Scope",
     "memory": "Memory",
-    "memory.receipts": "read_receipts",
-    "memory.replaying": "replay_erasures",
-    "memory.restoring": "restore_backup",
+    "memory.replay": "replay_erasures",
+    "memory.restore": "restore_backup",
     "tasks.effects": "Compensate",
     "tasks.resumable": "Effect ResumableAgent",
     "tasks.retry": "Retry",
@@ -235,7 +233,6 @@ __all__ = [
     "WorkingMemory",
     "WrongKey",
     "__version__",
-    "read_receipts",
     "replay_erasures",
     "restore_backup",
     "tool",

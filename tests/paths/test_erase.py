@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from erasing_kit import FIELDS, WORD, fill, found, opened, other_process, replace_copy
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.conformance.drafts import derived
@@ -30,7 +30,6 @@ from engrain.core.notes import Note
 from engrain.core.plans import Add, Plan
 from engrain.lifecycle.erasure import erasing as run
 from engrain.lifecycle.erasure.receipts import Receipt
-from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore, part, pieces
 from engrain.stores.sqlite.erasing import SqliteErasing
@@ -378,7 +377,7 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
         assert set(found(backups)) == {"monday.db"}
     restored = tmp_path / "restored"
     restored.mkdir()
-    restore_backup(backups / "monday.db", restored / "agent.db", against=store)
+    replace_copy(store, backups / "monday.db", restored / "agent.db")
     assert found(restored) == {}
     with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
         assert memory.list() == []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from engrain.cli.progress import progress
-from engrain.cli.session import DEFAULT_STORE, Session
+from engrain.cli.session import Session
 from engrain.cli.shown import faint, many
 from engrain.cli.verbs import verb
 from engrain.core.erasure_words import counted
@@ -19,7 +18,6 @@ from engrain.core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from engrain.core.backups import Restored
-    from engrain.lifecycle.erasure.receipts import Receipt
 
 KEY_VARIABLE = "ENGRAIN_BACKUP_KEY"
 
@@ -46,82 +44,52 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @verb(
     "restore",
     examples=(
-        "engrain restore agent-monday.db agent.db --replace",
-        "engrain restore agent-monday.db new.db --against agent.db",
+        "engrain restore agent-monday.db new.db",
+        "engrain restore agent-monday.db agent.db --force --yes",
         "engrain restore agent-monday.db agent.db --receipts receipts",
     ),
     prints="The store that was made, how many items are in it, and what was kept out because it was forgotten since.",
 )
 @click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="TO")
-@click.option("--replace", is_flag=True, help="TO is there, and the backup takes its place.")
-@click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten since.")
+@click.option("--force", is_flag=True, help="Replace the store at TO.")
+@click.option("--yes", "-y", is_flag=True, help="Confirm --force: what was written to TO since the backup is lost.")
 @click.option(
-    "--alone", is_flag=True, help="No store is left that could be asked: what was forgotten since comes back."
+    "--receipts", metavar="FILE|DIR", multiple=True, help="Receipts of erasures: the people in them stay out."
 )
-@click.option(
-    "--receipts",
-    metavar="FILE|DIR",
-    multiple=True,
-    help="Who was erased by these stays out, if the store is lost or older.",
-)
-def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
-    """Bring a backup back, without what was forgotten or erased since it was taken.
+def restore(cli: Session, source: str, target: str, force: bool, yes: bool, receipts: tuple[str, ...]) -> None:
+    """Restore a backup, without what was forgotten or erased since it was taken.
 
-    The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
-    The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
-    it still says what was forgotten in it, as far as that can be read. If it is lost, receipts that were kept elsewhere
-    say who was erased: give only those that you trust, for nobody can check them without the store. Of a store that can
-    be read and receipts both are asked. If TO is whole it is always asked: --alone, or another store than it with
-    --against, is then refused. The backup itself is never changed.
+    The backup is checked first. After any error TO is as it was, and the backup is never changed. Close the programs
+    that use TO. With --force the store at TO is replaced. First it says what was forgotten and erased in it since the
+    backup, and that stays out. If it is damaged, or TO is new, forgotten items may be back, and the answer says so.
+    Receipts of erasures keep erased people out in every case. Give only your own: nobody can check a receipt without
+    its store.
     """
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.restore import restore_backup
 
-    against, alone = _against(cli, target, chosen), chosen["alone"]
+    if force and not yes:
+        raise click.UsageError(
+            f"--force replaces {target}: what was written to it since the backup is lost. Add --yes."
+        )
     key = os.environ.get(KEY_VARIABLE) or None
     with progress("Restoring", None, cli.json):
-        done = restore_backup(source, target, against=against, key=key, over=chosen["replace"], alone=alone)
+        done = restore_backup(source, target, key=key, force=force, receipts=receipts)
     cli.answer(done, lambda: _restored(done))
-
-
-def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str | Receipt]:
-    """Who says what was forgotten since."""
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.restoring import goal_of
-
-    if chosen["against"] and chosen["alone"]:
-        raise click.UsageError("--alone says that there is no present store: leave out --against.")
-    receipts = read_receipts(chosen["receipts"])
-    if chosen["against"]:
-        return [chosen["against"], *receipts]
-    if chosen["alone"] or goal_of(target).exists() or (receipts and not _there(cli)):
-        return [*receipts]
-    return [_present(cli), *receipts]
 
 
 def _restored(done: Restored) -> Iterator[str]:
     yield f"Restored {done}."
-    if out := counted(done.kept_out or {}):
+    if out := counted(done.kept_out):
         yield faint(f"Kept out: {out}.")
     for id, rows in done.receipts.items():
-        told = f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
-        yield f"Receipt {id}: {told}."
-    if done.kept_out is None:
-        yield "Was anybody erased since? Name their receipts with --receipts FILE, and they stay out."
-
-
-def _present(cli: Session) -> str:
-    if not _there(cli):
-        raise InvalidInput(
-            "what was forgotten since the backup must not come back: name the present store with --against STORE, "
-            "or, if it is lost, the receipts of erasures with --receipts FILE|DIR; say --alone if there is neither."
+        named = (
+            f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
         )
-    return cli.store or DEFAULT_STORE
-
-
-def _there(cli: Session) -> bool:
-    store = cli.store or DEFAULT_STORE
-    return "://" in store or Path(store).expanduser().exists()
+        yield f"Receipt {id}: {named}."
+    if done.may_hold_forgotten:
+        yield "Items that were forgotten after this backup may be back: no readable store said which ones."
+        yield f"If a store or receipts know: engrain replay {done.path} --against STORE, or --receipts FILE|DIR."
 
 
 def _backup_key() -> str:

@@ -15,26 +15,28 @@ from engrain.core.erasure_words import counted
     examples=(
         "engrain replay postgresql://host/restored --against postgresql://host/engrain",
         "engrain replay postgresql://host/engrain --receipts receipts/",
+        "engrain replay new.db --against agent.db",
     ),
     prints="How many rows of each kind were taken out.",
     whole=True,
 )
 @click.argument("restored", metavar="RESTORED")
 @click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten and erased since.")
-@click.option("--receipts", metavar="FILE|DIR", multiple=True, help="If it is lost: whom these name goes again.")
+@click.option(
+    "--receipts", metavar="FILE|DIR", multiple=True, help="Receipts of erasures: the people in them are removed again."
+)
 def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str, ...]) -> None:
-    """Take out of RESTORED what was forgotten or erased since the moment that it was set back to.
+    """Remove from RESTORED what was forgotten or erased since its backup.
 
-    For a store that the server's own tools have brought back, such as pg_restore; a backup of engrain's own is brought
-    back by `engrain restore`, which does this by itself. Before any program opens RESTORED; if it is cut off, set
-    RESTORED back once more. Its servers beside (Redis, a vector server) are not looked at.
+    For a database that the server's own tools have restored, such as pg_restore, and for a store that `engrain restore`
+    made at a new path. Run it before any program opens RESTORED. It is one transaction: if it is interrupted, run it
+    again. Redis and vector servers beside RESTORED are not changed.
     """
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.replaying import replay_erasures
+    from engrain.memory.replay import replay_erasures
 
-    if bool(against) == bool(receipts):
-        raise click.UsageError("say who knows what was erased since: one of --against STORE and --receipts FILE|DIR.")
+    if not against and not receipts:
+        raise click.UsageError("say who knows what was erased since: --against STORE, --receipts FILE|DIR, or both.")
     Session(restored).must_exist()
     with progress("Taking out", None, cli.json):
-        done = replay_erasures(restored, against or read_receipts(receipts))
+        done = replay_erasures(restored, against, receipts=receipts)
     cli.answer(done, lambda: [str(done), *([f"They are: {out}."] if (out := counted(done.rows)) else [])])
