@@ -17,10 +17,10 @@ from engrain.core.plans import Add, Plan
 from engrain.core.scope import Scope
 from engrain.lifecycle.exchange.drawing import by_user, drawn, find_worth
 from engrain.lifecycle.exchange.earlier import Sorted, corrections, sort
-from engrain.lifecycle.exchange.exporting import movable
 from engrain.lifecycle.exchange.forms import Form, told
 from engrain.lifecycle.exchange.importing import Read, entries_in, notes_in
 from engrain.lifecycle.exchange.loading import proved
+from engrain.lifecycle.exchange.preview import preview
 from engrain.lifecycle.exchange.restoring import restore
 from engrain.ports import Kit
 
@@ -175,13 +175,13 @@ class _NoteLoad:
         for note in filter(by_user, conversations):
             find(write.draft(note, self.kit.redact).text)  # slow, and other writers wait for the transaction
 
-        def do() -> Statuses:
-            statuses = self._apply(new)
-            self._apply(changed)
+        def do(check: Done) -> Statuses:
+            statuses = self._apply(new, check)
+            self._apply(changed, check)
             facts = list(drawn(conversations, self.scope, self.kit, find)) if conversations else []
-            return statuses, self._apply(self._plans(facts))
+            return statuses, self._apply(self._plans(facts), check)
 
-        return movable(self.kit).preview(do)
+        return preview(self.kit, do)
 
     def find_clashes(self, read: Read) -> Read:
         """Move the notes that the store refuses to `bad`. Each is tried on top of the ones before it."""
@@ -193,9 +193,10 @@ class _NoteLoad:
             except EngrainError as exc:
                 bad.append(_bad_line(line, exc))
 
-        def do() -> tuple[list[Note], list[BadLine]]:
+        def do(check: Done) -> tuple[list[Note], list[BadLine]]:
             good, refused = list[Note](), list[BadLine]()
             for line, note, plan in planned:
+                check(1)
                 try:
                     self.kit.items.apply(plan)
                     good.append(note)
@@ -203,7 +204,7 @@ class _NoteLoad:
                     refused.append(_bad_line(line, exc))
             return good, refused
 
-        good, refused = movable(self.kit).preview(do)
+        good, refused = preview(self.kit, do)
         return Read(good, bad=sorted(bad + refused))
 
     def _commit(self, notes: Sequence[Note], done: Done) -> list[str]:
@@ -220,8 +221,12 @@ class _NoteLoad:
         parts = (tuple(steps[start : start + write.BATCH]) for start in range(0, len(steps), write.BATCH))
         return [Plan(self.scope, part, began=self.began) for part in parts]
 
-    def _apply(self, plans: Sequence[Plan]) -> list[str]:
-        return [one.status for plan in plans for one in self.kit.items.apply(plan).outcomes]
+    def _apply(self, plans: Sequence[Plan], check: Done) -> list[str]:
+        statuses: list[str] = []
+        for plan in plans:
+            check(len(plan.steps))
+            statuses += [one.status for one in self.kit.items.apply(plan).outcomes]
+        return statuses
 
 
 def _may_clash(note: Note) -> bool:

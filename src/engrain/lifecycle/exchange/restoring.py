@@ -22,6 +22,7 @@ from engrain.core.traits import traits
 from engrain.lifecycle.erasure.barring import Barrier
 from engrain.lifecycle.exchange.exporting import every, movable
 from engrain.lifecycle.exchange.loading import numbered
+from engrain.lifecycle.exchange.preview import preview
 from engrain.ports import Embedder, Kit, Movable
 
 TASKS: tuple[RowKind, ...] = ("task", "step", "event")
@@ -54,7 +55,7 @@ def restore(
         # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
         since = store.standing(scopes)
         decision = _Deciding(rows, scope, kit, store, scopes).decided()
-        if _written(decision, store, since, None if dry_run else done):
+        if _written(decision, kit, since, None if dry_run else done):
             break
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
@@ -64,13 +65,14 @@ def restore(
     return decision
 
 
-def _written(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None] | None) -> bool:
+def _written(decision: Decision, kit: Kit, since: Standing, done: Callable[[int], None] | None) -> bool:
     """False if something was forgotten or erased since: then it is decided anew. Rolled back without `done`."""
+    store = movable(kit)
     try:
         if decision.new and done:
             store.restore(decision.new, since, done)
         elif decision.new:
-            store.preview(lambda: store.restore(decision.new, since))
+            preview(kit, lambda check: store.restore(decision.new, since, check))
         return True
     except Conflict as exc:
         if store.standing(since.scopes) != since:
