@@ -9,7 +9,7 @@ from pathlib import Path
 from faults import Faults, Slow
 from writing import SCOPE, add, draft, texts
 
-from engrain.core.plans import Add, Plan
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
 
 

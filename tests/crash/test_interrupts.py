@@ -15,7 +15,7 @@ from types import FrameType
 import pytest
 from writing import SCOPE, add, assert_kept, assert_sound, texts
 
-from engrain.core.plans import Forget, Plan
+from engrain.core.model.plans import Forget, Plan
 from engrain.stores.sqlite import SqliteStore
 
 HERE = str(Path(__file__).parent.parent.parent / "src" / "engrain" / "stores" / "sqlite")

@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory, Restored, Source, restore_backup
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.queries import Summary
+from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
 FIELDS = (

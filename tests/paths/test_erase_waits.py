@@ -11,10 +11,10 @@ import pytest
 from erasing_kit import opened
 
 from engrain import Memory
-from engrain.core.erasure import Subject
-from engrain.core.maintained import Maintained
-from engrain.core.scope import Scope
-from engrain.lifecycle.erasure import erasing as run
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Subject
+from engrain.core.model.results import Maintained
+from engrain.privacy import erase as run
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.erasing import SqliteErasing
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from erasing_kit import WORD, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.stores.sqlite import remaining
 
 

@@ -14,8 +14,8 @@ from engrain.config import settings
 from engrain.core.errors import Conflict, InvalidInput, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.erasure.receipts import Receipt
-    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.privacy.receipts import Receipt
+    from engrain.privacy.tombstones import Forgetting
 
 PathOrUrl = str | os.PathLike[str]
 _PAGE = 1_000
@@ -54,9 +54,9 @@ def replay_erasures(
     Call it before any program opens the database. `against` is the present store of the same memory; its erasure marks,
     holds and audit log come along. `receipts` are `Receipt` values, or paths of receipt files and folders. It is one
     transaction: if it is interrupted, nothing has changed."""
-    from engrain.lifecycle.erasure.receipts import digests_of, read_receipts
-    from engrain.lifecycle.erasure.replay import replay, replay_receipts
-    from engrain.wiring import open_movable
+    from engrain.factory import open_movable
+    from engrain.privacy.receipts import digests_of, read_receipts
+    from engrain.privacy.tombstones import replay, replay_receipts
 
     target, named = settings(restored).store, read_receipts(receipts)
     if against is None and not named:
@@ -83,10 +83,10 @@ def replay_erasures(
 @contextmanager
 def open_present(where: PathOrUrl, key: str | None = None) -> Iterator[Present]:
     """Open the store of the items alone. `key` is one that it may have in place of its own."""
-    from engrain.stores.server_url import shown
+    from engrain.factory import open_movable
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.opening import find_engine
-    from engrain.wiring import open_movable
+    from engrain.stores.urls import shown
 
     chosen = settings(where)
     scheme, found, rest = chosen.store.partition("://")

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from engrain.config import Settings, settings
-from engrain.core import backups, errors
-from engrain.core.backups import Restored
+from engrain.core import errors
 from engrain.core.errors import InvalidInput
+from engrain.core.formats import manifests
+from engrain.core.formats.manifests import Restored
 from engrain.memory.replay import PathOrUrl, changed_meanwhile, open_present
 
 if TYPE_CHECKING:
-    from engrain.core.audit import Head
-    from engrain.lifecycle.erasure.receipts import Receipt
-    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.core.model.audit import Head
+    from engrain.privacy.receipts import Receipt
+    from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite import SqliteStore
 
 _UNREADABLE = (errors.StoreCorrupt, errors.NotADatabase, errors.WrongKey)
@@ -39,7 +40,7 @@ def restore_backup(
     values, or paths of receipt files and folders. `key` is the key of the backup, if the store gets another one. A
     legal hold in the replaced store refuses. The copy is made beside `to`, checked, cleaned and then renamed: after an
     error the old store is as it was."""
-    from engrain.lifecycle.erasure.receipts import read_receipts
+    from engrain.privacy.receipts import read_receipts
     from engrain.stores.sqlite.backup import checked, write_copy
     from engrain.stores.sqlite.opening import open_connection
     from engrain.stores.sqlite.placing import making_ready, put_in_place
@@ -72,8 +73,8 @@ class _Cleaned(NamedTuple):
 
 def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: Sequence[Receipt]) -> _Cleaned:
     """Remove from the copy what was forgotten or erased since, down to the bytes."""
-    from engrain.lifecycle.erasure.receipts import digests_of
-    from engrain.lifecycle.erasure.replay import count_named, replay_receipts
+    from engrain.privacy.receipts import digests_of
+    from engrain.privacy.tombstones import count_named, replay_receipts
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.engine import Sealed
 
@@ -92,7 +93,7 @@ def _clean(copy: Path, target: Path, chosen: Settings, key: str | None, named: S
 
 def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> tuple[Counter[str], bool]:
     """Ask the replaced store: the removed rows by kind, and whether there may be more."""
-    from engrain.lifecycle.erasure.replay import replay
+    from engrain.privacy.tombstones import replay
 
     if not target.exists():
         return Counter(), True
@@ -144,9 +145,9 @@ def _check_target(target: Path, backup: Path, force: bool) -> None:
 
 
 def _is_backup(path: Path) -> bool:
-    beside = path.with_name(path.name + backups.MANIFEST)
+    beside = path.with_name(path.name + manifests.MANIFEST)
     try:
-        return bool(backups.read(beside.read_bytes(), str(beside)))
+        return bool(manifests.read(beside.read_bytes(), str(beside)))
     except (errors.EngrainError, OSError):
         return False
 
@@ -166,7 +167,7 @@ def _find_file(to: PathOrUrl) -> Path:
     chosen = settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        raise errors.ConfigError(f"a {scheme} store is {backups.TOOLS}")
+        raise errors.ConfigError(f"a {scheme} store is {manifests.TOOLS}")
     named = Path(rest if found else chosen.store).expanduser()
     try:
         # A link is not replaced: programs may have the file behind it open.

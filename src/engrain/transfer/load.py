@@ -1,0 +1,236 @@
+"""Load a file of any known form: prove all of it, then write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import BinaryIO
+
+from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound
+from engrain.core.identity import Scope
+from engrain.core.model.items import Note, Source
+from engrain.core.model.plans import Add, Plan
+from engrain.ingest import write
+from engrain.ports import Kit
+from engrain.transfer.dedupe import Sorted, by_user, corrections, drawn, find_worth, sort
+from engrain.transfer.preview import preview
+from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
+from engrain.transfer.restore import restore
+from engrain.transfer.verify import proved
+
+PART = 2_048  # notes between two words of progress
+
+Done = Callable[[int], None]
+Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a file is loaded. `source` is that of notes which name none; `other_scope` takes what is another memory's;
+    `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
+    `facts` draws facts from the conversations of others."""
+
+    form: Form | None = None
+    source: str | None = None
+    skip_bad: bool = False
+    other_scope: bool = False
+    dry_run: bool = False
+    facts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
+    and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
+    that it stands in. `facts` were drawn from conversations. `rows` are the new rows of an export by kind. `written` is
+    False for a dry run, which says what would be."""
+
+    form: Form
+    read: int
+    added: int = 0
+    repeated: int = 0
+    replaced: int = 0
+    behind: int = 0
+    kept_out: int = 0
+    kept_out_lines: tuple[int, ...] = ()
+    facts: int = 0
+    rows: Mapping[str, int] = field(default_factory=dict)
+    bad: tuple[BadLine, ...] = ()
+    written: bool = True
+
+
+def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+    """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
+    stops it learns what stays."""
+    form, documents = told(file, terms.form)
+    if form == "engrain":
+        return _export(file, scope, kit, terms, done)
+    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
+    return _notes(read, form, scope, kit, terms, done)
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.add_note("An export comes in whole or not at all. The same load again tells which, and finishes it.")
+        raise
+
+
+@contextmanager
+def _counted(done: Done) -> Iterator[Done]:
+    """While notes are written."""
+    count = 0
+
+    def counting(more: int) -> None:
+        nonlocal count
+        count += more
+        done(more)
+
+    try:
+        yield counting
+    except KeyboardInterrupt as stop:
+        known = f" (at least {count:,} notes)" if count else ""
+        stop.add_note(f"What was written by then stays{known}. The same load again skips it and goes on.")
+        raise
+
+
+def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+    export = proved(file, scope, kit, lambda _: None)
+    if export.manifest.scope != scope and not terms.other_scope:
+        raise Conflict(
+            f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
+            "into another memory all the same: other_scope=True, or --other-scope."
+        )
+    with _whole():
+        decision = restore(export.rows, scope, kit, done, terms.dry_run, export.manifest.scope)
+    return Loaded(
+        "engrain",
+        len(export.rows),
+        added=len(decision.new),
+        repeated=decision.there,
+        kept_out=len(decision.kept_out),
+        kept_out_lines=tuple(sorted(decision.kept_out)),
+        rows=Counter(row.kind for row in decision.new),
+        written=not terms.dry_run,
+    )
+
+
+def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+    load = _NoteLoad(scope, kit, kit.items.moment())
+    if form == "notes" and any(map(_may_clash, read.notes)):
+        read = load.find_clashes(read)
+    if read.bad and not terms.skip_bad:
+        raise BadFile(read.bad)
+    # Notes have their words in their names: one that was changed is another.
+    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
+    found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
+    conversations = read.notes if terms.facts else ()
+    statuses, facts = load.preview(given, conversations) if terms.dry_run else load.write(given, conversations, done)
+    found.update(statuses)
+    drawn_facts = Counter(facts)
+    return Loaded(
+        form,
+        len(read.notes) + len(read.bad),
+        found["added"],
+        found["repeated"],
+        found["replaced"],
+        found["behind"],
+        found["kept_out"],
+        facts=drawn_facts["added"] + drawn_facts["replaced"] + drawn_facts["behind"],
+        bad=tuple(read.bad),
+        written=not terms.dry_run,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _NoteLoad:
+    """Notes on their way into a scope. A plan of them is too late after an erasure since `began`."""
+
+    scope: Scope
+    kit: Kit
+    began: int
+
+    def write(self, given: Sorted, conversations: Sequence[Note], done: Done) -> Statuses:
+        """Write the notes, and the facts drawn from the conversations: the status of each."""
+        with _counted(done) as counting:
+            statuses = self._commit(given.new, counting)
+            for plan in corrections(given.changed, self.scope, self.kit, self.began):
+                self.kit.items.apply(plan)
+            facts = list(drawn(conversations, self.scope, self.kit)) if conversations else []
+            return statuses, self._commit(facts, lambda _: None)
+
+    def preview(self, given: Sorted, conversations: Sequence[Note]) -> Statuses:
+        """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
+        new = self._plans(given.new)
+        changed = list(corrections(given.changed, self.scope, self.kit, self.began, embed=False))
+        find = cache(find_worth)
+        for note in filter(by_user, conversations):
+            find(write.draft(note, self.kit.redact).text)  # slow, and other writers wait for the transaction
+
+        def do(check: Done) -> Statuses:
+            statuses = self._apply(new, check)
+            self._apply(changed, check)
+            facts = list(drawn(conversations, self.scope, self.kit, find)) if conversations else []
+            return statuses, self._apply(self._plans(facts), check)
+
+        return preview(self.kit, do)
+
+    def find_clashes(self, read: Read) -> Read:
+        """Move the notes that the store refuses to `bad`. Each is tried on top of the ones before it."""
+        planned: list[tuple[int, Note, Plan]] = []
+        bad = list(read.bad)
+        for line, note in zip(read.lines, read.notes, strict=True):
+            try:
+                planned.append((line, note, self._plans([note])[0]))
+            except EngrainError as exc:
+                bad.append(_bad_line(line, exc))
+
+        def do(check: Done) -> tuple[list[Note], list[BadLine]]:
+            good, refused = list[Note](), list[BadLine]()
+            for line, note, plan in planned:
+                check(1)
+                try:
+                    self.kit.items.apply(plan)
+                    good.append(note)
+                except (InvalidInput, NotFound, Conflict) as exc:
+                    refused.append(_bad_line(line, exc))
+            return good, refused
+
+        good, refused = preview(self.kit, do)
+        return Read(good, bad=sorted(bad + refused))
+
+    def _commit(self, notes: Sequence[Note], done: Done) -> list[str]:
+        statuses: list[str] = []
+        for start in range(0, len(notes), PART):
+            part = notes[start : start + PART]
+            outcomes = write.commit_many(part, self.scope, self.kit, None, done, self.began)
+            statuses += [one.status for one in outcomes]
+        return statuses
+
+    def _plans(self, notes: Sequence[Note]) -> list[Plan]:
+        """Plans without vectors."""
+        steps = [Add(write.draft(note, self.kit.redact), note.request_id) for note in notes]
+        parts = (tuple(steps[start : start + write.BATCH]) for start in range(0, len(steps), write.BATCH))
+        return [Plan(self.scope, part, began=self.began) for part in parts]
+
+    def _apply(self, plans: Sequence[Plan], check: Done) -> list[str]:
+        statuses: list[str] = []
+        for plan in plans:
+            check(len(plan.steps))
+            statuses += [one.status for one in self.kit.items.apply(plan).outcomes]
+        return statuses
+
+
+def _may_clash(note: Note) -> bool:
+    """Whether a store may refuse it for what is there."""
+    cites = isinstance(note.source, Source) and note.source.cites
+    return bool(cites) or (note.place is not None and note.place.number is not None)
+
+
+def _bad_line(line: int, error: EngrainError) -> BadLine:
+    return BadLine(line, type(error).__name__, str(error))
