@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,10 +177,6 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         return SqliteStore(where, clock=clock, engine=engine, read_only=read_only, cache_bytes=chosen.cache_bytes)
     if chosen.key is not None:
         raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
-    if scheme == "reference":
-        from engrain_conformance.reference import ReferenceStore
-
-        return ReferenceStore(clock=clock)
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(chosen.store, clock, read_only)
     if scheme in REDIS:
@@ -192,6 +189,8 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
             f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
             f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
+    for plugin in entry_points(group="engrain.stores", name=scheme):
+        return plugin.load()(chosen.store, clock=clock, read_only=read_only)
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 

@@ -21,7 +21,7 @@ PUBLIC = """
     BadFile BadText BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull
     Effect EmbedderFailed EmptyText EngrainError Erased Event Exported Forgotten Hit Hold InputChanged InvalidInput
     Item LeaseLost LeftOut Loaded Maintained Memory Message ModelFailed NewerStore NotADatabase NotDone Note
-    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure read_receipts ReadOnlyStore Recall
+    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall
     Receipt Relation Released replay_erasures restore_backup Restored ResumableAgent Retry Run Scope Section
     ServerAway Source Status StepAmbiguous StepConcurrent StepFailed StepNested StepRecord StoreBusy StoreClosed
     StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
+from engrain.stores.preview import run_rolled_back
 from engrain.stores.sqlite.audit import SqliteAudit
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
@@ -195,6 +196,9 @@ class Handle:
                 return do()
             finally:
                 self._joint.db = before
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
