@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from engrain_conformance.drafts import derived
 from engrain_conformance.embedder import HashEmbedder
-from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from erasing_kit import FIELDS, WORD, fill, found, opened, other_process, replace_copy
 from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
@@ -28,7 +28,6 @@ from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Cite, Note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode
-from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
@@ -377,7 +376,7 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
         assert set(found(backups)) == {"monday.db"}
     restored = tmp_path / "restored"
     restored.mkdir()
-    restore_backup(backups / "monday.db", restored / "agent.db", against=store)
+    replace_copy(store, backups / "monday.db", restored / "agent.db")
     assert found(restored) == {}
     with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
         assert memory.list() == []

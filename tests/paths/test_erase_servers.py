@@ -562,11 +562,11 @@ def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
         assert state is not None
 
         def late(*args: Any) -> Erasure:
-            state.keep(memory.scope, "s", "working", "Lima")
+            state.save(memory.scope, "s", "Lima")
             return unname(*args)
 
         monkeypatch.setattr(SqliteErasing, "unname", late)
-        state.keep(memory.scope, "s", "working", "Lima")
+        state.save(memory.scope, "s", "Lima")
         assert ben.erase(user="ana").receipt
         assert server.client.keys(f"*{memory.scope.id}*") == []
 

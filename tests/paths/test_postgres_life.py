@@ -99,7 +99,7 @@ def test_behind_a_pooler_no_statement_is_prepared(url: str, pooled: bool, monkey
 KILLED = """
 import os, signal, sys
 from engrain import replay_erasures
-from engrain.lifecycle.erasure import replay
+from engrain.privacy import tombstones as replay
 from engrain.stores.relational.audit import Audit
 
 def die(*_):
@@ -143,10 +143,10 @@ USERS = ("ana", "bruno", "carla", "dora")
 DIES = """
 import os, signal, sys
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from engrain.core.clock import from_micros
-from engrain.core.plans import Forget
+from engrain.core.model.plans import Forget
 from engrain.stores.postgres import PostgresStore
 
 apply, times = PostgresStore.apply, []

@@ -22,6 +22,7 @@ from engrain.stores.postgres.migrate import prepare
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Touches, write_uses
 from engrain.stores.postgres.youth import Youth
+from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.dialect import Deferred
 from engrain.stores.relational.outcomes import Outcomes
@@ -101,6 +102,11 @@ class Handle:
         except BaseException:
             self._models = known
             raise
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        for scope in [] if self._read_only else self._touches.scopes():
+            self._write_touches(scope)  # a write takes the counted uses along, and the rollback would lose them
+        return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         return self._link.still(do)

@@ -15,6 +15,7 @@ from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.core.model.items import Item
+from engrain.stores.preview import run_rolled_back
 from engrain.stores.relational.audit import Audit
 from engrain.stores.relational.outcomes import Outcomes
 from engrain.stores.sqlite.dialect import SqliteDialect
@@ -219,6 +220,9 @@ class Handle:
                 self._joint.db = before
 
         return self.transaction(join)
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
