@@ -17,6 +17,7 @@ from engrain.core.model.plans import Add, Forget, Plan, own
 from engrain.core.model.sessions import Episode, Happening
 from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.engine import Connection
 
 SCOPE = Scope(user="ana")
 VECTOR = Vectors("small/4/0", (b"\x00\x00\x80?" + bytes(12),))
@@ -122,11 +123,14 @@ def few(path: Path, note: Path) -> None:
 def _reads(path: Path) -> None:
     """Holds a read until told to stop."""
     store = SqliteStore(path)
-    with store._reading() as db:
+
+    def hold(db: Connection) -> None:
         db.rows("select count(*) from item")
         path.with_name("holding").touch()
         while not path.with_name("stop").exists():
             time.sleep(0.01)
+
+    store.snapshot(hold)
     store.close()
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
+from held_read import held_read
 from redis_server import start_redis
 from test_models import Failing
 
@@ -36,6 +37,7 @@ from engrain.maintenance.scheduler import CARE, PLACE
 from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import care, deployment, opening
+from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.index_rows import code_type
 
 DAY = 86_400.0
@@ -92,8 +94,7 @@ def assert_stands(memory: Memory, name: str, state: str, why: str = "", mend: st
 
 def run(memory: Memory, statement: str, *values: object) -> None:
     """As something other than engrain would change the file."""
-    with memory._open.kit.items._writing() as db:  # type: ignore[attr-defined]
-        db.run(statement, values)
+    memory._open.kit.items.transaction(lambda db: db.run(statement, values))  # type: ignore[attr-defined]
 
 
 def test_every_point_has_its_test() -> None:
@@ -211,10 +212,10 @@ def test_08_a_writer_that_does_not_wait_for_the_disk_fails(memory: Memory) -> No
 
 def test_09_a_reference_to_nothing_fails(memory: Memory) -> None:
     assert_stands(memory, "integrity", "pass")
-    with memory._open.kit.items._reading() as db:  # type: ignore[attr-defined]
-        assert db.rows("pragma foreign_keys") == [(1,)]
+    items = memory._open.kit.items
+    assert items.snapshot(lambda db: db.rows("pragma foreign_keys")) == [(1,)]  # type: ignore[attr-defined]
     path = memory.status().store["location"]
-    _outside(path, "insert into source (item, number, kind) values (999, 0, 'user')")
+    _outside(path, "insert into source (scope, item, number, kind) values (1, 999, 0, 'user')")
     assert_stands(memory, "integrity", "fail", "rows point to rows that are gone", "restore")
 
 
@@ -346,7 +347,7 @@ def test_17_an_item_that_its_own_words_do_not_find_fails(memory: Memory) -> None
     assert_stands(memory, "self-recall", "pass", "20 of 20 items")
     run(memory, "update words set pairs = x''")
     run(memory, "update item set changed = changed + 1000000")
-    run(memory, "update counter set seq = seq + 2000000")
+    run(memory, "update counter set change = change + 2000000")
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
     memory.rebuild()
     assert_stands(memory, "self-recall", "pass")
@@ -355,12 +356,15 @@ def test_17_an_item_that_its_own_words_do_not_find_fails(memory: Memory) -> None
 def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> None:
     memory.remember_many([f"Note {n} speaks of parcels." for n in range(2_000)])
     assert_stands(memory, "self-recall", "pass")
+
     # The codes that are searched, not the vectors that they stand for: each is that of the opposite direction.
-    with memory._open.kit.items._writing() as db:  # type: ignore[attr-defined]
+    def turn(db: Connection) -> None:
         for key, windows in db.rows("select key, windows from code"):
             db.run("update code set windows = ? where key = ?", (turned(windows), key))
         db.run("update item set changed = changed + 1000000")
-        db.run("update counter set seq = seq + 2000000")
+        db.run("update counter set change = change + 2000000")
+
+    memory._open.kit.items.transaction(turn)  # type: ignore[attr-defined]
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
     memory.rebuild()
     assert_stands(memory, "self-recall", "pass")
@@ -501,8 +505,7 @@ def test_24_a_conflict_in_the_files_warns_until_it_is_settled(opened: Open, fold
 
 def test_25_forgotten_bytes_that_a_reader_holds_warn(memory: Memory) -> None:
     assert_stands(memory, "forgotten", "pass")
-    with memory._open.kit.items._reading() as reader:  # type: ignore[attr-defined]
-        reader.rows("select count(*) from item")
+    with held_read(memory.status().store["location"]):
         memory.forget(memory.list()[0].id)
         assert_stands(memory, "forgotten", "warn", "still in the log", "close other programs")
     assert memory._open.kit.items.purge()

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from engrain_conformance.drafts import derived
 from engrain_conformance.embedder import HashEmbedder
-from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from erasing_kit import FIELDS, WORD, fill, found, opened, other_process, replace_copy
+from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.core.errors import BeingErased, Conflict, OnHold
@@ -27,7 +28,6 @@ from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Cite, Note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode
-from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
@@ -72,8 +72,8 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
             one.wait()
     assert done.receipt.values["verified"]["prints"] > len(FIELDS)
     counts = done.counts
-    kinds = ("item", "vector", "source", "episode", "raw", "session", "summary", "request", "trial", "task", "step")
-    assert all(counts[kind] for kind in (*kinds, "snapshot", "result", "event", "scope"))
+    kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task")
+    assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "scope"))
     assert [one for one in memory.check() if one.state == "fail"] == []
 
 
@@ -142,7 +142,7 @@ def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory,
         memory.verify_erasure(receipt, texts=[text])
 
 
-@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "result", "event"])
+@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event"])
 def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,8 +335,7 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
 
 def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory, store: Path) -> None:
     memory.remember(f"Ana said {WORD}.")
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         done = memory.erase(user="ana")
         assert done.pending
         assert "reader" in done.why
@@ -377,7 +376,7 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
         assert set(found(backups)) == {"monday.db"}
     restored = tmp_path / "restored"
     restored.mkdir()
-    restore_backup(backups / "monday.db", restored / "agent.db", against=store)
+    replace_copy(store, backups / "monday.db", restored / "agent.db")
     assert found(restored) == {}
     with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
         assert memory.list() == []
@@ -624,9 +623,8 @@ def test_the_audit_log_shows_that_it_was_touched(memory: Memory, store: Path, ta
     assert memory.verify_audit()
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        for statement in tamper.split(";"):
-            db.run(statement)
+    for statement in tamper.split(";"):
+        store_file.transaction(lambda db: db.run(statement))  # noqa: B023
     store_file.close()
     with opened(store) as again:
         faults = again.verify_audit().faults
@@ -638,9 +636,8 @@ def test_an_audit_log_that_was_removed_with_its_seal_is_missed(memory: Memory, s
     memory.erase(user="ana")
     memory.close()
     store_file = SqliteStore(store)
-    with store_file._writing() as db:
-        db.run("delete from audit")
-        db.run("delete from meta where name = 'audit'")
+    store_file.transaction(lambda db: db.run("delete from audit"))
+    store_file.transaction(lambda db: db.run("delete from meta where name = 'audit'"))
     store_file.close()
     with opened(store) as again:
         assert "all entries are missing" in again.verify_audit().faults[0]

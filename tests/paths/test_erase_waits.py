@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from erasing_kit import opened
+from held_read import held_read
 
 from engrain import Memory
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.results import Maintained
 from engrain.privacy import erase as run
-from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.erasing import SqliteErasing
 
 BEN = Subject(Scope(None, None, "ben"), "user", "ben")
@@ -114,8 +114,7 @@ def test_every_round_of_care_completes_what_waits_and_says_so(
 
 
 def test_the_care_of_a_program_that_stays_open_gives_the_receipt(memory: Memory, store: Path) -> None:
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         assert memory.erase(user="ana").pending
     done = in_the_background(memory)
     assert (done.counts["erased"], done.trouble) == (1, ())
@@ -137,8 +136,7 @@ def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
 
 def test_what_a_source_says_while_its_erasure_waits_is_no_trace_of_it(memory: Memory, store: Path) -> None:
     memory.remember("The shop opens at nine.", source="page")
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         assert memory.erase(source="page").pending
         memory.remember("The shop opens at ten.", source="page")
     (done,) = memory.resume_erasures()
@@ -157,8 +155,7 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
         with pytest.raises(Killed):
             memory.undo("page", dry_run=False)
     (begun,) = memory._open.kit.erasing.running()  # type: ignore[union-attr]
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         first = memory.undo("page", dry_run=False).done
         assert first
         assert (first.pending, first.id) == (True, begun.id)

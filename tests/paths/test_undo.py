@@ -10,10 +10,10 @@ import pytest
 from agent_kit import Scripted, says
 from click.testing import CliRunner, Result
 from engrain_conformance.embedder import HashEmbedder
+from held_read import held_read
 
 from engrain import AgentWithMemory, Cite, Memory, Source
 from engrain.cli.main import root
-from engrain.stores.sqlite import SqliteStore
 
 PAGE = "https://bad.example/page"
 
@@ -128,8 +128,7 @@ def test_one_item_is_told_as_one(store: Path) -> None:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_bytes_that_are_pending_give_the_same_exit_code_in_both_forms(store: Path, form: tuple[str, ...]) -> None:
-    with SqliteStore(store)._reading() as db:
-        db.rows("select count(*) from item")
+    with held_read(store):
         done = undo(store, "scraper", "--yes", *form)
     assert (done.exit_code, "a reader still sees it" in done.stdout) == (1, True)
     if not form:

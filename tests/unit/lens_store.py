@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import numpy as np
@@ -21,9 +20,10 @@ from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows
 from engrain.stores.sqlite.lens import Lenses
 
-SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_first.sql"
+SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
+Answer = TypeVar("Answer")
 DIMENSION = 8
 
 
@@ -105,15 +105,13 @@ class LensStore:
         self.run_count += 1
         return self.connection.execute(sql, args).fetchall()
 
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Any]:
+    def read(self, fn: Callable[[Any], Answer]) -> Answer:
         if self.path == ":memory:":
-            yield self
-            return
+            return fn(self)
         other = apsw.Connection(self.path)
         other.execute("begin")
         try:
-            yield Reading(other)
+            return fn(Reading(other))
         finally:
             other.close()
 
@@ -133,7 +131,7 @@ class LensStore:
     def _added(self, scope: Scope, id: str) -> int:
         if scope not in self.scopes:
             self.scopes[scope] = len(self.scopes) + 1
-            self.run("insert into scope (n, id) values (?, ?)", (self.scopes[scope], scope.id))
+            self.run("insert into scope (scope, id) values (?, ?)", (self.scopes[scope], scope.id))
         self.run(
             "insert into item (id, scope, changed, kind, importance, trust, recorded_at, valid_from, hash, text)"
             " values (?, ?, 0, 'fact', 0.5, 1, ?, ?, randomblob(16), '')",
@@ -153,9 +151,10 @@ class LensStore:
                 row.valid_to, row.retracted_at, row.expires_at, row.place, row.session, row.speaker, row.n,
             ),
         )  # fmt: skip
-        self.run("delete from source where item = ?", (row.n,))
+        scope = self.scopes[row.scope]
+        self.run("delete from source where scope = ? and item = ?", (scope, row.n))
         for number, name in enumerate(row.sources):
-            self.run("insert into source values (?, ?, 'user', ?)", (row.n, number, name))
+            self.run("insert into source values (?, ?, ?, 'user', ?)", (scope, row.n, number, name))
         if index:
             index_rows.drop_vectors(self, row.n)
             index_rows.write_index(self, row.n, words_of(row.passages), None)
@@ -166,7 +165,7 @@ class LensStore:
         self.seq += 1
         index_rows.drop_index(self, row.n)
         self.run("delete from item where n = ?", (row.n,))
-        self.run("insert into gone values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
+        self.run("insert into deleted_item values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
         del self.items[row.n]
 
     # The oracle

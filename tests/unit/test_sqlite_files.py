@@ -205,12 +205,9 @@ def test_names_with_odd_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wanted", ["foreign_keys", "secure_delete"])
 def test_settings_hold_on_every_connection(filled: Path, wanted: str) -> None:
     store = SqliteStore(filled)
-    with store._reading() as db:
-        assert db.rows(f"pragma {wanted}") == [(1,)]
-        assert db.rows("pragma synchronous") == [(2,)]
-        assert db.rows("pragma trusted_schema") == [(0,)]
-    with store._writing() as db:
-        assert db.rows(f"pragma {wanted}") == [(1,)]
-        assert db.rows("pragma synchronous") == [(2,)]
-        assert db.rows("pragma journal_mode") == [("wal",)]
+    for run in (store.snapshot, store.transaction):
+        assert run(lambda db: db.rows(f"pragma {wanted}")) == [(1,)]
+        assert run(lambda db: db.rows("pragma synchronous")) == [(2,)]
+        assert run(lambda db: db.rows("pragma trusted_schema")) == [(0,)]
+    assert store.transaction(lambda db: db.rows("pragma journal_mode")) == [("wal",)]
     store.close()

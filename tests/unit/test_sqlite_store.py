@@ -23,6 +23,7 @@ from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.sql import load
 
@@ -140,16 +141,14 @@ def test_an_interrupted_writer_leaves_the_others_unharmed(store: SqliteStore) ->
     class Stop(BaseException):
         pass
 
-    def interrupted() -> None:
-        with store._writing() as db:
-            db.run("insert into meta (name, value) values ('half', 1)")
-            raise Stop
+    def interrupted(db: Connection) -> None:
+        db.run("insert into meta (name, value) values ('half', 1)")
+        raise Stop
 
     with pytest.raises(Stop):
-        interrupted()
+        store.transaction(interrupted)
     add(store, "next")
-    with store._reading() as db:
-        assert db.rows("select 1 from meta where name = 'half'") == []
+    assert store.snapshot(lambda db: db.rows("select 1 from meta where name = 'half'")) == []
 
 
 # Locks
@@ -448,16 +447,18 @@ def test_numbers_in_metadata_compare_exactly(
 def test_rebuild_makes_words_anew_and_drops_vectors_that_do_not_fit(store: SqliteStore) -> None:
     vector = Vectors("small/4/0", (struct.pack("<4f", 1, 0, 0, 0),))
     ids = [add(store, f"text {number}", vectors=vector) for number in range(3)]
-    with store._writing() as db:
-        db.run("delete from words")
-        db.run("update vector set windows = x'00' where key & 1 = 1")
-        db.run("delete from code where key & 3 = 2")
+    for damage in (
+        "delete from words",
+        "update vector set windows = x'00' where key & 1 = 1",
+        "delete from code where key & 3 = 2",
+    ):
+        store.transaction(lambda db: db.run(damage))  # noqa: B023
     assert [found.point for found in store.check() if found.state == "fail"] == ["indexes"]
     assert store.rebuild() == 3
     assert [found.point for found in store.check() if found.state == "fail"] == []
     assert {one.id for one in store.unembedded("small/4/0", 10)} == {ids[0], ids[2]}, "a code is made of its vector"
-    with store._reading() as db:
-        assert db.rows("select count(*) from words where length(pairs) > 0") == [(3,)]
+    indexed = "select count(*) from words where length(pairs) > 0"
+    assert store.snapshot(lambda db: db.rows(indexed)) == [(3,)]
 
 
 def test_a_page_goes_on_after_its_last_item_was_forgotten(store: SqliteStore) -> None:
@@ -470,8 +471,7 @@ def test_a_page_goes_on_after_its_last_item_was_forgotten(store: SqliteStore) ->
 
 def test_an_answer_to_a_request_holds_nothing_of_the_text(store: SqliteStore) -> None:
     store.apply(Plan(SCOPE, (Add(Draft("PELICAN", slot="PELICAN-slot")),), request_id="r"))
-    with store._reading() as db:
-        assert "PELICAN" not in db.rows("select answer from request")[0][0]
+    assert "PELICAN" not in store.snapshot(lambda db: db.rows("select answer from request"))[0][0]
 
 
 def test_what_is_expected_of_a_session_is_checked(store: SqliteStore) -> None:
@@ -494,10 +494,13 @@ def test_a_look_up_by_ids_reads_no_other_row_of_the_scope() -> None:
     looked = {name: sql for name, sql in load("queries.sql").items() if "json_each" in sql and ".id in" in sql}
     looked["items_by_id"] = load("queries.sql")["items_by_id"]
     assert len(looked) >= 4
-    with store._reading() as db:
+
+    def check(db: Connection) -> None:
         for name, sql in looked.items():
             values = (1, "[]") if ":ids" not in sql else {"scope": 1, "ids": "[]", "at": 0, "model": "m"}
             plan = " / ".join(row[3] for row in db.rows(f"explain query plan {sql}", values))
             assert "item_scope" not in plan, f"{name}: {plan}"
             assert "item_changed" not in plan, f"{name}: {plan}"
+
+    store.snapshot(check)
     store.close()

@@ -50,8 +50,7 @@ class Backing(Handle):
         if key is not None:
             checked_key(key)
             check_ciphers(self._site.engine)
-        with self._reading() as db:
-            ((least,),) = db.rows(_SQL["seq"])
+        ((least,),) = self.snapshot(lambda db: db.rows(_SQL["seq"]))
         part = path.with_name(path.name + ".part")
         with _alone(part):
             return self._backed(path, part, key, least)
@@ -82,8 +81,7 @@ class Backing(Handle):
     def whole(self) -> bool:
         """Whether every page of the store itself is sound."""
         try:
-            with self._reading() as db:
-                return bool(db.rows("pragma quick_check(1)")[0][0] == "ok")
+            return bool(self.snapshot(lambda db: db.rows("pragma quick_check(1)"))[0][0] == "ok")
         except StoreCorrupt:
             return False
 
@@ -92,8 +90,7 @@ class Backing(Handle):
         with closing(open_connection(copy)) as db:
             rows = sound(db, copy)
             ((seq,),) = db.rows(_SQL["seq"])
-        with self._reading() as db:
-            ((most,),) = db.rows(_SQL["seq"])
+        ((most,),) = self.snapshot(lambda db: db.rows(_SQL["seq"]))
         if not least <= seq <= most:
             raise StoreCorrupt(f"the copy has change {seq}, where the store was between {least} and {most}.")
         size, sha = hashed(copy.path)

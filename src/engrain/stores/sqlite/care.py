@@ -10,7 +10,7 @@ from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.model.items import Words
 from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
-from engrain.stores.sqlite.engine import Connection, engine_version
+from engrain.stores.sqlite.engine import Connection, Row, engine_version
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest
 from engrain.stores.sqlite.opening import WAL_SAFE
@@ -24,8 +24,8 @@ _NO_SPACE = 5_000_000  # to which the log grows before it is written back
 
 class Care(Handle):
     def status(self, model: str | None = None) -> StoreStatus:
-        with self._reading() as db:
-            ((items, standing, scopes, seq, unembedded, pending),) = db.rows(_SQL["status"], {"model": model})
+        rows = self.snapshot(lambda db: db.rows(_SQL["status"], {"model": model}))
+        ((items, standing, scopes, seq, unembedded, pending),) = rows
         return StoreStatus(
             backend="sqlite",
             location=str(self._site.path or ":memory:"),
@@ -46,9 +46,10 @@ class Care(Handle):
         )
 
     def check(self) -> list[Finding]:
-        with self._reading() as db:
-            own = [self._engine(), *_schema(db), *_integrity(db), *_slots(db), *_indexes(db)]
-            return [*own, *self._purged(db), *self._disk()]
+        def examine(db: Connection) -> list[Finding]:
+            return [*_schema(db), *_integrity(db), *_slots(db), *_indexes(db), *self._purged(db)]
+
+        return [self._engine(), *self.snapshot(examine), *self._disk()]
 
     def _engine(self) -> Finding:
         what = f"SQLite {self._site.version} by {self._site.engine}, journal: {self._site.journal}"
@@ -83,24 +84,22 @@ class Care(Handle):
 
         if self._site.read_only:
             raise ReadOnlyStore(self._site.unwritable())
+
+        def write(db: Connection, rows: list[Row], words: dict[int, Words]) -> None:
+            before = {n: text for n, text, *_ in rows}
+            now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
+            same = [n for n, text in now if before.get(n) == text]
+            write_index_many(db, [(n, words[n], None) for n in same])
+            recode(db, same)
+            _renumber(db, {n: words[n] for n in same})
+
+        # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
         seen, last = 0, 0
-        while True:
-            with self._reading() as db:
-                rows = db.rows(_SQL["texts"], (last, _BATCH))
-            if not rows:
-                break
-            words = {n: (text, index_words(text, speaker, slot)) for n, text, speaker, slot in rows}
-            # Batches of their own: other writers come in between, and what they changed meanwhile is left alone.
-            with self._writing() as db:
-                now = db.rows(_SQL["texts_of"], (rows[0][0], rows[-1][0]))
-                same = [n for n, text in now if n in words and words[n][0] == text]
-                write_index_many(db, [(n, words[n][1], None) for n in same])
-                recode(db, same)
-                _renumber(db, {n: words[n][1] for n in same})
+        while rows := self.snapshot(lambda db: db.rows(_SQL["texts"], (last, _BATCH))):  # noqa: B023
+            words = {n: index_words(text, speaker, slot) for n, text, speaker, slot in rows}
+            self.transaction(lambda db: write(db, rows, words))  # noqa: B023
             seen, last = seen + len(rows), rows[-1][0]
-        with self._writing() as db:
-            for number, dimension in db.rows(_SQL["models"]):
-                _drop_misfits(db, number, dimension)
+        self.transaction(_drop_all_misfits)
         self._lenses = None
         return seen
 
@@ -112,6 +111,11 @@ def _renumber(db: Connection, words: dict[int, Words]) -> None:
         seq += 1
         db.run(_SQL["rebuilt"], (found.passages, seq, n))
     db.run(_SQL["set_seq"], (seq,))
+
+
+def _drop_all_misfits(db: Connection) -> None:
+    for number, dimension in db.rows(_SQL["models"]):
+        _drop_misfits(db, number, dimension)
 
 
 def _drop_misfits(db: Connection, model: int, dimension: int) -> None:

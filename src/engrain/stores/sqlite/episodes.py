@@ -14,9 +14,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import joined
 from engrain.ports import Episode, Happening, Raw
+from engrain.stores.relational.rows import read_time, write_metadata, write_time
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held, held_scopes
-from engrain.stores.sqlite.rows import as_json, metadata_text, micros_of, moment
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work, item_number, known_item
 
@@ -34,27 +35,34 @@ class SqliteEpisodes:
         self._store = store
 
     def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
-        with self._store._writing() as db:
+        def write(db: Connection) -> Episode:
             number = self._store._scope_or_new(db, scope)
             item = None if episode.item is None else known_item(db, number, episode.item)
             return _keep(db, number, episode, item, raw)
 
+        return self._store.transaction(write)
+
     def recent(self, scope: Scope, session: str | None, n: int, now: datetime) -> list[Episode]:
         at = to_micros(now)
-        with self._store._reading() as db:
+
+        def load(db: Connection) -> list[Row]:
             number = self._store._scope(db, scope)
             if session is None:
-                return [episode_of(row) for row in db.rows(_SQL["recent"], (number, at, n))]
-            return [episode_of(row) for row in db.rows(_SQL["recent_of"], (number, session, at, n))]
+                return db.rows(_SQL["recent"], (number, at, n))
+            return db.rows(_SQL["recent_of"], (number, session, at, n))
+
+        return [episode_of(row) for row in self._store.snapshot(load)]
 
     def raw(self, scope: Scope, id: str, now: datetime) -> str | None:
-        with self._store._reading() as db:
+        def load(db: Connection) -> list[Row]:
             values = {"scope": self._store._scope(db, scope), "id": id, "now": to_micros(now)}
-            rows = db.rows(_SQL["raw"], values)
+            return db.rows(_SQL["raw"], values)
+
+        rows = self._store.snapshot(load)
         return rows[0][0] if rows else None
 
     def remove(self, scope: Scope, ids: Sequence[str]) -> int:
-        with self._store._writing() as db:
+        def drop(db: Connection) -> int:
             number = self._store._scope(db, scope)
             check_held(db, number)
             gone = db.run(_SQL["remove"], (number, as_json(ids)))
@@ -62,9 +70,10 @@ class SqliteEpisodes:
                 self._store._purge.mark(db)
             return gone
 
+        return self._store.transaction(drop)
+
     def trim(self, scope: Scope, session: str, keep: int) -> int:
-        with self._store._writing() as db:
-            return _trim(db, self._store._scope(db, scope), session, keep)
+        return self._store.transaction(lambda db: _trim(db, self._store._scope(db, scope), session, keep))
 
     def expire(self, now: datetime) -> int:
         self._in_batches("expire_raw", now)
@@ -73,9 +82,12 @@ class SqliteEpisodes:
     def _in_batches(self, statement: str, now: datetime) -> int:
         """Each in a transaction of its own: other writers come in between."""
         over = 0
+
+        def drop(db: Connection) -> int:
+            return db.run(_SQL[statement], (to_micros(now), as_json(held_scopes(db)), _BATCH))
+
         while True:
-            with self._store._writing() as db:
-                gone = db.run(_SQL[statement], (to_micros(now), as_json(held_scopes(db)), _BATCH))
+            gone = self._store.transaction(drop)
             over += gone
             if gone < _BATCH:
                 return over
@@ -106,8 +118,8 @@ def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: R
         for one in same:
             db.run(_SQL["drop"], (scope, one.id))
     row = (
-        scope, item, happened, micros_of(episode.expires_at), episode.count, episode.importance, episode.id,
-        episode.session, episode.kind, episode.key, metadata_text(episode.data), episode.text,
+        scope, item, happened, write_time(episode.expires_at), episode.count, episode.importance, episode.id,
+        episode.session, episode.kind, episode.key, write_metadata(episode.data), episode.text,
     )  # fmt: skip
     if not db.run(_SQL["add"], row):
         db.run(_SQL["drop"], (scope, episode.id))
@@ -131,6 +143,6 @@ def _trim(db: Connection, scope: int | None, session: str, keep: int) -> int:
 def episode_of(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(
-        id_, session, kind, text, importance, from_micros(happened), moment(expires), count,
+        id_, session, kind, text, importance, from_micros(happened), read_time(expires), count,
         {} if data == "{}" else json.loads(data), item, key,
     )  # fmt: skip

@@ -20,13 +20,13 @@ from engrain.core.model.erasure import (
     added,
     keyed,
     owner,
-    read,
     refusal,
     stored,
     without,
 )
 from engrain.core.model.plans import Forget
 from engrain.ports.erasure import NONE
+from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row
@@ -66,18 +66,20 @@ class SqliteErasing:
     # What is in reach
 
     def reach(self, subject: Subject) -> Reach:
-        with self._store._reading() as db:
-            if subject.by == "user":
-                return _reach_of(db, self._scopes(db, subject))
-            number = self._store._scope(db, subject.scope)
-            if number is None:
-                return Reach()
-            if subject.by == "id":
-                return self._reach_of_item(db, subject, number)
-            parts = find(db, number, subject)
-            counts = counted(db, number, subject, parts)
-            some = (subject.scope,) if any(counts.values()) else ()
-            return Reach(counts, some, parts.gone, tuple(parts.stripped))
+        return self._store.snapshot(lambda db: self._find_reach(db, subject))
+
+    def _find_reach(self, db: Connection, subject: Subject) -> Reach:
+        if subject.by == "user":
+            return _reach_of(db, self._scopes(db, subject))
+        number = self._store._scope(db, subject.scope)
+        if number is None:
+            return Reach()
+        if subject.by == "id":
+            return self._reach_of_item(db, subject, number)
+        parts = find(db, number, subject)
+        counts = counted(db, number, subject, parts)
+        some = (subject.scope,) if any(counts.values()) else ()
+        return Reach(counts, some, parts.gone, tuple(parts.stripped))
 
     def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Reach:
         asked, gone, spans = found(self._work(db, subject.scope, number), Forget(subject.name))
@@ -87,36 +89,37 @@ class SqliteErasing:
         return Reach(counts, (subject.scope,) if ids else (), ids)
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
-        with self._store._reading() as db:
-            if subject is None or subject.by == "user":
-                numbers = [None] if subject is None else [row[0] for row in self._scopes(db, subject)]
-                for number in numbers:
-                    yield from (text.encode() for text in pieces.texts(db, number))
-                    yield from pieces.vectors(db, number)
-                return
-            number = self._store._scope(db, subject.scope)
-            if number is None:
-                return
-            if subject.by == "id":
-                gone = self.closure(db, subject, number)
-            else:
-                yield subject.name.encode()
-                known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
-                gone = {known[id_]: id_ for id_ in find(db, number, subject).gone}
-            yield from (id_.encode() for id_ in answered(db, number, gone.values()))
-            yield from pieces.part(db, number, list(gone), subject.name if subject.by == "session" else None)
+        return iter(self._store.snapshot(lambda db: list(self._find_pieces(db, subject))))
+
+    def _find_pieces(self, db: Connection, subject: Subject | None) -> Iterator[bytes]:
+        if subject is None or subject.by == "user":
+            numbers = [None] if subject is None else [row[0] for row in self._scopes(db, subject)]
+            for number in numbers:
+                yield from (text.encode() for text in pieces.texts(db, number))
+                yield from pieces.vectors(db, number)
+            return
+        number = self._store._scope(db, subject.scope)
+        if number is None:
+            return
+        if subject.by == "id":
+            gone = self.closure(db, subject, number)
+        else:
+            yield subject.name.encode()
+            known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (number,))}
+            gone = {known[id_]: id_ for id_ in find(db, number, subject).gone}
+        yield from (id_.encode() for id_ in answered(db, number, gone.values()))
+        yield from pieces.part(db, number, list(gone), subject.name if subject.by == "session" else None)
 
     # The stages
 
     def begin(self, id: str, subject: Subject, notes: Mapping[str, Any] = NONE) -> Erasure:
-        with self._store._writing() as db:
+        def write(db: Connection) -> Erasure | OnHold:
             running = db.rows(_SQL["erasing"], {"id": id})
             if running:
                 return self._erasure(db, running[0])
-            refused = self._refused(db, subject)
-            if refused is None:
-                return self._begun(db, id, subject, notes)
-        raise refused
+            return self._refused(db, subject) or self._begun(db, id, subject, notes)
+
+        return _raise_refusal(self._store.transaction(write))
 
     def _begun(self, db: Connection, id: str, subject: Subject, notes: Mapping[str, Any]) -> Erasure:
         if subject.by == "user":
@@ -137,76 +140,81 @@ class SqliteErasing:
         if subject.by == "user":
             self._shut(db, self._scopes(db, subject), HIDDEN)
             db.run(_SQL["hide"], (mark,))
-        self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
+        tx = self._store.dialect.over(db, None)
+        self._store.audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
         return refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
-        with self._store._writing() as db:
-            db.run(_SQL["keep"], {"id": id, "notes": json.dumps(notes), "prints": prints})
+        values = {"id": id, "notes": json.dumps(notes), "prints": prints}
+        self._store.transaction(lambda db: db.run(_SQL["keep"], values))
 
     def take(self, id: str) -> Erasure:
         import engrain.stores.sqlite.index_rows  # noqa: F401  (numpy: not while others wait for their turn)
 
-        with self._store._writing() as db:
-            erasure = self._known(db, id)
-            if erasure.stage != "shut" or erasure.subject is None:
-                return erasure
-            refused = self._refused(db, erasure.subject)
-            if refused is None:
-                counts, ids = self._taken(db, erasure.subject)
-                # Of a part anything may be written from now on.
-                at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
-                db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids), "at": at})
-                self._store._purge.mark(db)
-                return self._known(db, id)
+        return _raise_refusal(self._store.transaction(lambda db: self._delete_rows(db, id)))
+
+    def _delete_rows(self, db: Connection, id: str) -> Erasure | OnHold:
+        erasure = self._known(db, id)
+        if erasure.stage != "shut" or erasure.subject is None:
+            return erasure
+        refused = self._refused(db, erasure.subject)
+        if refused is not None:
             db.run(_SQL["drop_erasing"], (id,))
-        raise refused
+            return refused
+        counts, ids = self._taken(db, erasure.subject)
+        # Of a part anything may be written from now on.
+        at = to_micros(erasure.at) if erasure.by == "user" else self._moment(db)
+        db.run(_SQL["taken"], {"id": id, "counts": json.dumps(counts), "ids": json.dumps(ids), "at": at})
+        self._store._purge.mark(db)
+        return self._known(db, id)
 
     def unname(self, id: str, notes: Mapping[str, Any] | None = None) -> Erasure:
-        with self._store._writing() as db:
-            erasure = self._known(db, id)
-            if erasure.stage != "rows" or erasure.subject is None:
-                return erasure
-            if erasure.by == "user":
-                for number, *_ in self._scopes(db, erasure.subject):
-                    db.run(_SQL["unname_scope"], (number,))
-            db.run(_SQL["unname"], {"id": id, "notes": None if notes is None else json.dumps(notes)})
-            self._store._purge.mark(db)
-            return self._known(db, id)
+        return self._store.transaction(lambda db: self._delete_names(db, id, notes))
+
+    def _delete_names(self, db: Connection, id: str, notes: Mapping[str, Any] | None) -> Erasure:
+        erasure = self._known(db, id)
+        if erasure.stage != "rows" or erasure.subject is None:
+            return erasure
+        if erasure.by == "user":
+            for number, *_ in self._scopes(db, erasure.subject):
+                db.run(_SQL["unname_scope"], (number,))
+        db.run(_SQL["unname"], {"id": id, "notes": None if notes is None else json.dumps(notes)})
+        self._store._purge.mark(db)
+        return self._known(db, id)
 
     def left(self, erasure: Erasure) -> Mapping[str, int]:
         return self.left_of([erasure])[0]
 
     def left_of(self, erasures: Sequence[Erasure]) -> list[dict[str, int]]:
         """Of each, in one look."""
-        with self._store._reading() as db:
-            return remains(self, db, erasures)
+        return self._store.snapshot(lambda db: remains(self, db, erasures))
 
     def finish(self, id: str, receipt: Mapping[str, Any]) -> Entry:
-        with self._store._writing() as db:
+        def write(db: Connection) -> Entry:
             erasure = self._known(db, id)
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
-            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+            return self._store.audit.write(self._store.dialect.over(db, None), "erase", receipt, erasure.mark)
+
+        return self._store.transaction(write)
 
     def running(self) -> list[Erasure]:
-        with self._store._reading() as db:
-            return [self._erasure(db, row) for row in db.rows(_SQL["erasing"], {"id": None})]
+        return self._store.snapshot(
+            lambda db: [self._erasure(db, row) for row in db.rows(_SQL["erasing"], {"id": None})]
+        )
 
     # What keeps it out
 
     def erased(self, subject: Subject) -> Erased | None:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["erased"], {"mark": self.mark(subject)})
-        return erased_of(rows[0]) if rows else None
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": self.mark(subject)}))
+        return read_receipt(rows[0]) if rows else None
 
     def all_erased(self) -> list[Erased]:
-        with self._store._reading() as db:
-            return [erased_of(row) for row in db.rows(_SQL["erased"], {"mark": None})]
+        return [read_receipt(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": None}))]
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
-        with self._store._reading() as db:
+        def look(db: Connection) -> list[bool]:
             number = self._store._scope(db, scope)
             if number is None:
                 rows = db.rows(_SQL["aside"], (self.aside(scope),))
@@ -215,33 +223,38 @@ class SqliteErasing:
             digests = (work.digest("text", text) for text in texts)
             return [bool(db.rows(_QUERIES["tombstone"], (number, digest))) for digest in digests]
 
+        return self._store.snapshot(look)
+
     def tombstones(self) -> Iterator[tuple[str, str]]:
         from engrain.stores.sqlite.replaying import tombstones
 
-        with self._store._reading() as db:
-            yield from tombstones(self, db)
+        return iter(self._store.snapshot(lambda db: list(tombstones(self, db))))
 
     def replay(self, erased: Sequence[Erased], tombstones: Sequence[tuple[str, str]]) -> Mapping[str, int]:
         from engrain.stores.sqlite.replaying import replay
 
-        with self._store._writing() as db:
+        def write(db: Connection) -> Mapping[str, int]:
             self._store._purge.mark(db)
             return replay(self, db, erased, tombstones)
+
+        return self._store.transaction(write)
 
     # Holds
 
     def hold(self, subject: Subject, reason: str) -> Hold:
-        with self._store._writing() as db:
+        def write(db: Connection) -> Hold:
             mark = self.mark(subject)
             known = self._reasons(db, mark)
             reasons = added(known, reason)
             if reasons != known:
                 db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
-                self._store.audit.write(db, "hold", {"reason": reason}, mark)
-            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+                self._store.audit.write(self._store.dialect.over(db, None), "hold", {"reason": reason}, mark)
+            return read_hold(db.rows(_SQL["hold"], {"mark": mark})[0])
+
+        return self._store.transaction(write)
 
     def release(self, subject: Subject, reason: Which = None) -> bool:
-        with self._store._writing() as db:
+        def write(db: Connection) -> bool:
             mark = self.mark(subject)
             known = self._reasons(db, mark)
             left = without(subject, known, reason)
@@ -253,11 +266,13 @@ class SqliteErasing:
                 self._end_hold(db, subject)
             for one in known:
                 if one not in left:
-                    self._store.audit.write(db, "release", {"reason": one}, mark)
+                    self._store.audit.write(self._store.dialect.over(db, None), "release", {"reason": one}, mark)
             return True
 
+        return self._store.transaction(write)
+
     def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
-        return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+        return next((read_hold(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
 
     def _end_hold(self, db: Connection, subject: Subject) -> None:
         db.run(_SQL["release"], (self.mark(subject),))
@@ -269,18 +284,18 @@ class SqliteErasing:
                 self._renumber(db, scope, number)
 
     def holds(self) -> list[Hold]:
-        with self._store._reading() as db:
-            return [hold_of(row) for row in db.rows(_SQL["hold"], {"mark": None})]
+        return [read_hold(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": None}))]
 
     def users(self) -> list[Subject]:
-        with self._store._reading() as db:
-            scopes = [Scope(row[1], None, row[3]) for row in db.rows(_SQL["named"]) if row[4] in (OPEN, HIDDEN)]
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["named"]))
+        scopes = [Scope(row[1], None, row[3]) for row in rows if row[4] in (OPEN, HIDDEN)]
         return [user for user in map(owner, dict.fromkeys(scopes)) if user]
 
     def held(self, scope: Scope) -> bool:
         user = owner(scope)
-        with self._store._reading() as db:
-            return user is not None and bool(db.rows(_SQL["hold"], {"mark": self.mark(user)}))
+        if user is None:
+            return False
+        return bool(self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": self.mark(user)})))
 
     def hide(self, db: Connection, mark: str) -> None:
         """The scopes of a user who is known by the hash alone."""
@@ -309,7 +324,7 @@ class SqliteErasing:
 
     def _shut(self, db: Connection, scopes: Sequence[Row], how: int) -> None:
         for number, tenant, agent, user, _ in scopes:
-            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "shut": how, "n": number})
+            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "state": how, "n": number})
 
     def _taken(self, db: Connection, subject: Subject) -> tuple[Mapping[str, int], Sequence[str]]:
         if subject.by == "user":
@@ -379,18 +394,15 @@ class SqliteErasing:
         )  # fmt: skip
 
 
+def _raise_refusal(answer: Erasure | OnHold) -> Erasure:
+    """The refusal is on record, so it is raised after the commit."""
+    if isinstance(answer, OnHold):
+        raise answer
+    return answer
+
+
 def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
     total: dict[str, int] = {"scope": len(scopes)}
     for number, *_ in scopes:
         add_counts(total, pieces.counts(db, number))
     return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
-
-
-def erased_of(row: Row) -> Erased:
-    mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)
-
-
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), bool(hidden))

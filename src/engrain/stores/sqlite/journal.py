@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -37,49 +35,54 @@ class SqliteJournal:
     # Tasks
 
     def claim(self, claim: Claim) -> Lease:
-        with self._store._writing() as db:
-            scope = self._store._scope_or_new(db, claim.scope)
-            now = self._now(db)
-            row = self._task_row(db, scope, claim, now)
-            found = task_of(row)
-            if found.status in ENDED:
-                ended = found.ended_at or from_micros(now)
-                return Lease(claim.scope, claim.task, claim.worker, found.epoch, ended, found.status)
-            if found.worker not in (None, claim.dead or None) and not self._over(row, now):
-                raise TaskClaimed(f"the task {found.task!r} is run by {found.worker}, until {found.until} at least.")
-            lasts = timedelta(seconds=claim.seconds)
-            until = from_micros(now) + lasts
-            values = {"worker": claim.worker, "until": to_micros(until), "mark": mark(self._steady, lasts)}
-            db.run(_SQL["claim"], {**values, "n": row[_N]})
-            db.run(_SQL["set_now"], (now,))
-            return Lease(claim.scope, claim.task, claim.worker, found.epoch + 1, until)
+        return self._store.transaction(lambda db: self._claim(db, claim))
+
+    def _claim(self, db: Connection, claim: Claim) -> Lease:
+        scope = self._store._scope_or_new(db, claim.scope)
+        now = self._now(db)
+        row = self._task_row(db, scope, claim, now)
+        found = task_of(row)
+        if found.status in ENDED:
+            ended = found.ended_at or from_micros(now)
+            return Lease(claim.scope, claim.task, claim.worker, found.epoch, ended, found.status)
+        if found.worker not in (None, claim.dead or None) and not self._over(row, now):
+            raise TaskClaimed(f"the task {found.task!r} is run by {found.worker}, until {found.until} at least.")
+        lasts = timedelta(seconds=claim.seconds)
+        until = from_micros(now) + lasts
+        values = {"worker": claim.worker, "until": to_micros(until), "mark": mark(self._steady, lasts)}
+        db.run(_SQL["claim"], {**values, "n": row[_N]})
+        db.run(_SQL["set_now"], (now,))
+        return Lease(claim.scope, claim.task, claim.worker, found.epoch + 1, until)
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
-        with self._writing(lease) as page:
+        def write(db: Connection) -> Lease:
+            page = self._held_page(db, lease)
             lasts = timedelta(seconds=seconds)
             until = from_micros(page.now) + lasts
-            page.db.run(_SQL["extend"], (to_micros(until), mark(self._steady, lasts), page.number()))
+            db.run(_SQL["extend"], (to_micros(until), mark(self._steady, lasts), page.number()))
             return Lease(lease.scope, lease.task, lease.worker, lease.epoch, until)
 
+        return self._store.transaction(write)
+
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
-        with self._writing(lease) as page:
-            return self._ended(page.db, page.scope, lease.task, end)
+        return self._store.transaction(lambda db: self._ended(db, self._held_page(db, lease).scope, lease.task, end))
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
-        with self._store._writing() as db:
+        def write(db: Connection) -> TaskRecord:
             number, row = self._known(db, scope, task)
             found = task_of(row)
             if found.status in ENDED:
                 raise Conflict(f"the task {task!r} has ended already: {found.status}.")
             return self._ended(db, number, task, end, more=1)
 
+        return self._store.transaction(write)
+
     def task(self, scope: Scope, task: str) -> TaskRecord | None:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["task"], (self._store._scope(db, scope), task))
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["task"], (self._store._scope(db, scope), task)))
         return task_of(rows[0]) if rows else None
 
     def tasks(self, query: TaskQuery) -> list[TaskRecord]:
-        with self._store._reading() as db:
+        def load(db: Connection) -> tuple[list[Row], int]:
             values = {
                 "all": query.scope is None,
                 "scope": None if query.scope is None else self._store._scope(db, query.scope),
@@ -87,13 +90,14 @@ class SqliteJournal:
                 "held": query.stale,
                 "limit": -1 if query.stale else query.limit,
             }
-            rows = db.rows(_SQL["tasks"], values)
-            now = self._now(db)
+            return db.rows(_SQL["tasks"], values), self._now(db)
+
+        rows, now = self._store.snapshot(load)
         found = [task_of(row) for row in rows if not query.stale or self._over(row, now)]
         return found[: query.limit]
 
     def expire(self, now: datetime) -> list[TaskRecord]:
-        with self._store._writing() as db:
+        def write(db: Connection) -> list[TaskRecord]:
             # By the wall clock, and by the steady one as far as that can tell.
             overdue = db.rows(_SQL["overdue"], (to_micros(now),))
             late = [row for row in overdue if passed(self._steady, row[_DEADLINE_MARK]) is not False]
@@ -104,8 +108,10 @@ class SqliteJournal:
                 found.append(self._ended(db, scope, task.task, TaskEnd("expired", task.outcome)))
             return found
 
+        return self._store.transaction(write)
+
     def prune(self, before: datetime) -> int:
-        with self._store._writing() as db:
+        def drop(db: Connection) -> int:
             # The wall clock may have been set forward: what the steady clock calls younger than asked for stays.
             asked = from_micros(self._now(db)) - before
             on_hold = held_scopes(db)
@@ -118,8 +124,10 @@ class SqliteJournal:
                 _drop(db, n, scope, task)
             return len(old)
 
+        return self._store.transaction(drop)
+
     def remove(self, scope: Scope, task: str) -> None:
-        with self._store._writing() as db:
+        def drop(db: Connection) -> None:
             number, row = self._known(db, scope, task)
             found = task_of(row)
             if found.status not in ENDED:
@@ -128,22 +136,21 @@ class SqliteJournal:
             _drop(db, row[_N], number, task)
             self._store._purge.mark(db)  # whoever names one task wants its bytes gone, too
 
+        self._store.transaction(drop)
+
     # Steps
 
     def begin(self, lease: Lease, start: StepStart) -> StepRecord:
-        with self._store._writing() as db:
-            return self.page(db, lease).begin(start)
+        return self._store.transaction(lambda db: self.page(db, lease).begin(start))
 
     def finish(self, lease: Lease, end: StepEnd) -> StepRecord:
-        with self._store._writing() as db:
-            return self.page(db, lease).finish(end)
+        return self._store.transaction(lambda db: self.page(db, lease).finish(end))
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
-        with self._store._writing() as db:
-            return self.page(db, lease).record(start, end)
+        return self._store.transaction(lambda db: self.page(db, lease).record(start, end))
 
     def resolve(self, scope: Scope, task: str, end: StepEnd) -> StepRecord:
-        with self._store._writing() as db:
+        def write(db: Connection) -> StepRecord:
             number, row = self._known(db, scope, task)
             page = Page(db, number, row[_N], self._now(db), self._store._key)
             if page.status(end) == "intent" and row[_UNTIL] is not None and not self._over(row, page.now):
@@ -151,29 +158,34 @@ class SqliteJournal:
                 raise TaskClaimed(f"{end.name!r} is under way, run by {held.worker}, until {held.until} at least.")
             return page.settle(end)
 
+        return self._store.transaction(write)
+
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["held"], (self._store._scope(db, scope), task))
-            return [step_of(row) for row in db.rows(_SQL["steps"], (rows[0][0],))] if rows else []
+        def load(db: Connection) -> list[Row]:
+            number = self._store._scope(db, scope)
+            rows = db.rows(_SQL["held"], (number, task))
+            return db.rows(_SQL["steps"], (number, rows[0][0])) if rows else []
+
+        return [step_of(row) for row in self._store.snapshot(load)]
 
     def unsettled(self, scope: Scope, task: str) -> list[StepRecord]:
-        with self._store._reading() as db:
-            return [step_of(row) for row in db.rows(_SQL["unsettled"], (self._store._scope(db, scope), task))]
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["unsettled"], (self._store._scope(db, scope), task)))
+        return [step_of(row) for row in rows]
 
     # Snapshots and events
 
     def keep(self, lease: Lease, snapshot: str) -> None:
-        with self._writing(lease) as page:
-            page.keep(snapshot)
+        self._store.transaction(lambda db: self._held_page(db, lease).keep(snapshot))
 
     def signal(self, scope: Scope, task: str, event: str, payload: str) -> bool:
-        with self._store._writing() as db:
+        def write(db: Connection) -> bool:
             number = self._store._scope_or_new(db, scope)
             return bool(db.run(_SQL["add_event"], (number, task, event, self._now(db), payload)))
 
+        return self._store.transaction(write)
+
     def event(self, scope: Scope, task: str, event: str) -> str | None:
-        with self._store._reading() as db:
-            rows = db.rows(_SQL["event"], (self._store._scope(db, scope), task, event))
+        rows = self._store.snapshot(lambda db: db.rows(_SQL["event"], (self._store._scope(db, scope), task, event)))
         return rows[0][0] if rows else None
 
     # Inside a transaction
@@ -184,12 +196,11 @@ class SqliteJournal:
         self._floor = max(self._floor, to_micros(self._store._clock()))
         return Page(db, self._store._scope(db, lease.scope) or 0, None, self._floor, self._store._key, lease)
 
-    @contextmanager
-    def _writing(self, lease: Lease) -> Iterator[Page]:
-        with self._store._writing() as db:
-            page = self.page(db, lease)
-            page.number()
-            yield page
+    def _held_page(self, db: Connection, lease: Lease) -> Page:
+        """The same, for a lease that is looked up now."""
+        page = self.page(db, lease)
+        page.number()
+        return page
 
     def _now(self, db: Connection) -> int:
         """The store's time, and never before what this process has written into the journal."""
@@ -200,7 +211,7 @@ class SqliteJournal:
         rows = db.rows(_SQL["task"], (scope, claim.task))
         if rows:
             # A worker whose clock is behind must not put its steps before those that are there.
-            last = db.rows(_SQL["last_time"], (rows[0][_N],))
+            last = db.rows(_SQL["last_time"], (scope, rows[0][_N]))
             self._floor = max(self._floor, last[0][0] if last else 0)
             return rows[0]
         values = {"scope": scope, "task": claim.task, "goal": claim.goal, "version": claim.version}
@@ -236,7 +247,7 @@ class SqliteJournal:
 
 
 def _drop(db: Connection, n: int, scope: int, task: str) -> None:
-    results = db.rows(_SQL["task_results"], (n,))
+    results = db.rows(_SQL["task_results"], (scope, n))
     db.run(_SQL["drop_task"], (n,))
     db.run(_SQL["drop_events"], (scope, task))
     for (result,) in results:

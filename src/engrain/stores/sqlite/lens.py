@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from math import nan
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +26,18 @@ from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.wordbook import Best, Tally, Wordbook
 
 Answer = TypeVar("Answer")
-Read = Callable[[], AbstractContextManager[Reader]]
 
 _SQL = load("index.sql")
 # Filters whose rows are remembered until the scope changes: the arms of one recall share a filter.
 _FILTERS = 8
 # A quarter of the time of WordHit(…), which is a call into Python for each.
 _word_hit: Callable[[tuple[Any, ...]], WordHit] = partial(tuple.__new__, WordHit)
+
+
+class Read(Protocol):
+    """Runs a function in a read transaction."""
+
+    def __call__(self, fn: Callable[[Reader], Answer], /) -> Answer: ...
 
 
 class Lens:
@@ -219,13 +223,18 @@ class Lenses:
         with self._lock:
             place = self._places.setdefault(key, _Place())
             self._places.move_to_end(key)
-        # The lock before the snapshot: a snapshot taken earlier could be older than what the lens has seen.
-        with place.lock, self._read() as db:
+
+        def answer_from(db: Reader) -> Answer:
             # Taken out while it changes: one that was interrupted half way is not used again.
             lens, place.lens = place.lens, None
             lens = _fresh(lens, db, key)
-            answer = look(lens, db)
+            found = look(lens, db)
             place.lens, place.nbytes = lens, lens.nbytes
+            return found
+
+        # The lock before the snapshot: a snapshot taken earlier could be older than what the lens has seen.
+        with place.lock:
+            answer = self._read(answer_from)
         self._keep_to_cap(key, place)
         return answer
 

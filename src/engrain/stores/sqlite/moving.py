@@ -11,25 +11,24 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
+from engrain.core.model.audit import Head, entry_of, head_of
 from engrain.core.model.items import Cite
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
 from engrain.ports import Summary
-from engrain.stores.sqlite.audit import entry_of, head_of
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import episode_of
-from engrain.stores.sqlite.erasing import erased_of, hold_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready
 from engrain.stores.sqlite.restoring import Restoring
-from engrain.stores.sqlite.rows import answer_of, as_json, items_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL, _AUDIT = load("queries.sql"), load("journal.sql"), load("audit.sql")
-_ITEM = 25  # the columns that rows.py makes an item of
+_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
 _EPISODE = 11
 PAGE = 500  # rows whose words and vectors are held until they are written together
 Values = dict[str, Any]
@@ -40,7 +39,8 @@ class Moving(Handle):
         # One that is shut has an id beyond those.
         within = {"first": scope.id, "last": scope.id} if scope else {"first": "", "last": "g"}
         values = {**dict(zip("abc", after or (), strict=False)), "limit": limit, **within}
-        with self._reading() as db:
+
+        def load(db: Connection) -> list[Row]:
             if kind == "store":
                 return [moving.store_row(self._key)] if after is None else []
             if kind in moving.OWN:
@@ -49,14 +49,15 @@ class Moving(Handle):
                 return [moving.item_row(self._used(one)) for one in _items(db, {"a": "", **values})]
             return list(_DUMPS[kind](db, {"a": "", "b": "", "c": "", **values}))
 
+        return self.snapshot(load)
+
     def _used(self, kept: Kept) -> Kept:
         """With the uses that are not written yet."""
         (item,) = self._touches.shown(kept.scope.id, [kept.item])
         return replace(kept, item=item)
 
     def standing(self, scopes: Sequence[Scope]) -> Standing:
-        with self._reading() as db:
-            return self._standing(db, scopes)
+        return self.snapshot(lambda db: self._standing(db, scopes))
 
     def _standing(self, db: Connection, scopes: Sequence[Scope]) -> Standing:
         ids = [id_ for scope in scopes for id_ in (scope.id, self.erasing.aside(scope))]
@@ -70,7 +71,8 @@ class Moving(Handle):
         key = next((bytes.fromhex(row.values["key"]) for row in rows if row.kind == "store"), None)
         pages = [rows[start : start + PAGE] for start in range(0, len(rows), PAGE)]
         items = [[ready(row) for row in page if row.kind == "item"] for page in pages]
-        with self._writing() as db:
+
+        def write(db: Connection) -> None:
             if since is not None and self._standing(db, since.scopes) != since:
                 raise Conflict("something was forgotten or erased here meanwhile.")
             if key is not None and key != self._key:
@@ -78,12 +80,15 @@ class Moving(Handle):
             work = Restoring(db, self._scope_or_new, key or self._key)
             for page, made in zip(pages, items, strict=True):
                 work.keep(page, made)
-                if done:
-                    done(len(page))
             work.finish()
             for mark in (row.key[0] for row in rows if row.kind == "hold" and row.values["hidden"]):
                 self.erasing.hide(db, mark)
-        self._key = key or self._key
+
+        self.transaction(write)
+        self.dialect.key = key or self._key
+        # Not inside: it is the caller's code, which must not run in a transaction.
+        for page in pages if done else ():
+            done(len(page))  # type: ignore[misc]
 
     def _adopt(self, db: Connection, key: bytes) -> None:
         if db.rows(_SQL["inhabited"])[0][0]:
@@ -98,8 +103,8 @@ def _items(db: Connection, values: Values) -> Iterator[Kept]:
         size = 4 * dimension
         split = tuple(windows[start : start + size] for start in range(0, len(windows), size))
         vectors.setdefault(n, {})[model] = split
-    for row, item in zip(rows, items_of(db, [row[:_ITEM] for row in rows]), strict=True):
-        hash_, traits, *owner = row[_ITEM:]
+    for row, item in zip(rows, read_items(row[:ITEM_WIDTH] for row in rows), strict=True):
+        hash_, traits, *owner = row[ITEM_WIDTH:]
         yield Kept(Scope(*owner), item, hash_.hex(), traits, vectors.get(row[0], {}))
 
 
@@ -115,7 +120,7 @@ def _cites(db: Connection, values: Values) -> Iterator[Row]:
 
 def _requests(db: Connection, values: Values) -> Iterator[Row]:
     for *owner, id_, answer in db.rows(_SQL["request"], _only(values, "ab")):
-        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], answer_of(answer, None))
+        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], read_answer(answer, None))
 
 
 def _episodes(db: Connection, values: Values) -> Iterator[Row]:
@@ -135,9 +140,9 @@ def _steps(db: Connection, values: Values) -> Iterator[Row]:
     last = values["a"], values["b"], values["c"]
     wanted = values["limit"]
     # One more, since the first may have no step left.
-    for n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
+    for owner, n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
-        for number, row in enumerate(db.rows(_JOURNAL["steps"], (n,)), 1):
+        for number, row in enumerate(db.rows(_JOURNAL["steps"], (owner, n)), 1):
             step = moving.step_row(scope, task, number, step_of(row))
             if step.key > last:
                 yield step
@@ -173,19 +178,20 @@ def _graves(db: Connection, after: Key, limit: int) -> Iterator[Row]:
 
 
 def _erased(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_row(read_receipt(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_row(read_hold(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
     if after == ("head",):
         return
-    rows = db.rows(_AUDIT["entries"], (int(after[0] or 0), limit))
+    rows = db.rows(_SQL["entries"], (int(after[0] or 0), limit))
     yield from (moving.audit_row(entry_of(row)) for row in rows)
-    head = head_of(db)
+    found = db.rows(_QUERIES["meta"], ("audit",))
+    head = head_of(found[0][0]) if found else Head()
     if len(rows) < limit and head.n:
         yield moving.head_row(head)
 

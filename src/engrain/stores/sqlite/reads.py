@@ -9,10 +9,11 @@ from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Item, Vectors
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
-from engrain.stores.sqlite.engine import Connection
+from engrain.stores.relational.rows import read_items
+from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.rows import as_json, items_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")
@@ -21,34 +22,33 @@ _LAST = 2**63 - 1
 
 class Reads(Handle):
     def moment(self) -> int:
-        with self._reading() as db:
-            ((_, newest),) = db.rows(_SQL["counters"])
-            return int(newest)
+        ((_, newest),) = self.snapshot(lambda db: db.rows(_SQL["counters"]))
+        return int(newest)
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
-        with self._reading() as db:
-            number = self._scope(db, scope)
-            if number is None:
-                return []
-            found = items_of(db, db.rows(_SQL["items_by_id"], (number, as_json(ids))))
-        by_id = {item.id: item for item in self._touches.shown(scope.id, found)}
+        def load(db: Connection) -> list[Item]:
+            return read_items(db.rows(_SQL["items_by_id"], (self._scope(db, scope), as_json(ids))))
+
+        by_id = {item.id: item for item in self._touches.shown(scope.id, self.snapshot(load))}
         return [by_id[one] for one in ids if one in by_id]
 
     def page(self, query: ListQuery) -> list[Item]:
-        where, values = where_sql(query.where)
-        with self._reading() as db:
+        where, filters = where_sql(query.where)
+
+        def load(db: Connection) -> list[Item]:
             number = self._scope(db, query.scope)
             if number is None:
                 return []
-            values |= {
+            values = filters | {
                 "scope": number,
                 "history": query.history,
                 "at": self._micros(db, query.at),
                 "before": self._before(db, number, query.after),
                 "limit": query.limit,
             }
-            found = items_of(db, db.rows(_SQL["page"].replace("{where}", where), values))
-        return self._touches.shown(query.scope.id, found)
+            return read_items(db.rows(_SQL["page"].replace("{where}", where), values))
+
+        return self._touches.shown(query.scope.id, self.snapshot(load))
 
     def _before(self, db: Connection, scope: int, after: str | None) -> int:
         if after is None:
@@ -59,46 +59,57 @@ class Reads(Handle):
         return int(rows[0][0])
 
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "prefix": prefix, "at": self._micros(db, at)}
-            return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["slots"], values)))
+            return read_items(db.rows(_SQL["slots"], values))
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "slot": name, "at": self._micros(db, at)}
-            found = items_of(db, db.rows(_SQL["slot"], values))
-        return next(iter(self._touches.shown(scope.id, found)), None)
+            return read_items(db.rows(_SQL["slot"], values))
+
+        return next(iter(self._touches.shown(scope.id, self.snapshot(load))), None)
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["history"], (self._scope(db, scope), slot))
-            return self._touches.shown(scope.id, items_of(db, rows))
+        def load(db: Connection) -> list[Item]:
+            return read_items(db.rows(_SQL["history"], (self._scope(db, scope), slot)))
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def corrected(self, scope: Scope, id: str) -> list[Item]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id})
-            return self._touches.shown(scope.id, items_of(db, rows))
+        def load(db: Connection) -> list[Item]:
+            return read_items(db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id}))
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def count(self, query: ListQuery) -> int:
-        where, values = where_sql(query.where)
-        with self._reading() as db:
-            values |= {"scope": self._scope(db, query.scope), "history": query.history}
-            values |= {"at": self._micros(db, query.at)}
+        where, filters = where_sql(query.where)
+
+        def count(db: Connection) -> int:
+            scope, at = self._scope(db, query.scope), self._micros(db, query.at)
+            values = filters | {"scope": scope, "history": query.history, "at": at}
             ((found,),) = db.rows(_SQL["count"].replace("{where}", where), values)
-        return int(found)
+            return int(found)
+
+        return self.snapshot(count)
 
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "name": entity.casefold(), "at": self._micros(db, at)}
-            return self._touches.shown(scope.id, items_of(db, db.rows(_SQL["about"], values)))
+            return read_items(db.rows(_SQL["about"], values))
+
+        return self._touches.shown(scope.id, self.snapshot(load))
 
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
-        with self._reading() as db:
-            rows = db.rows(_SQL["lineage"], {"scope": self._scope(db, scope), "ids": as_json(ids)})
+        rows = self.snapshot(
+            lambda db: db.rows(_SQL["lineage"], {"scope": self._scope(db, scope), "ids": as_json(ids)})
+        )
         return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Outdated]:
             number, at = self._scope(db, scope), self._micros(db)
             rows = db.rows(_SQL["outdated"], {"scope": number, "ids": as_json(ids), "at": at})
             found = []
@@ -106,68 +117,72 @@ class Reads(Handle):
                 where = {"scope": number, "at": at, "slot": slot, "n": item}
                 holds = db.rows(_SQL["chain_end" if slot is None else "slot_holder"], where)
                 found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
+            return found
+
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
-        return sorted(found, key=lambda one: (order[one.id], one.start, one.end, one.until))
+        return sorted(self.snapshot(load), key=lambda one: (order[one.id], one.start, one.end, one.until))
 
     def changes(self, scope: Scope, since: int, limit: int) -> Changes:
-        with self._reading() as db:
+        def load(db: Connection) -> tuple[list[Row], int]:
             values = {"scope": self._scope(db, scope), "since": since, "limit": limit + 1}
             rows = db.rows(_SQL["changes"], values)
             ((seq, _),) = db.rows(_SQL["counters"])
+            return rows, seq
+
+        rows, seq = self.snapshot(load)
         found = tuple(ItemChange(changed, id_, bool(gone)) for changed, id_, gone in rows[:limit])
         if len(rows) <= limit:
             return Changes(max(since, seq), found)
         return Changes(found[-1].seq if found else since, found, complete=False)
 
     def scopes(self) -> list[Scope]:
-        with self._reading() as db:
-            return [Scope(*names) for names in db.rows(_SQL["scopes"])]
+        return [Scope(*names) for names in self.snapshot(lambda db: db.rows(_SQL["scopes"]))]
 
     def removed(self) -> list[str]:
-        with self._reading() as db:
-            return [id_ for (id_,) in db.rows(_SQL["removed"])]
+        return [id_ for (id_,) in self.snapshot(lambda db: db.rows(_SQL["removed"]))]
 
     def newest(self, scope: Scope) -> int:
-        with self._reading() as db:
-            ((seq, _),) = db.rows(_SQL["counters"])
+        ((seq, _),) = self.snapshot(lambda db: db.rows(_SQL["counters"]))
         return int(seq)
 
     def unembedded(self, model: str, limit: int) -> list[Unembedded]:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Row]:
             known = db.rows(_SQL["model_number"], (model,))
-            rows = db.rows(_SQL["unembedded"], {"model": known[0][0] if known else 0, "limit": limit})
+            return db.rows(_SQL["unembedded"], {"model": known[0][0] if known else 0, "limit": limit})
+
         return [
             Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
-            for tenant, agent, user, id_, text, kind, hash_, slot in rows
+            for tenant, agent, user, id_, text, kind, hash_, slot in self.snapshot(load)
         ]
 
     def touch(self, scope: Scope, ids: Sequence[str]) -> None:
-        with self._reading() as db:
-            at = self._micros(db)
+        at = self.snapshot(self._micros)
         if not self._site.read_only:
             self._touches.add(scope.id, dict.fromkeys(ids), at)
 
     def vectors(self, scope: Scope, ids: Sequence[str], model: str) -> dict[str, Vectors]:
-        with self._reading() as db:
+        def load(db: Connection) -> list[Row]:
             values = {"scope": self._scope(db, scope), "ids": as_json(ids), "model": model}
-            rows = db.rows(_SQL["vectors_of"], values)
+            return db.rows(_SQL["vectors_of"], values)
+
+        rows = self.snapshot(load)
         return {id: Vectors(model, _split(windows, 4 * dimension)) for id, dimension, windows in rows}
 
     def outbox(self, target: str, limit: int, scope: Scope | None = None) -> list[OutboxEntry]:
-        with self._reading() as db:
+        def load(db: Connection) -> tuple[bool, list[Row]]:
             known = db.rows(_SQL["target"], (target,))
             values = {"since": known[0][0] if known else 0, "limit": limit, "scope": scope and scope.id}
             ((newest, _),) = db.rows(_SQL["counters"])
             # Mostly there is nothing: a look at every scope would take longer, the more there are.
-            rows = db.rows(_SQL["outbox"], values) if newest > values["since"] else []
+            return bool(known), db.rows(_SQL["outbox"], values) if newest > values["since"] else []
+
+        known, rows = self.snapshot(load)
         if not known:
-            with self._writing() as db:
-                db.run(_SQL["add_target"], (target,))
+            self.transaction(lambda db: db.run(_SQL["add_target"], (target,)))
         return [OutboxEntry(seq, Scope(*owner), item, bool(gone)) for seq, item, gone, *owner in rows]
 
     def settle(self, target: str, seq: int) -> None:
-        with self._writing() as db:
-            db.run(_SQL["settle"], {"name": target, "seq": seq})
+        self.transaction(lambda db: db.run(_SQL["settle"], {"name": target, "seq": seq}))
 
 
 def _split(windows: bytes, size: int) -> tuple[bytes, ...]:

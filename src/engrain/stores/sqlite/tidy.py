@@ -71,7 +71,7 @@ class Tidy:
         # The first commit into a log that is started anew syncs twice, and nobody's write should be that one: a read
         # that is held keeps the log going until it is our turn, and then a commit of our own starts it.
         with self._pool.snapshot() as held:
-            held.rows("select seq from counter")
+            held.rows("select change from counter")
             with self._pool.bare() as db:
                 db.rows("pragma wal_checkpoint(passive)")
             with self._writer.exclusive() as db:
