@@ -20,17 +20,17 @@ from typing import Any
 
 import apsw
 import numpy as np
+from harness.syncs import watched_syncs
+from harness.synthetic import Corpus, PreparedEmbedder
+from harness.synthetic import turns as earlier
+from harness.twin import Twin
 
 from engrain import AgentWithMemory, Memory
-from engrain.bench.syncs import watched_syncs
-from engrain.bench.synthetic import Corpus, PreparedEmbedder
-from engrain.bench.synthetic import turns as earlier
-from engrain.bench.twin import Twin
 from engrain.config import Settings
-from engrain.core.chat import Ask, Reply, ToolCall
+from engrain.core.model.chat import Ask, Reply, ToolCall
 from engrain.engine import Engine
+from engrain.factory import open_embedder
 from engrain.tiers.conversation import ConversationMemory
-from engrain.wiring import open_embedder
 
 ITEMS, WARM = 1_000, 40
 TARGET = 5.0

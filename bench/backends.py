@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 import servers
 from chroma_server import new_server
+from harness.synthetic import Corpus, PreparedEmbedder
 from redis_server import start_redis
 
 from engrain import Memory
-from engrain.bench.synthetic import Corpus, PreparedEmbedder
-from engrain.core.embedding import EmbeddingModel
-from engrain.core.episodes import Episode
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.queries import EmbeddingModel
+from engrain.core.model.sessions import Episode
 from engrain.stores.redis import RedisStore
 
 CHILD = Path(__file__).parent / "peers" / "backends_child.py"

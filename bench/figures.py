@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from engrain.bench.targets import recall_targets, speed_targets
+from harness.targets import recall_targets, speed_targets
 
 HERE = Path(__file__).parent
 MET = {True: "met", False: "**missed**", None: ""}

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
-from engrain.core.items import Vectors, Words
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Vectors, Words
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows, scan
 from engrain.stores.sqlite.lens import Lenses

@@ -22,11 +22,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import apsw
+from engrain_conformance.embedder import HashEmbedder
+from harness.syncs import watched_syncs
+from harness.twin import Twin
 
 from engrain import Memory, StepAmbiguous, TaskWaiting
-from engrain.bench.syncs import watched_syncs
-from engrain.bench.twin import Twin
-from engrain.conformance.embedder import HashEmbedder
 
 CHILD = Path(__file__).parent / "peers" / "tasks_child.py"
 BYTES, STEPS, LONG = 1024, 400, 10_000

@@ -26,8 +26,9 @@ Figures = dict[str, float]
 
 
 def opened(path: str) -> Any:
+    from engrain_conformance.embedder import HashEmbedder
+
     from engrain import Memory
-    from engrain.conformance.embedder import HashEmbedder
 
     return Memory(path, user="ana", embedder=HashEmbedder(), background=False)
 

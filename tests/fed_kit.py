@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance import VectorIndexSuite
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import EMBEDDER
 
-from engrain.conformance import VectorIndexSuite
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import EMBEDDER
-from engrain.stores.fed import FedIndex
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.vectors.outbox import FedIndex
 
 
 class FedSuite(VectorIndexSuite):

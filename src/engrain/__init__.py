@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING
 from engrain.version import __version__
 
 if TYPE_CHECKING:
-    from engrain.agent.answers import Answer
-    from engrain.agent.loop import AgentWithMemory, AsyncAgentWithMemory
+    from engrain.agent.agent import AgentWithMemory, AsyncAgentWithMemory
+    from engrain.agent.results import Answer
     from engrain.agent.tools import Tool, tool
-    from engrain.aio import AsyncMemory
-    from engrain.core.answers import Forgotten, Owned, Status, Why
-    from engrain.core.audit import Audited
-    from engrain.core.backups import BackedUp, Restored
-    from engrain.core.chat import ToolCall
-    from engrain.core.checked import Checked
-    from engrain.core.erasure import Hold, Released
     from engrain.core.errors import (
         BackendMissing,
         BadFile,
@@ -65,78 +58,73 @@ if TYPE_CHECKING:
         VersionChanged,
         WrongKey,
     )
-    from engrain.core.events import Event
-    from engrain.core.items import Cite, Item, Place, Relation, Source
-    from engrain.core.journal import StepRecord, TaskRecord
-    from engrain.core.maintained import Maintained
-    from engrain.core.messages import Message
-    from engrain.core.notes import Note
-    from engrain.core.procedures import Procedure
-    from engrain.core.recalled import Hit, LeftOut, Recall, Section, Without
-    from engrain.core.scope import Scope
-    from engrain.core.sessions import Closing, Opening
-    from engrain.core.tiers import TIERS
-    from engrain.lifecycle.erasure.erasing import Erased, Undone
-    from engrain.lifecycle.erasure.receipts import Receipt, Verified
-    from engrain.lifecycle.exchange.exporting import Exported
-    from engrain.lifecycle.exchange.intake import Loaded
+    from engrain.core.formats.manifests import BackedUp, Restored
+    from engrain.core.identity import Scope
+    from engrain.core.model.audit import Audited
+    from engrain.core.model.chat import ToolCall
+    from engrain.core.model.erasure import Hold, Released
+    from engrain.core.model.items import Cite, Item, Note, Place, Relation, Source
+    from engrain.core.model.messages import Message
+    from engrain.core.model.procedures import Procedure
+    from engrain.core.model.recall import Hit, LeftOut, Recall, Section, Without
+    from engrain.core.model.results import Checked, Forgotten, Maintained, Owned, Status, Why
+    from engrain.core.model.retention import TIERS
+    from engrain.core.model.sessions import Closing, Event, Opening
+    from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
+    from engrain.memory.async_memory import AsyncMemory
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
-    from engrain.tasks.care import Timeline
-    from engrain.tasks.effects import Compensate
-    from engrain.tasks.resumable import Effect, ResumableAgent
-    from engrain.tasks.retry import Retry
+    from engrain.privacy.erase import Erased, Undone
+    from engrain.privacy.receipts import Receipt, Verified
+    from engrain.tasks.admin import Timeline
+    from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
+    from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.working import WorkingMemory
+    from engrain.transfer.export import Exported
+    from engrain.transfer.load import Loaded
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
-    "agent.answers": "Answer",
-    "agent.loop": "AgentWithMemory AsyncAgentWithMemory",
+    "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
+    "agent.results": "Answer",
     "agent.tools": "Tool tool",
-    "aio": "AsyncMemory",
-    "core.answers": "Forgotten Owned Status Why",
-    "core.checked": "Checked",
-    "core.audit": "Audited",
-    "core.backups": "BackedUp Restored",
-    "core.erasure": "Hold Released",
-    "core.journal": "StepRecord TaskRecord",
-    "core.maintained": "Maintained",
-    "lifecycle.erasure.erasing": "Erased Undone",
-    "lifecycle.erasure.receipts": "Receipt Verified",
-    "lifecycle.exchange.exporting": "Exported",
-    "lifecycle.exchange.intake": "Loaded",
-    "tasks.care": "Timeline",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
-    "EngrainError InvalidInput ModelFailed NewerStore OlderStore "
-    "NotADatabase NotFound OnHold OutcomeUnknown ReadOnlyStore ServerAway StoreBusy StoreClosed StoreCorrupt "
-    "StoreError StoreUnavailable TooLarge UnknownKey WrongKey "
-    # of durable tasks
-    "InputChanged LeaseLost NotDone StepAmbiguous StepConcurrent StepFailed StepNested TaskClaimed TaskEnded TaskError "
-    "TaskWaiting VersionChanged",
-    "core.items": "Cite Item Place Relation Source",
-    "core.events": "Event",
-    "core.messages": "Message",
-    "core.procedures": "Procedure",
-    "core.sessions": "Opening Closing",
-    "core.tiers": "TIERS",
-    "tiers.conversation": "ConversationMemory",
-    "tiers.working": "WorkingMemory",
-    "core.chat": "ToolCall",
-    "core.notes": "Note",
-    "core.recalled": "Hit LeftOut Recall Section Without",
-    "core.scope": "Scope",
+    "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase NotDone "
+    "NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore ServerAway StepAmbiguous StepConcurrent "
+    "StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TaskClaimed "
+    "TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged WrongKey",
+    "core.formats.manifests": "BackedUp Restored",
+    "core.identity": "Scope",
+    "core.model.audit": "Audited",
+    "core.model.chat": "ToolCall",
+    "core.model.erasure": "Hold Released",
+    "core.model.items": "Cite Item Note Place Relation Source",
+    "core.model.messages": "Message",
+    "core.model.procedures": "Procedure",
+    "core.model.recall": "Hit LeftOut Recall Section Without",
+    "core.model.results": "Checked Forgotten Maintained Owned Status Why",
+    "core.model.retention": "TIERS",
+    "core.model.sessions": "Closing Event Opening",
+    "core.model.tasks": "StepRecord TaskRecord",
     "memory": "Memory",
+    "memory.async_memory": "AsyncMemory",
     "memory.receipts": "read_receipts",
     "memory.replaying": "replay_erasures",
     "memory.restoring": "restore_backup",
-    "tasks.effects": "Compensate",
-    "tasks.resumable": "Effect ResumableAgent",
-    "tasks.retry": "Retry",
+    "privacy.erase": "Erased Undone",
+    "privacy.receipts": "Receipt Verified",
+    "tasks.admin": "Timeline",
+    "tasks.policies": "Compensate Retry",
     "tasks.run": "AsyncRun Run",
+    "tasks.workflow": "Effect ResumableAgent",
+    "tiers.conversation": "ConversationMemory",
+    "tiers.working": "WorkingMemory",
+    "transfer.export": "Exported",
+    "transfer.load": "Loaded",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

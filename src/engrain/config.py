@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from engrain.core.errors import ConfigError, UnknownKey
-from engrain.core.policies import Policies, policies
+from engrain.core.model.retention import Policies, policies
 
 SqliteEngine = Literal["auto", "apsw", "stdlib"]
 

@@ -6,10 +6,10 @@ import importlib
 import sys
 from pathlib import Path
 
+import engrain_conformance as suites
 import pytest
 
-from engrain import conformance as suites
-from engrain.core.tiers import TIERS
+from engrain.core.model.retention import TIERS
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- backends: made by tests/architecture/test_backends.py -->\n", "<!-- end of backends -->"

@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from engrain.config import _TABLES, from_toml
-from engrain.core.policies import Policies
-from engrain.lifecycle.checkup import POINTS
+from engrain.core.model.retention import Policies
+from engrain.health import POINTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 NUMBERED = re.compile(r"\b(\d+) `([a-z -]+)`")

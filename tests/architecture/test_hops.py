@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Place
-from engrain.conformance.embedder import HashEmbedder
 from engrain.stores.sqlite import engine_apsw
 from engrain.stores.sqlite.store import SqliteStore
 

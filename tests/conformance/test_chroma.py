@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from chroma_server import shared_server
+from engrain_conformance.vectors import check_order
 from fed_kit import FedSuite, HalfFedSuite
 
-from engrain.conformance.vectors import check_order
 from engrain.ports import Nearest
-from engrain.stores.chroma import ChromaServer
+from engrain.stores.vectors.chroma import ChromaServer
 
 
 class Approximate:

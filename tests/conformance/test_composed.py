@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance import MovingSuite
+from engrain_conformance.clock import SetClock
 from redis_server import redis_cluster, redis_server
 
-from engrain.conformance import MovingSuite
-from engrain.conformance.clock import SetClock
-from engrain.core.moving import RowKind
-from engrain.stores.composed import Composed
+from engrain.core.model.rows import RowKind
+from engrain.stores.composite import Composed
 from engrain.stores.redis import RedisStore
 from engrain.stores.sqlite import SqliteStore
 

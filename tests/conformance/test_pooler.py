@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from pgbouncer_server import PGBOUNCER, pgbouncer
-from servers import postgres
-from test_postgres import Postgres
-
-from engrain.conformance import (
+from engrain_conformance import (
     EpisodesSuite,
     ErasingSuite,
     HoldSuite,
@@ -23,8 +19,12 @@ from engrain.conformance import (
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain.conformance.drafts import add, message, page
-from engrain.conformance.machine import compare_with_reference
+from engrain_conformance.drafts import add, message, page
+from engrain_conformance.machine import compare_with_reference
+from pgbouncer_server import PGBOUNCER, pgbouncer
+from servers import postgres
+from test_postgres import Postgres
+
 from engrain.stores.postgres import PostgresStore
 
 _numbers = count()

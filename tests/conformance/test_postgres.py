@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from servers import postgres
-
-from engrain.conformance import (
+from engrain_conformance import (
     EpisodesSuite,
     ErasingSuite,
     HoldSuite,
@@ -21,8 +19,10 @@ from engrain.conformance import (
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain.conformance.clock import SetClock
-from engrain.conformance.machine import compare_with_reference
+from engrain_conformance.clock import SetClock
+from engrain_conformance.machine import compare_with_reference
+from servers import postgres
+
 from engrain.stores.postgres import PostgresStore
 
 Open = Callable[[], PostgresStore]

@@ -6,15 +6,15 @@ import random
 from datetime import timedelta
 
 import pytest
+from engrain_conformance import MemoryStepSuite, TaskJournalSuite
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, BEN
+from engrain_conformance.reference import ReferenceStore
 from test_postgres import Postgres
 from test_sqlite_tasks import CALLS, answer, random_call
 
-from engrain.conformance import MemoryStepSuite, TaskJournalSuite
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, BEN
-from engrain.core.journal import Lease, TaskQuery
+from engrain.core.model.tasks import Lease, TaskQuery
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.reference import ReferenceStore
 
 
 class TestTasks(Postgres, TaskJournalSuite):

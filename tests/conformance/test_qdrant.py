@@ -11,7 +11,7 @@ import pytest
 from fed_kit import FedSuite, HalfFedSuite
 from qdrant_stub import Stub
 
-from engrain.stores.qdrant import QdrantServer
+from engrain.stores.vectors.qdrant import QdrantServer
 
 
 class Local:

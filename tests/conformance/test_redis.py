@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance import EpisodesSuite, SessionLogSuite, SessionStateSuite, TaskJournalSuite
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, BEN
+from engrain_conformance.reference import ReferenceStore
 from redis_server import redis_cluster, redis_server
 from test_sqlite_tasks import CALLS, answer, random_call
 
-from engrain.conformance import EpisodesSuite, SessionLogSuite, SessionStateSuite, TaskJournalSuite
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, BEN
 from engrain.core.errors import StoreUnavailable
-from engrain.core.journal import Lease, TaskQuery
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import Lease, TaskQuery
 from engrain.stores.cached_log import CachedLog
 from engrain.stores.redis import RedisStore
-from engrain.stores.redis.state import RedisSessionState
-from engrain.stores.reference import ReferenceStore
+from engrain.stores.redis.episodes import RedisSessionState
 from engrain.stores.sqlite import SqliteStore
 
 Open = Callable[[], RedisStore]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from engrain.conformance import (
+from engrain_conformance import (
     EmbedderSuite,
     EpisodesSuite,
     ErasingSuite,
@@ -20,17 +19,18 @@ from engrain.conformance import (
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, fact, message
-from engrain.conformance.embedder import HashEmbedder
-from engrain.conformance.erasing import USER, happen
-from engrain.conformance.machine import compare_with_reference
-from engrain.core.audit import Head
-from engrain.core.erasure import Subject
-from engrain.core.journal import Claim
-from engrain.core.plans import Add, Plan
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, fact, message
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.erasing import USER, happen
+from engrain_conformance.machine import compare_with_reference
+from engrain_conformance.reference import ReferenceStore, erasing
+
+from engrain.core.model.audit import Head
+from engrain.core.model.erasure import Subject
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.tasks import Claim
 from engrain.ports import Trial
-from engrain.stores.reference import ReferenceStore, erasing
 
 
 class Reference:

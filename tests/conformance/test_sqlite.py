@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-
-from engrain.conformance import (
+from engrain_conformance import (
     EpisodesSuite,
     ErasingSuite,
     HoldSuite,
@@ -22,8 +21,9 @@ from engrain.conformance import (
     VectorIndexSuite,
     WordIndexSuite,
 )
-from engrain.conformance.clock import SetClock
-from engrain.conformance.machine import compare_with_reference
+from engrain_conformance.clock import SetClock
+from engrain_conformance.machine import compare_with_reference
+
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 

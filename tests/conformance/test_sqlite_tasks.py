@@ -9,15 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from engrain_conformance import MemoryStepSuite, TaskJournalSuite
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, BEN
+from engrain_conformance.reference import ReferenceStore
 from test_sqlite import Sqlite
 
-from engrain.conformance import MemoryStepSuite, TaskJournalSuite
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, BEN
 from engrain.core.errors import EngrainError, LeaseLost
-from engrain.core.journal import Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery
+from engrain.core.model.tasks import Claim, Lease, StepEnd, StepStart, TaskEnd, TaskQuery
 from engrain.ports import TaskJournal
-from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 
 CALLS = 400

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dying import DyingVfs, Points
+from engrain_conformance.embedder import HashEmbedder
 from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
 from engrain import AgentWithMemory, Answer, Memory, tool
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import Ask, Reply
+from engrain.core.model.chat import Ask, Reply
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel

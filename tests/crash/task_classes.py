@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Compensate, Memory, Run
-from engrain.conformance.embedder import HashEmbedder
 
 TASK = "order"
 NOTES = ["The first note.", "The second note.", "The third note."]

@@ -14,7 +14,7 @@ from typing import Any
 from task_classes import TASK, Outside, open_memory
 
 from engrain import LeaseLost, Run, TaskClaimed
-from engrain.capture import write
+from engrain.ingest import write
 from engrain.tasks.lease import Tenure
 
 

@@ -11,7 +11,7 @@ from faults import At, Faults, PowerCut, Snapshots
 from writing import SCOPE, add, assert_kept, few, texts
 
 from engrain.core.errors import DiskFull, OutcomeUnknown, StoreError
-from engrain.core.plans import Forget, Plan
+from engrain.core.model.plans import Forget, Plan
 from engrain.stores.sqlite import SqliteStore
 
 # A connection that cannot be closed, because the fault lasts, complains once more when it is collected.

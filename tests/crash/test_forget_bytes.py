@@ -11,14 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from writing import SCOPE, assert_sound, kill, start
 
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.clock import system_clock
-from engrain.core.items import Cite, Draft, Place, Source, Vectors
-from engrain.core.passages import index_words
-from engrain.core.plans import Add, Change, Correct, Forget, Plan, own
+from engrain.core.model.items import Cite, Draft, Place, Source, Vectors
+from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, own
+from engrain.core.text.passages import index_words
 from engrain.ports import Episode, Happening, Raw, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine

@@ -10,7 +10,7 @@ import pytest
 from faults import Faults, Slow
 from writing import SCOPE, add, draft, texts
 
-from engrain.core.plans import Add, Plan
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Connection
 

@@ -17,7 +17,7 @@ import pytest
 from writing import SCOPE, add, assert_kept, assert_sound, texts
 
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreClosed
-from engrain.core.plans import Forget, Plan
+from engrain.core.model.plans import Forget, Plan
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Connection
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from engrain_conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
 from free_ports import free_port
 from proxy import Direction, Fate, Judge, Proxy
 from psycopg_pool.pool import WaitingClient
 from servers import Postgres, postgres, start_postgres
 
-from engrain.conformance.drafts import ANA, BEN, add, fact, page, texts, vector_query, word_query
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable
-from engrain.core.plans import Add, Plan
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.postgres import PostgresStore
 
 _numbers = count()

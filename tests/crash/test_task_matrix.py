@@ -22,7 +22,7 @@ from task_classes import CASES, TASK, Outside, open_memory, play, played
 from tracing import needs_strace
 
 from engrain import Memory, StepAmbiguous
-from engrain.core.journal import StepRecord
+from engrain.core.model.tasks import StepRecord
 
 if not hasattr(os, "fork"):
     pytest.skip("kills need a system that forks", allow_module_level=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from faults import Faults
 
-from engrain.capture.turns import record
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import ToolCall
-from engrain.core.dialects import as_messages
-from engrain.core.messages import Message
-from engrain.core.scope import Scope
+from engrain.core.chat.parse import as_messages
+from engrain.core.identity import Scope
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
 from engrain.core.tokens import estimated_tokens
+from engrain.ingest.messages import record
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore
 

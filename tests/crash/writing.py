@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from engrain.core.clock import system_clock
-from engrain.core.episodes import Episode, Happening
 from engrain.core.errors import EngrainError
-from engrain.core.items import Draft, Vectors
-from engrain.core.passages import index_words
-from engrain.core.plans import Add, Forget, Plan, own
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Vectors
+from engrain.core.model.plans import Add, Forget, Plan, own
+from engrain.core.model.sessions import Episode, Happening
+from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Connection
 

@@ -12,9 +12,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory, NotDone, Retry, Run, StepAmbiguous, TaskWaiting
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 
 LARGE = "large ü " * 2_000
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from wire_server import WireServer
 
-from engrain.core.chat import Ask, Reply, ToolCall
-from engrain.core.messages import Message
+from engrain.core.model.chat import Ask, Reply, ToolCall
+from engrain.core.model.messages import Message
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 from killing import Calls
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
 
 Open = Callable[..., Memory]
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.episodes import Episode, Raw
-from engrain.core.scope import Scope
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.reference import ReferenceStore
+
+from engrain.core.identity import Scope
+from engrain.core.model.sessions import Episode, Raw
 from engrain.core.tokens import estimated_tokens
 from engrain.ports import Kit
-from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 
 ANA = Scope(user="ana")

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory, Source
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.queries import Summary
+from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
 FIELDS = (

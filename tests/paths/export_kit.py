@@ -6,10 +6,11 @@ import io
 from contextlib import nullcontext, suppress
 from datetime import timedelta
 
+from engrain_conformance.clock import SetClock
+
 from engrain import Memory, Note
-from engrain.conformance.clock import SetClock
-from engrain.core.items import Cite, Source
-from engrain.core.queries import Summary
+from engrain.core.model.items import Cite, Source
+from engrain.core.model.queries import Summary
 
 
 def filled(memory: Memory, clock: SetClock) -> Memory:

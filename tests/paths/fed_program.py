@@ -7,10 +7,11 @@ import signal
 import sys
 from typing import Any
 
-from engrain.conformance.drafts import EMBEDDER, add, fact
-from engrain.stores.chroma import ChromaServer
-from engrain.stores.fed import FedIndex
+from engrain_conformance.drafts import EMBEDDER, add, fact
+
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.vectors.chroma import ChromaServer
+from engrain.stores.vectors.outbox import FedIndex
 
 
 def die(*_: Any) -> None:

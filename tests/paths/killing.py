@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 
 from engrain import Memory, Retry, Run
-from engrain.conformance.clock import SetClock
 
 QUICK = Retry(2, first=0.0)
 

@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.tasks.ledger import Ledger
+from engrain.tasks.journal import Ledger
 
 NOTES = ["The first note.", "The second note."]
 DATED = "2020-01-01"  # a dated text is never merged with another: only its request id keeps it from being written twice

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.queries import VectorQuery
+from engrain.core.model.queries import EmbeddingModel, EmbedKind, VectorQuery
 
 
 class Marked(HashEmbedder):

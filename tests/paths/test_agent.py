@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from agent_kit import Scripted, model_on, says, told
+from engrain_conformance.embedder import HashEmbedder
 from wire_server import Body, Says, Sends, WireServer, fails
 
 from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
 from engrain.agent.prompt import DATA, LAST
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import Reply, ToolCall
 from engrain.core.errors import ConfigError, ModelFailed, NotDone
-from engrain.core.items import Item
+from engrain.core.model.chat import Reply, ToolCall
+from engrain.core.model.items import Item
 from engrain.providers import http
 
 Open = Callable[..., Memory]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from agent_kit import Scripted, model_on, says, told
+from engrain_conformance.embedder import HashEmbedder
 from killing import Killed
 from wire_server import Says, WireServer
 
@@ -24,7 +25,6 @@ from engrain import (
     StepAmbiguous,
     tool,
 )
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import ModelFailed
 
 

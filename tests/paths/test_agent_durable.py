@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from agent_kit import Scripted, says, told
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from killing import Calls, Killed
 
 from engrain import AgentWithMemory, InputChanged, Memory, NotDone, StepAmbiguous, TaskEnded, tool
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import ModelFailed
-from engrain.core.messages import Message
+from engrain.core.model.messages import Message
 
 Open = Callable[..., Memory]
 TASK = "Where is parcel 7?"

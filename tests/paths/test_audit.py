@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import Open
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.stores.sqlite import audit as log
 
 Row = tuple[Any, ...]

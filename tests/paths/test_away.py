@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from chroma_server import ChromaProcess, new_server
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 from redis_server import Server, start_redis
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.core.errors import NotFound, ServerAway, StoreUnavailable
-from engrain.stores import fed
-from engrain.stores.redis import link
+from engrain.stores.redis import connection
+from engrain.stores.vectors import outbox
 
 FACT = "Ana drinks green tea every morning."
 ASKED = "green tea every morning"
@@ -41,8 +41,8 @@ def chroma_process() -> Iterator[ChromaProcess]:
 
 @pytest.fixture(autouse=True)
 def _asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "REST", 0.0)
-    monkeypatch.setattr(fed, "REST", 0.0)
+    monkeypatch.setattr(connection, "REST", 0.0)
+    monkeypatch.setattr(outbox, "REST", 0.0)
 
 
 def settings(folder: Path, **stores: str) -> Path:
@@ -185,12 +185,12 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
     tmp_path: Path, chroma_process: ChromaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.lifecycle.background import feed
-    from engrain.stores.chroma import ChromaServer
+    from engrain.maintenance import vector_sync
+    from engrain.stores.vectors.chroma import ChromaServer
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
-    monkeypatch.setattr(feed, "LEAVE", -1.0)  # nothing is brought when a command ends
-    monkeypatch.setattr(feed.Feeder, "start", lambda _: None)
+    monkeypatch.setattr(vector_sync, "LEAVE", -1.0)  # nothing is brought when a command ends
+    monkeypatch.setattr(vector_sync.Feeder, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,11 +39,9 @@ from engrain import (
     StoreCorrupt,
     StoreError,
 )
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.backups import backup_name
-from engrain.core.moving import Row, RowKind
+from engrain.cli.main import root
+from engrain.core.formats.manifests import backup_name
+from engrain.core.model.rows import Row, RowKind
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import SqliteStore, placing
 

@@ -12,12 +12,12 @@ from typing import Any
 import click
 import pytest
 from conftest import Open
+from engrain_conformance.embedder import HashEmbedder
 from export_kit import exported
 
 from engrain import InvalidInput, Memory
-from engrain.capture import write
-from engrain.cli.failures import ended
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import ended
+from engrain.ingest import write
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 
 import engrain
 from engrain import (
@@ -23,8 +24,7 @@ from engrain import (
     TooLarge,
     UnknownKey,
 )
-from engrain.conformance.clock import SetClock
-from engrain.core.filters import Condition, Filter
+from engrain.core.model.filters import Condition, Filter
 from engrain.tiers.working import WorkingMemory
 
 DAY = 86_400.0

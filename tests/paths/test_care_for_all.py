@@ -12,22 +12,22 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from hypothesis import given, settings
 
 from engrain import AsyncMemory, Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.episodes import Episode
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
-from engrain.core.folders import folder_of
-from engrain.core.journal import Claim, TaskEnd
-from engrain.core.maintained import Maintained
-from engrain.core.moving import ROW_KINDS
-from engrain.core.scope import Scope
-from engrain.lifecycle.care import consolidate as consolidating
-from engrain.lifecycle.care import keeper as keeping
-from engrain.lifecycle.care import lapsing
-from engrain.lifecycle.care.rounds import Round
+from engrain.core.identity import Scope
+from engrain.core.markdown.sync_state import folder_of
+from engrain.core.model.results import Maintained
+from engrain.core.model.rows import ROW_KINDS
+from engrain.core.model.sessions import Episode
+from engrain.core.model.tasks import Claim, TaskEnd
+from engrain.maintenance import consolidate as consolidating
+from engrain.maintenance import episodes
+from engrain.maintenance import scheduler as keeping
+from engrain.maintenance.passes import Round
 from engrain.stores.sqlite import backup as backing
 
 DAY = 86_400.0
@@ -174,14 +174,14 @@ def test_one_whose_episodes_cannot_be_read_is_counted_once(
     opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trifles(opened, clock)
-    book = lapsing._book
+    book = episodes._book
 
     def broken(care: Round) -> Any:
         if care.scope.user == "carla":
             raise StoreError("a page is damaged")
         return book(care)
 
-    monkeypatch.setattr(lapsing, "_book", broken)
+    monkeypatch.setattr(episodes, "_book", broken)
     done = opened().maintain(everyone=True)
     assert "user=carla: episodes: a page is damaged" in done.trouble
     assert owners(done) == [*USERS], "the other passes are done for her too"
@@ -229,7 +229,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
                 entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
                 memory._open.kit.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
     clock.advance(2 * 3600)
-    keep = lapsing._keep
+    keep = episodes._keep
 
     def broken(care: Round, entry: Any, book: Any) -> None:
         if care.scope.user == "bruno":
@@ -237,7 +237,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
         keep(care, entry, book)
 
     with monkeypatch.context() as away:
-        away.setattr(lapsing, "_keep", broken)
+        away.setattr(episodes, "_keep", broken)
         done = opened().maintain(everyone=True)
         assert (done.counts["promoted"], done.counts["expired"]) == (2, 0)
         assert [one.split(":")[0] for one in done.trouble] == ["user=bruno", "expired"]

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 
-from engrain.capture import summaries
-from engrain.capture.summaries import CLEARED, told
-from engrain.conformance.clock import SetClock
-from engrain.core.chat import ToolCall
+from engrain.core.chat.window import UNDERSTOOD
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
-from engrain.core.items import FORGOTTEN
-from engrain.core.messages import Message
-from engrain.core.plans import Forget, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.items import FORGOTTEN
+from engrain.core.model.messages import Message
+from engrain.core.model.plans import Forget, Plan
 from engrain.core.tokens import estimated_tokens
-from engrain.core.window import UNDERSTOOD
+from engrain.ingest import summaries
+from engrain.ingest.summaries import CLEARED, load_summary
 from engrain.ports import Kit, Summary
 from engrain.tiers.conversation import LIMITS, ConversationMemory
 
@@ -265,7 +265,7 @@ def test_a_session_that_has_lost_its_summary_is_summed_up_again_in_parts(talk: C
     assert talk.summary == ""
     assert talk.window().tokens <= 10_000
     chatter(talk, 1, 450)
-    assert told(kit, ANA, "monday").start == 441
+    assert load_summary(kit, ANA, "monday").start == 441
     assert talk.window().start == 441
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engrain.capture import summaries
-from engrain.conformance.clock import SetClock
-from engrain.core.chat import ToolCall
+from engrain.core.chat.render import NO_RESULT
+from engrain.core.chat.window import answered
 from engrain.core.errors import Conflict
-from engrain.core.messages import Message
-from engrain.core.plans import Forget, Plan
-from engrain.core.tiers import Window as Limits
-from engrain.core.window import answered
-from engrain.core.wire import NO_RESULT
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
+from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.retention import Window as Limits
+from engrain.ingest import summaries
 from engrain.tiers.conversation import ConversationMemory
 
 LIMITS = Limits(max_items=8, max_tokens=700, summarize_at=0.8, summarize_from=6, keep_recent=3)
@@ -138,7 +138,7 @@ class Talk(RuleBasedStateMachine):
         numbers = [message.number or 0 for message in window.messages]
         assert numbers == sorted(numbers)
         assert all(number >= self.cleared for number in numbers)
-        start = summaries.told(self.kit, ANA, "monday").start
+        start = summaries.load_summary(self.kit, ANA, "monday").start
         newest = [number for number, _, _ in self.log if number >= start]
         assert numbers[-1:] == newest[-1:]
 

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from engrain_conformance.drafts import ANA
 
-from engrain.conformance.drafts import ANA
-from engrain.core.items import Draft
-from engrain.core.plans import Add, Plan
+from engrain.core.model.items import Draft
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import EMBEDDER, add, fact, forget
+from engrain_conformance.moving import SCOPES, dumped, fill
+from engrain_conformance.reference import ReferenceStore
+from engrain_conformance.views import MOMENTS, View
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import EMBEDDER, add, fact, forget
-from engrain.conformance.moving import SCOPES, dumped, fill
-from engrain.conformance.views import MOMENTS, View
+from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreError
-from engrain.core.moving import ROW_KINDS, Key, Row, RowKind
-from engrain.lifecycle import copying
-from engrain.lifecycle.copying import copy
-from engrain.stores.reference import ReferenceStore
+from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind
 from engrain.stores.sqlite import SqliteStore
+from engrain.transfer import copy as copying
+from engrain.transfer.copy import copy
 
 
 @pytest.fixture

@@ -16,24 +16,24 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, EMBEDDER, add, fact
+from engrain_conformance.moving import SCOPES, dumped, fill
+from engrain_conformance.views import MOMENTS, View
 from redis_server import redis_server
 from servers import postgres
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, EMBEDDER, add, fact
-from engrain.conformance.moving import SCOPES, dumped, fill
-from engrain.conformance.views import MOMENTS, View
+from engrain.cli.main import root
 from engrain.core.clock import system_clock
-from engrain.core.episodes import Episode, Raw
 from engrain.core.errors import ConfigError
-from engrain.core.journal import TaskQuery
-from engrain.core.moving import Row
-from engrain.lifecycle.copying import copy
+from engrain.core.model.rows import Row
+from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.tasks import TaskQuery
+from engrain.factory import open_movable
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.sqlite import SqliteStore
-from engrain.wiring import open_movable
+from engrain.transfer.copy import copy
 
 _numbers = count()
 

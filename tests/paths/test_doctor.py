@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import AsyncMemory, Memory
 from engrain.cli.commands.doctor import POINTS as SHOWN
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.checked import GROUPS, Checked, counted
+from engrain.cli.main import root
 from engrain.core.errors import ConfigError, DiskFull, NewerStore, StoreBusy, StoreCorrupt, WrongKey
-from engrain.lifecycle.checkup import POINTS, unopened
+from engrain.core.model.results import GROUPS, Checked, summarize_checks
+from engrain.health import POINTS, unopened
 
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
 # What warns on a new store on any machine: whether the disk is encrypted is for its owner to say.
@@ -165,7 +165,7 @@ def test_a_package_that_is_missing_is_a_point_that_fails(store: Path, monkeypatc
     settings = store.with_name("agent.toml")
     settings.write_text(f'[stores]\ndefault = "{store}"\nvectors = "qdrant://127.0.0.1:1"\n')
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
-    monkeypatch.delitem(sys.modules, "engrain.stores.qdrant", raising=False)  # a test before may have loaded it
+    monkeypatch.delitem(sys.modules, "engrain.stores.vectors.qdrant", raising=False)  # a test before may have loaded it
     (failed,) = [one for one in told(settings)["findings"] if one["state"] == "fail"]
     assert (failed["name"], 'pip install "engrain[qdrant]"' in failed["why"]) == ("stores", True)
 
@@ -252,7 +252,7 @@ def test_the_awaited_face_gives_the_same(store: Path) -> None:
 
 def test_the_count_names_every_state() -> None:
     points = [Checked(n, "tiers", str(n), state, "") for n, state in enumerate(("pass", "warn", "fail", "unknown"))]  # type: ignore[arg-type]
-    assert counted(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
+    assert summarize_checks(points) == "4 points: 1 passed, 1 to look at, 1 failed, 1 not checked"
 
 
 def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, OnHold, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.checked import Checked
-from engrain.core.items import Draft
-from engrain.core.journal import Claim
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
-from engrain.lifecycle.checkup import looking
+from engrain.cli.main import root
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.results import Checked
+from engrain.core.model.tasks import Claim
+from engrain.health import context
 
 KEY = "Pay with 4111 1111 1111 1111, please."
 
@@ -115,7 +115,7 @@ def test_a_store_with_one_memory_speaks_of_it_as_ever(tmp_path: Path, clock: Set
 def test_of_many_memories_those_last_written_to_are_looked_into(
     store: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "MEMORIES", 2)
+    monkeypatch.setattr(context, "MEMORIES", 2)
     with opened(store, "ana", clock) as memory:
         memory.remember("Ana likes cake.")
     found = points(store, clock)["secrets"]

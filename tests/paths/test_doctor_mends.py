@@ -18,15 +18,15 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 import engrain
 from engrain import Memory, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.checked import command, parts
-from engrain.core.journal import Claim
-from engrain.core.scope import Scope
+from engrain.cli.main import root
+from engrain.core.identity import Scope
+from engrain.core.model.results import command, parts
+from engrain.core.model.tasks import Claim
 
 SOURCES = Path(engrain.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "checklist.md"
@@ -299,7 +299,7 @@ def test_a_store_that_cannot_be_written_fails_and_is_not_said_to_need_another_en
         no_backup(store)
         store.chmod(0o444)
         store.parent.chmod(0o555)
-        code = "from engrain.cli.root import root; root()"
+        code = "from engrain.cli.main import root; root()"
         line = [*HUMBLE, sys.executable, "-c", code, "doctor", "--store", str(store), "--json"]
         ran = subprocess.run(line, capture_output=True, text=True, check=False)
         store.parent.chmod(0o755)
@@ -323,7 +323,7 @@ def test_on_a_disk_that_is_mounted_read_only_it_can_be_read_and_the_doctor_says_
     no_backup(tmp_path / "agent.db")
     disk = tmp_path / "disk"
     disk.mkdir()
-    engrain = shlex.join([sys.executable, "-c", "from engrain.cli.root import root; root()"])
+    engrain = shlex.join([sys.executable, "-c", "from engrain.cli.main import root; root()"])
     script = f"""
         set -e
         mount -t tmpfs none {disk}

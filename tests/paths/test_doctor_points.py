@@ -18,23 +18,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from held_read import held_read
 from redis_server import start_redis
 from test_models import Failing
 
 from engrain import Memory, OnHold, Source
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.checked import Checked
-from engrain.core.episodes import Episode
-from engrain.core.erasure import Subject
-from engrain.core.items import Draft, Place
-from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
-from engrain.core.queries import Finding, Summary
-from engrain.core.scope import Scope
-from engrain.lifecycle.care.keeper import CARE, PLACE
-from engrain.lifecycle.checkup import POINTS, Look, checkup, privacy
-from engrain.ports.deployed import on_encrypted_disk
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Subject
+from engrain.core.model.items import Draft, Place
+from engrain.core.model.queries import Finding, Summary
+from engrain.core.model.results import Checked
+from engrain.core.model.sessions import Episode
+from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
+from engrain.health import POINTS, Look, checkup, privacy
+from engrain.maintenance.scheduler import CARE, PLACE
+from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.redis.episodes import RedisEpisodes
 from engrain.stores.sqlite import care, deployment, opening
 from engrain.stores.sqlite.engine import Connection
@@ -370,8 +370,8 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
 
 
 def test_18_a_vector_server_that_is_behind_warns(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engrain.stores.fed import FedIndex
-    from engrain.stores.qdrant import QdrantServer
+    from engrain.stores.vectors.outbox import FedIndex
+    from engrain.stores.vectors.qdrant import QdrantServer
 
     assert_stands(memory, "vector server", "pass", "nothing to be behind")
     kit = memory._open.kit

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import servers
+from engrain_conformance.embedder import HashEmbedder
 from redis_server import start_redis
 from servers import postgres, start_postgres
 
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.checked import Checked
-from engrain.core.queries import Finding
-from engrain.lifecycle.checkup import POINTS, Look
+from engrain.core.model.queries import Finding
+from engrain.core.model.results import Checked
+from engrain.health import POINTS, Look
 from engrain.stores.postgres import care, deployment
 
 

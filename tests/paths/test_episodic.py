@@ -9,15 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, Elsewhere, opened
 
-from engrain.conformance.clock import SetClock
 from engrain.core.errors import ConfigError, EmptyText, InvalidInput, NotFound, StoreUnavailable, TooLarge
-from engrain.core.filters import parse_filter
-from engrain.core.items import FORGOTTEN, Draft, Item
-from engrain.core.plans import Correct, Forget, Plan
-from engrain.core.scope import Scope
-from engrain.core.scoring import Happened
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import FORGOTTEN, Draft, Item
+from engrain.core.model.plans import Correct, Forget, Plan
+from engrain.core.rules.importance import Happened
 from engrain.ports import Kit, ListQuery
 from engrain.tiers.episodic import EpisodicMemory
 

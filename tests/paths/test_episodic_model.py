@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engrain.conformance.clock import SetClock
-from engrain.core.filters import parse_filter
-from engrain.core.plans import Forget, Plan
-from engrain.core.tiers import TIERS
-from engrain.lifecycle.care.maintain import maintain
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.retention import TIERS
+from engrain.maintenance.maintain import maintain
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import episodes
 from engrain.tiers.episodic import EpisodicMemory

@@ -16,23 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.drafts import derived
+from engrain_conformance.embedder import HashEmbedder
 from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
 from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
-from engrain.conformance.drafts import derived
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import Ask, Reply
-from engrain.core.episodes import Episode
-from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import BeingErased, Conflict, OnHold
-from engrain.core.items import Cite
-from engrain.core.notes import Note
-from engrain.core.plans import Add, Plan
-from engrain.lifecycle.erasure import erasing as run
-from engrain.lifecycle.erasure.receipts import Receipt
+from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.erasure import Erasure, Subject
+from engrain.core.model.items import Cite, Note
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.sessions import Episode
 from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
+from engrain.privacy import erase as run
+from engrain.privacy.receipts import Receipt
 from engrain.stores.sqlite import SqliteStore, part, pieces
 from engrain.stores.sqlite.erasing import SqliteErasing
 

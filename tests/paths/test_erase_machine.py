@@ -6,15 +6,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from engrain_conformance.drafts import derived
 from erasing_kit import opened
 from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain import Memory, Source
-from engrain.conformance.drafts import derived
-from engrain.core.items import Cite
-from engrain.core.plans import Add, Plan
+from engrain.core.model.items import Cite
+from engrain.core.model.plans import Add, Plan
 
 SESSIONS, SOURCES = ("monday", "tuesday"), ("https://page.example/one", "https://page.example/two")
 STEPS = ("fact", "slot", "again", "correct", "say", "reply", "call", "derive", "summarise", "task", "forget", "request")

@@ -13,10 +13,10 @@ from redis_server import redis_server
 from servers import postgres
 
 from engrain import InvalidInput, Memory, NotFound
-from engrain.core.erasure import Erasure
 from engrain.core.errors import OnHold, StoreUnavailable
-from engrain.lifecycle.erasure import asked
-from engrain.lifecycle.erasure import erasing as run
+from engrain.core.model.erasure import Erasure
+from engrain.privacy import checks
+from engrain.privacy import erase as run
 
 _numbers = count()
 
@@ -221,17 +221,17 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", cut_off)
         memory.erase(user="ana")
-    running = asked._running
+    running = checks._running
 
     def overtaken(*args: Any) -> list[Erasure]:
         found = running(*args)
-        monkeypatch.setattr(asked, "_running", running)
+        monkeypatch.setattr(checks, "_running", running)
         with monkeypatch.context() as patched:
             patched.setattr(run, "_proved", cut_off)
             memory.resume_erasures()
         return found
 
-    monkeypatch.setattr(asked, "_running", overtaken)
+    monkeypatch.setattr(checks, "_running", overtaken)
     assert memory.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 

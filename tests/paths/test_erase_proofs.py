@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
 from erasing_kit import WORD, found, opened
 
 from engrain import Memory, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.core.episodes import Episode
-from engrain.core.erasure import Erasure
+from engrain.cli.main import root
 from engrain.core.errors import OnHold
-from engrain.lifecycle.erasure import erasing as run
+from engrain.core.model.erasure import Erasure
+from engrain.core.model.sessions import Episode
 from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
-from engrain.ports.erasing import Erasing
+from engrain.ports.erasure import Erasing
+from engrain.privacy import erase as run
 from engrain.stores.sqlite import purge
 
 TEXT = f"A text with {WORD}-text in it."

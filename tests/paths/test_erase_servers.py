@@ -18,14 +18,14 @@ from redis_server import redis_server
 from servers import _binaries, postgres
 
 from engrain import Memory, Source
-from engrain.cli.root import root
-from engrain.core.episodes import Episode
-from engrain.core.erasure import Erasure
+from engrain.cli.main import root
 from engrain.core.errors import BeingErased, LeaseLost, OnHold, StoreUnavailable
-from engrain.core.items import Cite
-from engrain.lifecycle.erasure import erasing as run
+from engrain.core.model.erasure import Erasure
+from engrain.core.model.items import Cite
+from engrain.core.model.sessions import Episode
 from engrain.ports import Kit
-from engrain.stores import door
+from engrain.privacy import erase as run
+from engrain.stores import composite
 from engrain.stores.postgres import care, forget, part
 from engrain.stores.postgres import erasing as rows
 from engrain.stores.postgres.link import Db
@@ -580,7 +580,7 @@ def test_tasks_in_redis_are_shut_with_their_user(
     settings = tmp_path / "agent.toml"
     default = url if store == "postgres" else tmp_path / "agent.db"
     settings.write_text(f'[stores]\ndefault = "{default}"\ntasks = "{server.url}/1"\n')
-    monkeypatch.setattr(door, "_KNOWN", 0.0)
+    monkeypatch.setattr(composite, "_KNOWN", 0.0)
     with opened(settings, background=False) as memory, opened(settings, user="ben", background=False) as ben:
         memory.remember("Ana lives in Lima.")
         memory.hold("ana")

@@ -12,10 +12,10 @@ from erasing_kit import opened
 from held_read import held_read
 
 from engrain import Memory
-from engrain.core.erasure import Subject
-from engrain.core.maintained import Maintained
-from engrain.core.scope import Scope
-from engrain.lifecycle.erasure import erasing as run
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Subject
+from engrain.core.model.results import Maintained
+from engrain.privacy import erase as run
 from engrain.stores.sqlite.erasing import SqliteErasing
 
 BEN = Subject(Scope(None, None, "ben"), "user", "ben")

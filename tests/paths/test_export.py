@@ -16,20 +16,19 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from export_kit import body, exported, filled
 from servers import postgres
 
 from engrain import BadFile, Conflict, DiskFull, EngrainError, InvalidInput, Memory, NotFound
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.items import Words
-from engrain.core.manifests import Manifest, Sums
-from engrain.core.moving import Row
-from engrain.core.passages import index_words
-from engrain.lifecycle import copying
-from engrain.lifecycle.exchange import exporting
-from engrain.lifecycle.exchange import restoring as restoring_rows
+from engrain.core.formats.manifests import Manifest, Sums
+from engrain.core.model.items import Words
+from engrain.core.model.rows import Row
+from engrain.core.text.passages import index_words
 from engrain.stores.sqlite import ready, restoring
+from engrain.transfer import copy, export
+from engrain.transfer import restore as restoring_rows
 
 Lines = list[dict[str, Any]]
 
@@ -420,7 +419,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = exported(full)
-    monkeypatch.setattr("engrain.lifecycle.exchange.loading.MAX_LINE", 2_000)
+    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE", 2_000)
     with pytest.raises(BadFile) as caught:
         loaded(fresh(), raw)
     assert {one.type for one in caught.value.lines} == {"TooLarge"}
@@ -541,7 +540,7 @@ def test_a_load_that_has_no_room_for_vectors_is_a_load(
         raise DiskFull("the disk is full.")
 
     there = fresh()
-    monkeypatch.setattr("engrain.capture.write.embed_missing", no_room)
+    monkeypatch.setattr("engrain.ingest.write.embed_missing", no_room)
     assert loaded(there, exported(full)).written
     assert exported(there) == exported(full)
     assert "without vectors for now: the disk is full" in caplog.text
@@ -647,7 +646,7 @@ def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
         return Manifest(*given)
 
     with ThreadPoolExecutor(1) as beside:
-        monkeypatch.setattr(exporting, "Manifest", between)
+        monkeypatch.setattr(export, "Manifest", between)
         full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(use).result())
     assert (tmp_path / "live.jsonl").read_bytes() == before
     assert loaded(fresh(), before).added
@@ -727,14 +726,14 @@ def test_an_erasure_after_the_last_row_was_read_knows_of_the_export(
     full: Memory, open_memory: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, known = open_memory(background=False, embedder=HashEmbedder()), list[int]()
-    read = exporting.export
+    read = export.export
 
     def erased_after(*args: Any, **how: Any) -> Any:
         found = read(*args, **how)
         known.append(exports_known(other))
         return found
 
-    monkeypatch.setattr(exporting, "export", erased_after)
+    monkeypatch.setattr(export, "export", erased_after)
     full.export(tmp_path / "ana.jsonl")
     assert known == [1]
 
@@ -802,7 +801,7 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     here.forget(here.remember("Lima", slot="city"))
     lima = here.remember("Lima", slot="city")
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
-    copying.copy(here._open.kit.items, there._open.kit.items, lambda _: None)  # type: ignore[arg-type]
+    copy.copy(here._open.kit.items, there._open.kit.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
     written = restoring_rows._written
 

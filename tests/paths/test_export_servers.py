@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from export_kit import exported, filled
 from redis_server import Server, redis_server
 from servers import postgres
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.stores.redis import moving
-from engrain.stores.redis.moving import RedisMoving
+from engrain.stores.redis import transfer
+from engrain.stores.redis.transfer import RedisMoving
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
 _numbers = count()
@@ -102,7 +102,7 @@ class CutOff:
         self._left = 0
         for name in ("keep_episode", "keep_task", "keep_step", "keep_event"):
             kind = name.removeprefix("keep_")
-            monkeypatch.setitem(moving._RESTORES, kind, self._dying(getattr(RedisMoving, name)))  # type: ignore[arg-type]
+            monkeypatch.setitem(transfer._RESTORES, kind, self._dying(getattr(RedisMoving, name)))  # type: ignore[arg-type]
 
     def off(self, load: Callable[[], object]) -> bool:
         self._left = 1

@@ -17,25 +17,25 @@ import numpy as np
 import pytest
 from chroma_server import ChromaProcess, new_server, shared_server
 from click.testing import CliRunner
+from engrain_conformance.drafts import ANA, BEN, EMBEDDER, MODEL, add, correct, fact, forget, vector_query
+from engrain_conformance.embedder import DIMENSION, HashEmbedder
 from fed_kit import feed_all
 from free_ports import free_port
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.drafts import ANA, BEN, EMBEDDER, MODEL, add, correct, fact, forget, vector_query
-from engrain.conformance.embedder import DIMENSION, HashEmbedder
-from engrain.core.erasure import Subject
+from engrain.cli.main import root
 from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAway, StoreBusy, StoreUnavailable
-from engrain.core.items import Vectors
-from engrain.core.plans import Change, Embed, Plan
-from engrain.core.points import FOREVER, Point
-from engrain.lifecycle.background import feed
+from engrain.core.model.erasure import Subject
+from engrain.core.model.items import Vectors
+from engrain.core.model.plans import Change, Embed, Plan
+from engrain.core.model.queries import FOREVER, Point
+from engrain.maintenance import vector_sync
 from engrain.ports import VectorQuery
-from engrain.stores import fed
-from engrain.stores.chroma import ChromaServer
-from engrain.stores.fed import FedIndex
-from engrain.stores.qdrant import QdrantServer
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.vectors import outbox
+from engrain.stores.vectors.chroma import ChromaServer
+from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.qdrant import QdrantServer
 
 HERE = Path(__file__).parent
 
@@ -152,7 +152,7 @@ def test_an_index_behind_says_how_far(index: FedIndex, store: SqliteStore) -> No
 def test_a_server_that_is_too_slow_for_a_batch_is_fed_in_smaller_ones(
     index: FedIndex, server: QdrantServer, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fed, "REST", 0.0)
+    monkeypatch.setattr(outbox, "REST", 0.0)
     put, sizes = server.put, []
 
     def slow(model: str, points: Any) -> None:
@@ -193,8 +193,8 @@ def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
     index: FedIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than are compared one by one, and all beyond what the server names first."""
-    monkeypatch.setattr(fed, "FEW", 20)
-    monkeypatch.setattr(fed, "FIRST", 16)
+    monkeypatch.setattr(outbox, "FEW", 20)
+    monkeypatch.setattr(outbox, "FIRST", 16)
     rows = random_rows(300)
     order = np.argsort(-(rows @ rows[0]))
     far = set(order[-70:].tolist())
@@ -209,7 +209,7 @@ def test_a_filter_that_leaves_many_far_away_is_applied_before_the_limit(
 def test_more_equals_than_the_server_names_come_newest_first(
     index: FedIndex, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fed, "FIRST", 16)
+    monkeypatch.setattr(outbox, "FIRST", 16)
     row = random_rows(1)[0]
     ids = add(store, *(with_row(str(n), row) for n in range(200)))
     feed_all(index)
@@ -295,7 +295,7 @@ def test_a_crash_between_store_and_server_heals(where: str, tmp_path: Path) -> N
 
 
 def listed(text: str) -> Any:
-    from engrain.core.filters import parse_filter
+    from engrain.core.model.filters import parse_filter
     from engrain.ports import ListQuery
 
     return ListQuery(ANA, parse_filter({"text": text}))
@@ -356,9 +356,9 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
 def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
     mortal: ChromaProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fed, "REST", 0.2)
-    monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.2)
-    monkeypatch.setattr(feed, "IDLE", 0.01)
+    monkeypatch.setattr(outbox, "REST", 0.2)
+    monkeypatch.setattr(vector_sync, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(vector_sync, "IDLE", 0.01)
     with Memory(settings(tmp_path, f"{mortal.url}/?timeout=3"), embedder=EMBEDDER) as memory:
         ids = []
         for n in range(90):

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import (
     BadText,
@@ -24,13 +26,11 @@ from engrain import (
     StoreClosed,
     TooLarge,
 )
-from engrain.aio import AsyncMemory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import EngrainError, StoreUnavailable
-from engrain.core.mirrored import Synced
-from engrain.lifecycle.folder.mirror import Mirror
-from engrain.stores.files import FolderFiles
+from engrain.core.markdown.sync_state import Synced
+from engrain.memory.async_memory import AsyncMemory
+from engrain.mirror.mirror import Mirror
+from engrain.stores.folder import FolderFiles
 
 TODAY = "memory/2040-01-01.md"
 
@@ -864,7 +864,7 @@ def test_somebody_who_saves_all_the_time_is_not_overwritten(
 def test_a_sync_waits_for_another_and_gives_up_in_time(
     memory: Memory, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.lifecycle.folder.mirror.WAIT", 0.2)
+    monkeypatch.setattr("engrain.mirror.mirror.WAIT", 0.2)
     with FolderFiles(folder).lock(1.0), pytest.raises(StoreBusy):
         mirror.sync()
     mirror.sync()

@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,9 +21,7 @@ from hypothesis.stateful import (
 )
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.pages import Entry, read_page, written
+from engrain.core.markdown.page import Entry, read_page, written
 
 LINES = 25
 PLACES = ("Lima", "Quito", "Bonn", "Rome")

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Conflict, InvalidInput, Memory, ReadOnlyStore
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.mirrored import day_of
-from engrain.core.pages import read_page
-from engrain.stores.files import FolderFiles
+from engrain.core.markdown.page import read_page
+from engrain.core.markdown.sync_state import day_of
+from engrain.stores.folder import FolderFiles
 from engrain.stores.sqlite.store import SqliteStore
 
 NAMES = ("SOUL.md", "MEMORY.md", "memory/overflow.md", "memory/conflicts.md", "memory/2040-01-01.md")

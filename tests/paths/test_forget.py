@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engrain import Cite, Memory, Note, NotFound, Place, Source, StoreBusy
-from engrain.core.items import FORGOTTEN
+from engrain.core.model.items import FORGOTTEN
 
 
 def extracted(memory: Memory) -> tuple[str, str, str]:

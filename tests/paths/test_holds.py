@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
-from engrain.lifecycle.copying import copy
+from engrain.factory import open_movable
 from engrain.stores.sqlite.audit import SqliteAudit
-from engrain.wiring import open_movable
+from engrain.transfer.copy import copy
 
 
 def opened(path: Path, **who: str) -> Memory:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import BadFile, Conflict, EngrainError, InvalidInput, Memory, TooLarge
-from engrain.conformance.embedder import HashEmbedder
 
 MEM0: Any = {
     "results": [
@@ -332,7 +332,7 @@ def test_a_bad_archive_is_refused_and_nothing_comes_in(memory: Memory, monkeypat
     for raw in (whole[:50], whole[:-9], bytes(damaged), archive(**{"notes.json": []}), archive(**{"a__b.txt": 1})):
         with pytest.raises(InvalidInput):
             memory.load(io.BytesIO(raw))
-    monkeypatch.setattr("engrain.lifecycle.exchange.archives.MAX_DOCUMENT", 100)
+    monkeypatch.setattr("engrain.transfer.readers.MAX_DOCUMENT", 100)
     with pytest.raises(TooLarge):
         memory.load(io.BytesIO(whole))
     assert memory.list() == []

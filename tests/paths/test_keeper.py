@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import StoreError
-from engrain.core.journal import Claim
-from engrain.core.maintained import Maintained
-from engrain.lifecycle.care import keeper as keeping
-from engrain.lifecycle.care.keeper import CARE, LEASE, PLACE, Keeper
-from engrain.lifecycle.care.rounds import Watch
+from engrain.core.model.results import Maintained
+from engrain.core.model.tasks import Claim
+from engrain.maintenance import scheduler as keeping
+from engrain.maintenance.passes import Watch
+from engrain.maintenance.scheduler import CARE, LEASE, PLACE, Keeper
 
 HOUR = 3600.0
 
@@ -190,7 +190,7 @@ def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None
 
 def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
         "memory = Memory(sys.argv[1], embedder=HashEmbedder(), lifecycle={'every_minutes': 60})\n"
         "memory.remember('Ana likes tea.')\n"
     )

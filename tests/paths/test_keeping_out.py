@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
 from erasing_kit import WORD, fill, found, opened
 
 from engrain import Memory, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.core.erasure import Subject
+from engrain.cli.main import root
 from engrain.core.errors import Conflict, OnHold
+from engrain.core.model.erasure import Subject
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite import SqliteStore, placing
 
@@ -241,12 +241,12 @@ def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> No
 def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.lifecycle.erasure import erasing
+    from engrain.privacy import erase
 
     with opened(store) as memory:
         fill(memory)
         memory.backup(tmp_path / "backup.db")
-        monkeypatch.setattr(erasing, "_beside", lambda *_: (_ for _ in ()).throw(erasing._Pending("not now.")))
+        monkeypatch.setattr(erase, "_beside", lambda *_: (_ for _ in ()).throw(erase._Pending("not now.")))
         assert memory.erase(user="ana").pending
     told = run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
     assert "engrain erase --resume" in told

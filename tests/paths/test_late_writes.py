@@ -18,16 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from agent_kit import Scripted, says
+from engrain_conformance.embedder import HashEmbedder
 from erasing_kit import WORD, found, opened
 from redis_server import redis_server
 from servers import postgres
 
 from engrain import AgentWithMemory, AsyncMemory, Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import Ask, Reply
-from engrain.core.embedding import EmbedKind
-from engrain.core.episodes import Episode
 from engrain.core.errors import BeingErased, LeaseLost, ModelFailed
+from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.queries import EmbedKind
+from engrain.core.model.sessions import Episode
 from engrain.stores.redis.episodes import RedisEpisodes
 
 LATE = f"I live in {WORD} since May."

@@ -8,12 +8,12 @@ import random
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from export_kit import body, exported, filled
 
 from engrain import EngrainError, Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.manifests import Sums
+from engrain.core.formats.manifests import Sums
 
 ODD: list[Any] = [
     None, True, False, 0, -1, 1, 7, 2**53, 2**63, 2**70, -0.0, 0.5, 1e308, "", " ", "x", "#0", "\x00", "\ud800",

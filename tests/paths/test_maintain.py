@@ -11,25 +11,24 @@ from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from episodic_kit import ANA, opened
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.episodes import Episode
+from engrain.cli.main import root
 from engrain.core.errors import EmbedderFailed
-from engrain.core.items import Cite, Draft, Item, Relation, Source
-from engrain.core.journal import Claim, TaskEnd
-from engrain.core.notes import Note
-from engrain.core.plans import Add, Change, Correct, Forget, Plan
-from engrain.core.policies import policies
-from engrain.core.scope import Scope
-from engrain.lifecycle.care import consolidate as consolidating
-from engrain.lifecycle.care import lapsing
-from engrain.lifecycle.care.consolidate import consolidate
-from engrain.lifecycle.care.maintain import Maintained, Watch, maintain, passes
-from engrain.lifecycle.care.rounds import Round
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Draft, Item, Note, Relation, Source
+from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
+from engrain.core.model.retention import policies
+from engrain.core.model.sessions import Episode
+from engrain.core.model.tasks import Claim, TaskEnd
+from engrain.maintenance import consolidate as consolidating
+from engrain.maintenance import episodes
+from engrain.maintenance.consolidate import consolidate
+from engrain.maintenance.maintain import Maintained, Watch, maintain, passes
+from engrain.maintenance.passes import Round
 from engrain.ports import Kit, ListQuery
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory
@@ -108,8 +107,8 @@ def test_sessions_are_trimmed_to_the_limit(
     for n in range(7):
         episodic.record(f"Step {n}.", session="ab"[n % 2])
         clock.advance()
-    limited = {"episodic": replace(lapsing.TIERS["episodic"], max_items=3)}
-    monkeypatch.setattr(lapsing, "TIERS", limited)
+    limited = {"episodic": replace(episodes.TIERS["episodic"], max_items=3)}
+    monkeypatch.setattr(episodes, "TIERS", limited)
     assert both(kit).counts == NOTHING | {"trimmed": 1}
     assert [one.text for one in episodic.recent(9, "a")] == ["Step 6.", "Step 4.", "Step 2."]
     assert len(episodic.recent(9, "b")) == 3
@@ -121,7 +120,7 @@ def test_what_has_expired_does_not_count_against_the_limit(
     episodic.record_decision("Use tabs.", session="s")
     for n in range(3):
         episodic.record(f"Step {n}.", session="s")
-    monkeypatch.setattr(lapsing, "TIERS", {"episodic": replace(lapsing.TIERS["episodic"], max_items=2)})
+    monkeypatch.setattr(episodes, "TIERS", {"episodic": replace(episodes.TIERS["episodic"], max_items=2)})
     clock.advance(2 * DAY)
     assert both(kit).counts == NOTHING | {"expired": 3}
     assert [one.kind for one in episodic.recent()] == ["decision"]
@@ -283,7 +282,7 @@ def test_other_memories_are_left_alone(kit: Kit, clock: SetClock) -> None:
 def test_many_go_page_by_page(
     kit: Kit, semantic: SemanticMemory, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.lifecycle.care.consolidate.BATCH", 100)
+    monkeypatch.setattr("engrain.maintenance.consolidate.BATCH", 100)
     semantic.remember_many([Note(f"Small fact {n}.", 0.1) for n in range(303)], None, None)
     clock.advance(8 * DAY)
     assert len(consolidated(kit)) == 303

@@ -11,23 +11,22 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.reference import ReferenceStore
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.episodes import Episode
-from engrain.core.items import Cite, Source
-from engrain.core.journal import Claim, TaskEnd
-from engrain.core.moving import ROW_KINDS, Row
-from engrain.core.notes import Note
-from engrain.core.plans import Change, Forget, Plan
-from engrain.core.policies import Policies
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Note, Source
+from engrain.core.model.plans import Change, Forget, Plan
+from engrain.core.model.retention import Policies
+from engrain.core.model.rows import ROW_KINDS, Row
+from engrain.core.model.sessions import Episode
+from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.core.tokens import estimated_tokens
-from engrain.lifecycle.care.maintain import maintain
+from engrain.maintenance.maintain import maintain
 from engrain.ports import Kit, ListQuery
-from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.semantic import SemanticMemory

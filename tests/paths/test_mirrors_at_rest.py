@@ -12,15 +12,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import fact
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import fact
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
-from engrain.lifecycle.folder import mirror as mirroring
-from engrain.stores.files import FolderFiles
+from engrain.core.identity import Scope
+from engrain.core.model.plans import Add, Plan
+from engrain.mirror import mirror as mirroring
+from engrain.stores.folder import FolderFiles
 
 DAY = 86_400.0
 Open = Callable[..., Memory]

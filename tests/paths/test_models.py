@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import EmbedderFailed, Memory
-from engrain.conformance.embedder import HashEmbedder
 
 
 class Failing(HashEmbedder):

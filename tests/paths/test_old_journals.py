@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, StepAmbiguous, TaskEnded
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 
 FILES = Path(__file__).parents[1] / "files"
 _spec = importlib.util.spec_from_file_location("journal_v1", FILES / "journal_v1.py")

@@ -15,19 +15,19 @@ from typing import Any
 
 import psycopg
 import pytest
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, add, fact, forget
+from engrain_conformance.erasing import USER, happen, texts
 from servers import postgres
 
 from engrain import Memory
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, add, fact, forget
-from engrain.conformance.erasing import USER, happen, texts
-from engrain.core import moving
-from engrain.core.episodes import Episode, Happening
-from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import BeingErased, OnHold, StoreUnavailable
-from engrain.core.journal import Claim, TaskEnd
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model import rows as moving
+from engrain.core.model.erasure import Erasure, Subject
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.postgres.link import Db, Timed

@@ -15,20 +15,20 @@ from typing import Any
 
 import psycopg
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import ANA, add, fact
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.moving import dumped
 from export_kit import exported
 from servers import postgres
 
 from engrain import Memory, replay_erasures
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import ANA, add, fact
-from engrain.conformance.embedder import HashEmbedder
-from engrain.conformance.moving import dumped
 from engrain.core.clock import to_micros
-from engrain.core.plans import Forget, Plan
-from engrain.lifecycle.copying import copy
+from engrain.core.model.plans import Forget, Plan
+from engrain.factory import open_movable
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.link import Timed
-from engrain.wiring import open_movable
+from engrain.transfer.copy import copy
 
 _numbers = count()
 

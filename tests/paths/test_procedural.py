@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain import InvalidInput, Memory, NotFound
-from engrain.core.odds import at_least
-from engrain.core.procedures import checked_steps, numbered
+from engrain.core.model.procedures import at_least, checked_steps, numbered
 
 STEPS = ["run the tests", "push the tag", "watch the dashboard for ten minutes"]
 

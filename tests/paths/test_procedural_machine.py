@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
 
+from engrain_conformance.clock import SetClock
+from engrain_conformance.reference import ReferenceStore
 from episodic_kit import ANA, opened
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engrain.conformance.clock import SetClock
-from engrain.core.odds import at_least
-from engrain.core.plans import Forget, Plan
-from engrain.stores.reference import ReferenceStore
+from engrain.core.model.plans import Forget, Plan
+from engrain.core.model.procedures import at_least
 from engrain.tiers.procedural import ProceduralMemory
 
 NAMES = ("deploy the service", "water the plants")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engrain import Memory, Note, Place
-from engrain.core.chat import ToolCall
-from engrain.core.messages import Message
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
 
 # By language: facts; questions with the number of the fact that answers them; questions that none answers.
 LANGUAGES = {

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from agent_kit import Scripted, says
 from conftest import Open
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import AgentWithMemory, ConfigError, EmptyText, Memory, Message
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.redact import PRIVATE
+from engrain.core.secrets.redact import PRIVATE
 
 CARD, MAIL, KEY = "4111 1111 1111 1111", "ana@example.org", "sk-ant-api03-abcdefghijklmnop1234"
 PASSWORD = "hunter2"

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import redis
 import redis_program
+from engrain_conformance.embedder import HashEmbedder
 from redis_program import DATED, NOTES
 from redis_server import Server, redis_server, start_redis
 
 from engrain import LeaseLost, Memory, Run
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import BackendMissing, ConfigError, InputChanged, StoreUnavailable, UnknownKey
 from engrain.stores.redis.episodes import RedisEpisodes
-from engrain.tasks.ledger import Ledger
+from engrain.tasks.journal import Ledger
 
 SECRET = "The door code is 4711."
 
@@ -276,7 +276,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_redis_is_loaded_only_where_it_is_used(tmp_path: Path) -> None:
     code = (
-        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
         f"Memory({str(tmp_path / 'agent.db')!r}, embedder=HashEmbedder()).close()\n"
         "assert 'redis' not in sys.modules"
     )

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import ServerAway
 from engrain.stores.cached_log import CachedLog
-from engrain.stores.redis import link
+from engrain.stores.redis import connection
 
 SECRET = "The door code is 4711."
 
@@ -223,7 +223,7 @@ def test_two_stores_that_share_a_server_and_a_user_do_not_mix(tmp_path: Path, se
 def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
     tmp_path: Path, mortal: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "REST", 0.0)
+    monkeypatch.setattr(connection, "REST", 0.0)
     path = settings(tmp_path, mortal.url, 3)
     with opened(path) as memory:
         memory.start_session("monday")

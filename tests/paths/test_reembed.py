@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 from reembed_program import Marked, Watched, opened
 
 from engrain import EmbedderFailed, Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.embedding import EmbedKind
+from engrain.core.model.queries import EmbedKind
 
 PROGRAM = Path(__file__).with_name("reembed_program.py")
 OLD, NEW = Marked("old").model.key, Marked("new").model.key

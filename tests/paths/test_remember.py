@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from engrain_conformance.clock import SetClock
 
 from engrain import Cite, Conflict, DiskFull, InvalidInput, Memory, Note, NotFound, Place, Source
-from engrain.conformance.clock import SetClock
-from engrain.core.plans import Applied, Plan
+from engrain.core.model.plans import Applied, Plan
 
 DAY = timedelta(days=1)
 

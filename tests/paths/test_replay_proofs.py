@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 from erasing_kit import WORD, found, opened
 from export_kit import body, exported
 from held_read import held_read
 
 from engrain import Memory, Source
-from engrain.conformance.clock import SetClock
-from engrain.core.episodes import Episode
-from engrain.core.erasure import Erasure, Subject
 from engrain.core.errors import Conflict, OnHold, StoreBusy, StoreCorrupt
-from engrain.core.items import Cite
-from engrain.lifecycle.erasure import erasing as run
-from engrain.lifecycle.erasure.receipts import Receipt
+from engrain.core.model.erasure import Erasure, Subject
+from engrain.core.model.items import Cite
+from engrain.core.model.sessions import Episode
 from engrain.memory.present import Present
 from engrain.memory.restoring import restore_backup
+from engrain.privacy import erase as run
+from engrain.privacy.receipts import Receipt
 from engrain.stores.sqlite import backup, placing
 
 TEXT = f"A text with {WORD}-text in it."

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreBusy
-from engrain.lifecycle.erasure import replay
 from engrain.memory import restoring
 from engrain.memory.replaying import replay_erasures
 from engrain.memory.restoring import restore_backup
-from engrain.stores.server_url import shown
+from engrain.privacy import tombstones
+from engrain.stores.urls import shown
 
 ANA = "Ana lives in the city of Lima since 2019."
 
@@ -94,14 +94,14 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
     with opened(store, "bob") as memory:
         memory.forget(memory.list()[0].id)
     restore_backup(store.with_name("backup.db"), older, alone=True)
-    carry = replay._carry
+    carry = tombstones._carry
 
     def carry_then_erase(*given: Any) -> None:
         carry(*given)
         with opened(store, "ana") as memory:
             assert memory.erase(user="ana").receipt
 
-    monkeypatch.setattr(replay, "_carry", carry_then_erase)
+    monkeypatch.setattr(tombstones, "_carry", carry_then_erase)
     with pytest.raises(Conflict, match="meanwhile"):
         replay_erasures(older, store)
     monkeypatch.undo()

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from erasing_kit import WORD, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.memory.receipts import read_receipts
 from engrain.stores.sqlite import remaining
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed
 
 from engrain import (
@@ -20,7 +21,6 @@ from engrain import (
     StepAmbiguous,
     TaskEnded,
 )
-from engrain.conformance.clock import SetClock
 
 
 def test_a_checkpoint_replaces_the_one_before(memory: Memory) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
 
 DAY = 86_400
 

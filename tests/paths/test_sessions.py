@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Cite, Conflict, InvalidInput, Memory, NotFound, ReadOnlyStore, Source
-from engrain.capture import recap, write
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.plans import Add
+from engrain.core.model.plans import Add
+from engrain.ingest import summaries as recap
+from engrain.ingest import write
 
 
 def talk(memory: Memory, session: str, *texts: str) -> None:

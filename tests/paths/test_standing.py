@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engrain_conformance.embedder import HashEmbedder
+
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-from engrain.recall.gather import STANDING_LIMIT
+from engrain.retrieval.candidates import STANDING_LIMIT
 
 
 def test_newer_preferences_that_do_not_match_crowd_out_none_that_does(open_memory: Callable[..., Memory]) -> None:

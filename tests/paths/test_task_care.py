@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import Calls, dies, kill, killed_in
 
 from engrain import (
@@ -25,7 +26,6 @@ from engrain import (
     TaskError,
     TaskWaiting,
 )
-from engrain.conformance.clock import SetClock
 
 # Leases
 

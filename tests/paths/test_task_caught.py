@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
 from killing import Calls, Killed, dies, killed_in
 
 from engrain import AsyncMemory, AsyncRun, Memory, NotDone, Run, StepFailed
-from engrain.conformance.clock import SetClock
 
 
 class Declined(Exception):

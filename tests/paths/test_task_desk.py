@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import dies, killed_in
 
 from engrain import Conflict, InvalidInput, LeaseLost, Memory, NotFound, Run, TaskError
-from engrain.conformance.clock import SetClock
 
 
 def halfway(memory: Memory) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed, dies, killed_in
 
 from engrain import (
@@ -23,7 +24,6 @@ from engrain import (
     StepAmbiguous,
     TaskClaimed,
 )
-from engrain.conformance.clock import SetClock
 
 
 def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:

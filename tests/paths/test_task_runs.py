@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import Calls, Killed, dies, kill, killed_in
 
 from engrain import (
@@ -28,7 +29,6 @@ from engrain import (
     TaskError,
     TaskWaiting,
 )
-from engrain.conformance.clock import SetClock
 
 # Where a step may be called
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import Open
+from engrain_conformance.clock import SetClock
 from killing import QUICK, Calls, Killed, dies, killed_in
 
 from engrain import (
@@ -29,7 +30,6 @@ from engrain import (
     TooLarge,
     VersionChanged,
 )
-from engrain.conformance.clock import SetClock
 
 # Steps
 

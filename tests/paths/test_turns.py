@@ -11,27 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from episodic_kit import ANA, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain import Memory
-from engrain.capture import gate, turns, write
-from engrain.capture.extract import extracted
-from engrain.capture.insight import SHOWN
-from engrain.capture.turns import Recorded, Terms, record
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.chat import ToolCall
-from engrain.core.dialects import as_messages
-from engrain.core.erasure import owner
+from engrain.core.chat.parse import as_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
-from engrain.core.filters import parse_filter
-from engrain.core.items import FORGOTTEN, Cite, Draft, Item, Source
-from engrain.core.messages import Message, message_of
-from engrain.core.plans import Add, Forget, Plan
-from engrain.core.recalled import Hit, Recall
-from engrain.core.worth import Unsaid, Worth
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.erasure import owner
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import FORGOTTEN, Cite, Draft, Item, Source, Unsaid, Worth
+from engrain.core.model.messages import Message, message_of
+from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.recall import Hit, Recall
+from engrain.ingest import gate, messages, write
+from engrain.ingest.extraction import extracted
+from engrain.ingest.messages import Recorded, Terms, record
+from engrain.ingest.tool_output import SHOWN
 from engrain.ports import Kit, ListQuery
 
 
@@ -395,7 +394,7 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
 
     monkeypatch.setattr(gate, "worth", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
-    padding = "x " * turns.GATED
+    padding = "x " * messages.GATED
     say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")
     assert texts(kit) == ["I live in Quito"]
     (fact,) = items(kit)

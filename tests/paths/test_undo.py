@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from agent_kit import Scripted, says
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 from held_read import held_read
 
 from engrain import AgentWithMemory, Cite, Memory, Source
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 
 PAGE = "https://bad.example/page"
 

@@ -14,9 +14,9 @@ from erasing_kit import fill, opened
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.core.points import points_of
-from engrain.lifecycle.erasure.receipts import Receipt
+from engrain.cli.main import root
+from engrain.core.model.queries import points_of
+from engrain.privacy.receipts import Receipt
 
 _numbers = count()
 

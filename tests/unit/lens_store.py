@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import apsw
 import numpy as np
 
-from engrain.core.bm25 import bm25, rarity
 from engrain.core.clock import from_micros
-from engrain.core.items import Vectors, Words
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Vectors, Words
+from engrain.core.text.bm25 import bm25, rarity
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows
 from engrain.stores.sqlite.lens import Lenses

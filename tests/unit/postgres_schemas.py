@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from servers import postgres
 
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.link import Timed
 

@@ -9,7 +9,7 @@ import base64
 import random
 import string
 
-from engrain.core.redact import Private
+from engrain.core.secrets.redact import Private
 
 _draw = random.Random("a second list")
 

@@ -12,23 +12,23 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from harness.baselines import baselines
+from harness.svg import recall_plot, speed_plot
+from harness.synthetic import Corpus, PreparedEmbedder, turns
+from harness.targets import _bulk_embedded, recall_targets
+from harness.timing import Times
 from rich.console import Console
 
 from engrain.bench import measures
-from engrain.bench.baselines import baselines
 from engrain.bench.cli import bench
 from engrain.bench.folders import Doc, read_folder
 from engrain.bench.measures import Found, Scores
 from engrain.bench.recall import Answer, Floored, FolderRun, run_recall, summed
 from engrain.bench.show import recall_tables, speed_tables, targets_table
-from engrain.bench.svg import recall_plot, speed_plot
-from engrain.bench.synthetic import Corpus, PreparedEmbedder, turns
 from engrain.bench.systems import Asked, Batch, KeptVectors
-from engrain.bench.targets import _bulk_embedded, recall_targets
-from engrain.bench.timing import Times
-from engrain.core.embedding import EmbeddingModel
 from engrain.core.errors import InvalidInput
-from engrain.core.items import Place
+from engrain.core.model.items import Place
+from engrain.core.model.queries import EmbeddingModel
 
 MODEL = EmbeddingModel("toy", "0" * 64, 32, floor=0.0)
 

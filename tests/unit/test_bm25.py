@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.bm25 import bm25, rarity
+from engrain.core.text.bm25 import bm25, rarity
 
 
 def test_the_formula() -> None:

@@ -16,12 +16,12 @@ import pytest
 import stamina
 from wire_server import Says, Sends, WireServer, fails
 
-from engrain.core.chat import Ask, Reply, Said, ToolCall, ToolSpec
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
-from engrain.lifecycle.background.metered import MeteredModel
+from engrain.core.model.chat import Ask, Reply, Said, ToolCall, ToolSpec
+from engrain.maintenance.metering import MeteredModel
 from engrain.providers import anthropic, http, openai_chat
 from engrain.providers.anthropic import AnthropicModel
-from engrain.providers.models import open_model
+from engrain.providers.chat import open_model
 from engrain.providers.openai_chat import OpenAIModel
 
 HELLO = Ask((Said("user", "Hello."),))
@@ -503,7 +503,7 @@ def test_ollama_is_found_where_it_usually_is_and_gets_no_key(monkeypatch: pytest
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_BASE_URL", "https://elsewhere.example/v1")
     with WireServer() as server:
-        monkeypatch.setattr("engrain.providers.models.OLLAMA_URL", server.openai_url)
+        monkeypatch.setattr("engrain.providers.chat.OLLAMA_URL", server.openai_url)
         open_model("ollama:llama3.2:3b").reply(HELLO)
         (request,) = server.asked
     assert request.body["model"] == "llama3.2:3b"

@@ -21,9 +21,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from engrain import Memory
-from engrain.cli.root import COMMANDS, root
-from engrain.cli.shown import safe
-from engrain.cli.where import parsed_metadata, parsed_where
+from engrain.cli.command import parsed_metadata, parsed_where
+from engrain.cli.main import COMMANDS, root
+from engrain.cli.output import safe
 
 QUESTION = "What is her favourite programming language?"
 ENGRAIN = (sys.executable, "-m", "engrain")
@@ -370,7 +370,7 @@ def test_load_writes_nothing_if_a_line_is_bad(run: Run) -> None:
 
 
 def test_load_reports_a_line_that_is_too_long_and_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engrain.lifecycle.exchange.importing.MAX_LINE", 100)
+    monkeypatch.setattr("engrain.transfer.readers.MAX_LINE", 100)
     notes = lines({"text": "One."}, {"text": "x" * 1000}, {"text": "Two."}, {"text": "y" * 1000}).rstrip("\n")
     answer = told(run, "load", "-", "--skip-bad", given=notes)
     assert [(one["line"], one["type"]) for one in answer["bad"]] == [(2, "TooLarge"), (4, "TooLarge")]

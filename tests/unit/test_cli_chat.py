@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from wire_server import Body, Says, WireServer, fails
 
 from engrain import Memory
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.providers import http
 
 Chat = Callable[..., Result]
@@ -174,7 +174,7 @@ def test_the_main_model_is_asked_for_answers_alone(chat: Chat, server: WireServe
 
 
 def started(store: Path, server: WireServer, **extra: Any) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "engrain.cli", "--store", str(store), "--user", "ana", "chat"]
+    command = [sys.executable, "-m", "engrain", "--store", str(store), "--user", "ana", "chat"]
     command += ["--model", "openai:gpt-test", "--url", server.openai_url, "--session", "s"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ENGRAIN_")}
     return subprocess.Popen(command, env=clean, **extra)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Source
-from engrain.cli.root import root
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.lifecycle.erasure import erasing
+from engrain.cli.main import root
+from engrain.privacy import erase
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_the_next_command_says_how_to_complete_what_was_cut_off(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(erasing, "_take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(erase, "_take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(store, "erase", "--user", "ana", "--yes").exit_code != 0
     run(store, "list", "--user", "ben")
     assert "engrain erase --resume" in caplog.text

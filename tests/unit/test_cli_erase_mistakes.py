@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 from engrain.core.errors import StoreUnavailable
-from engrain.lifecycle.erasure import erasing
+from engrain.privacy import erase
 
 
 def keep(store: Path, text: str, user: str = "ana", **who: Any) -> None:
@@ -48,7 +48,7 @@ def pending(store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The erasures of two users wait to be completed."""
     keep(store, "Ben lives in Oslo.", "ben")
     with monkeypatch.context() as patched:
-        patched.setattr(erasing, "_proved", raising(StoreUnavailable("away")))
+        patched.setattr(erase, "_proved", raising(StoreUnavailable("away")))
         for user in ("ana", "ben"):
             told = run(store, "erase", "--user", user, "--yes")
             command = shlex.join(["--resume", "--receipt", "FILE", "--user", user, "--store", str(store)])
@@ -154,7 +154,7 @@ def test_who_stops_an_erasure_is_told_how_to_complete_it(
 ) -> None:
     receipt = tmp_path / "r.json"
     with monkeypatch.context() as patched:
-        patched.setattr(erasing, stage, raising(KeyboardInterrupt()))
+        patched.setattr(erase, stage, raising(KeyboardInterrupt()))
         told = run(store, "erase", "--user", "ana", "--yes", "--receipt", receipt)
     assert told.exit_code == 130
     assert "nobody finds the data" in told.output or "may have begun" in told.output
@@ -250,7 +250,7 @@ def test_the_place_of_care_is_no_tenant(store: Path) -> None:
 
 def test_an_erasure_that_a_hold_ended_is_not_said_to_go_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(erasing, "_take", raising(KeyboardInterrupt()))
+        patched.setattr(erase, "_take", raising(KeyboardInterrupt()))
         run(store, "erase", "--user", "ana", "--yes")
     assert run(store, "hold", "--user", "ana", "--reason", "case-7").exit_code == 0
     told = run(store, "erase", "--resume")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 
 Run = Callable[..., Result]
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith("ENGRAIN_")}
@@ -98,7 +98,7 @@ def test_status_shows_budget_conflicts_and_what_waits(run: Run, ten: Path, folde
 def test_errors_are_one_calm_line(run: Run, ten: Path, folder: Path) -> None:
     (folder / "MEMORY.md").write_bytes(b"- caf\xe9\n")
     result = subprocess.run(
-        [sys.executable, "-m", "engrain.cli", "--store", str(ten), "--user", "ana", "files", "sync", str(folder)],
+        [sys.executable, "-m", "engrain", "--store", str(ten), "--user", "ana", "files", "sync", str(folder)],
         capture_output=True, text=True, env=CLEAN, timeout=180,
     )  # fmt: skip
     assert result.returncode == 1
@@ -114,7 +114,7 @@ def test_status_of_a_store_that_is_not_there_makes_none(run: Run, store: Path) -
 def test_watching_ends_with_ctrl_c(ten: Path, folder: Path) -> None:
     given = ["--store", str(ten), "--user", "ana", "files", "watch", str(folder), "--every", "0.05", "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "engrain.cli", *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN
+        [sys.executable, "-m", "engrain", *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN
     )
     try:
         page = folder / "MEMORY.md"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from engrain import Memory
-from engrain.cli.root import root
+from engrain.cli.main import root
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.commands.care import _rows
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.commands.status import _rows
+from engrain.cli.main import root
 
 Run = Callable[..., Result]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import DiskFull, Memory
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
-from engrain.cli.root import root
-from engrain.conformance.embedder import HashEmbedder
+from engrain.cli.main import root
 
 Run = Callable[..., Result]
 

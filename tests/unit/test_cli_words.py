@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
-from engrain.cli.root import COMMANDS, ELSEWHERE, root
-from engrain.conformance.embedder import HashEmbedder
-from engrain.lifecycle.copying import Copied
+from engrain.cli.main import COMMANDS, ELSEWHERE, root
+from engrain.transfer.copy import Copied
 
 
 @pytest.fixture

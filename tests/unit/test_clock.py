@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import START, SetClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.conformance.clock import START, SetClock
 from engrain.core.clock import checked_time, from_micros, system_clock, to_micros
 from engrain.core.errors import InvalidInput
 

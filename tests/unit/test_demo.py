@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from engrain.cli.demo.program import SCENES
+from engrain.cli.demo.command import SCENES
 from engrain.cli.demo.stage import Stage
-from engrain.cli.root import root
+from engrain.cli.main import root
 
 # As a user sees it, with what it measured noted beside.
 DEMO = """
@@ -88,7 +88,7 @@ def test_a_broken_promise_is_said_and_ends_with_1(monkeypatch: pytest.MonkeyPatc
     def liar(stage: Stage) -> None:
         stage.fact("lost", 3, holds=False)
 
-    monkeypatch.setattr("engrain.cli.demo.program.SCENES", (("A lie.", liar),))
+    monkeypatch.setattr("engrain.cli.demo.command.SCENES", (("A lie.", liar),))
     done = CliRunner().invoke(root, ["demo", "--fast", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout)

@@ -15,16 +15,15 @@ import pytest
 import servers
 import yaml
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 from redis_server import start_redis
 
 from engrain import Memory
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.config import from_toml
-from engrain.conformance.embedder import HashEmbedder
 from engrain.core.errors import ConfigError
 from engrain.stores.redis import RedisStore
-from engrain.stores.redis.address import read_url
-from engrain.stores.vector_address import read_address
+from engrain.stores.urls import read_address, read_url
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.digest import SUMMARY, Part, agrees, chosen, digest, line, lines, text_of
-from engrain.core.fitting import clipped, middle_cut
-from engrain.core.tokens import estimated_tokens
+from engrain.core.text.summarize import SUMMARY, Part, agrees, chosen, digest, line, lines, text_of
+from engrain.core.tokens import clipped, estimated_tokens, middle_cut
 
 TALK = [
     Part("I want to move our shop to a new database. We run MySQL 5.7 now.", "user"),
@@ -298,7 +297,7 @@ def test_other_languages_work_as_well(before: str, kept: str, after: str) -> Non
 
 def test_it_is_the_same_in_every_process() -> None:
     program = (
-        "from engrain.core.digest import Part, digest;"
+        "from engrain.core.text.summarize import Part, digest;"
         "print(digest([Part(f'Row {n} of {n * 7 % 11} is like {n % 5}', 'u') for n in range(99)], 90))"
     )
     seen = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engrain.recall.doubles import _said
+from engrain.retrieval.expansion import _said
 
 APART = [
     ("Ana likes tea.", "Ana does not like tea."),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.echo import EARLIER, own_words, unrecalled
-from engrain.core.items import Item, Source
-from engrain.core.recalled import RECENT, SESSION, Hit, Outlived, Recall, Section
-from engrain.core.scope import Scope
-from engrain.core.sessions import Opening
+from engrain.core.identity import Scope
+from engrain.core.model.items import Item, Source
+from engrain.core.model.recall import RECENT, SESSION, Hit, Outlived, Recall, Section
+from engrain.core.model.sessions import Opening
+from engrain.core.rules.message_filters import EARLIER, blank_recalled, unrecalled
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 ITEM = Item("a", "fact", 'I prefer "tea" (green) - always.', 0.5, NOW, NOW)
@@ -45,14 +45,14 @@ def own(text: str) -> list[str]:
 def test_a_message_without_recalled_lines_is_all_the_speakers_own() -> None:
     text = 'I read "Dune" (1965) - and my list:\n- "Emma"\n- tea (2026-11-15)\n## Plan\nGo.'
     assert unrecalled(text) == [(0, len(text))]
-    assert own_words(text) == text
+    assert blank_recalled(text) == text
 
 
 @pytest.mark.parametrize("margin", ["", "> ", ">> ", "    ", "\t", "| ", "* "])
 def test_recalled_lines_are_cut_out_wherever_they_stand(margin: str) -> None:
     pasted = "\n".join(margin + line for line in BLOCK.splitlines())
     text = f"You said this:\n{pasted}\nBut I prefer juice."
-    shown = own_words(text)
+    shown = blank_recalled(text)
     assert len(shown) == len(text)
     assert "tea" not in shown
     assert shown.rstrip().endswith("But I prefer juice.")
@@ -76,13 +76,13 @@ def test_free_lines_under_the_headings_of_a_session_are_cut_out() -> None:
     recent = Section(RECENT, ("I prefer tea: said before",))
     block = str(replace(RECALL, context=(session, recent)))
     assert own(f"{block}\n\nI prefer juice.")[-1] == "I prefer juice."
-    assert "tea" not in own_words(f"{block}\n\nI prefer juice.")
+    assert "tea" not in blank_recalled(f"{block}\n\nI prefer juice.")
 
 
 def test_the_summary_of_a_conversation_and_the_opening_of_a_session_are_cut_out() -> None:
     opening = Opening("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
     text = f"{EARLIER}\n> user: I prefer tea\n> assistant: Noted.\n\n{opening}\n\nI prefer juice."
-    assert "tea" not in own_words(text)
+    assert "tea" not in blank_recalled(text)
     assert own(text)[-1] == "I prefer juice."
 
 
@@ -99,6 +99,6 @@ def test_whatever_an_item_says_its_line_is_cut_out(
 )
 def test_hostile_text_takes_no_time(piece: str) -> None:
     began = time.thread_time()
-    own_words((piece * 20_000)[:20_000])
+    blank_recalled((piece * 20_000)[:20_000])
     unrecalled(f'- a: "{piece * 5_000}')
     assert time.thread_time() - began < 1.0

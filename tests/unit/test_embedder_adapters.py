@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engrain.core.embedding import EmbeddingModel
 from engrain.core.errors import BackendMissing, ConfigError, EmbedderFailed, InvalidInput
+from engrain.core.model.queries import EmbeddingModel
 from engrain.providers import http
-from engrain.providers.openai_compatible import OpenAIEmbedder
+from engrain.providers.embeddings_http import OpenAIEmbedder, ServedModel, VoyageEmbedder
 from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
-from engrain.providers.served import ServedModel
-from engrain.providers.voyage import VoyageEmbedder
 
 Answer = tuple[int, dict[str, str], bytes]
 DIMENSION = 8

@@ -16,11 +16,11 @@ from pathlib import Path
 import apsw
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.config import Settings, settings
-from engrain.conformance.embedder import HashEmbedder
 from engrain.memory.restoring import restore_backup
 from engrain.stores.sqlite.engine import Sealed
 from engrain.stores.sqlite.opening import survey
@@ -169,7 +169,7 @@ def test_the_key_comes_from_the_environment(store: Path, monkeypatch: pytest.Mon
 @encrypting
 def test_several_processes_write_to_an_encrypted_store(store: Path) -> None:
     code = (
-        "import sys; from engrain import Memory; from engrain.conformance.embedder import HashEmbedder\n"
+        "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
         "with Memory(sys.argv[1], user='ana', embedder=HashEmbedder(), background=False) as memory:\n"
         "    for n in range(20): memory.remember(f'{sys.argv[2]} said {n}.')\n"
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import BadText, InvalidInput, TooLarge, UnknownKey
-from engrain.core.filters import (
+from engrain.core.model.filters import (
     FIELDS,
     MAX_CHOICES,
     MAX_CONDITIONS,
@@ -18,7 +18,7 @@ from engrain.core.filters import (
     matches,
     parse_filter,
 )
-from engrain.core.items import Item, Source
+from engrain.core.model.items import Item, Source
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

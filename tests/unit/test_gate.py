@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.capture.gate import MOST, worth
-from engrain.core.statements import compiled, statements
-from engrain.core.worth import Unsaid, Worth
+from engrain.core.model.items import Unsaid, Worth
+from engrain.core.rules.statements import compiled, statements
+from engrain.ingest.gate import MOST, worth
 
 FILES = Path(__file__).parent.parent / "files"
 GIVEN = FILES / "gate-sentences.jsonl"

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from engrain.core.ids import LENGTH, SortableIds
+from engrain.core.identity import LENGTH, SortableIds
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

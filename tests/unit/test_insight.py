@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engrain.capture.insight import RAW_LIMIT, SHOWN, insight
+from engrain.ingest.tool_output import RAW_LIMIT, SHOWN, insight
 
 ROWS = [{"id": n, "name": f"name {n}", "tags": ["a", "b"]} for n in range(20_000)]
 LOG = [f"2026-01-01 12:{n // 60 % 60:02d}:{n % 60:02d} INFO request {n} served from the cache" for n in range(15_000)]

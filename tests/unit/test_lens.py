@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lens_store import ANA, BEN, MODEL, LensStore, Row, unit
 
 from engrain.core.clock import from_micros
-from engrain.core.filters import parse_filter
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
 from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import postings, roster, scan, wordbook
 

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import EmbedderFailed, InvalidInput
 from engrain.providers import local
-from engrain.providers.local import LocalEmbedder, local_embedder
-from engrain.providers.query_cache import QueryCache
-from engrain.providers.windows import cut, utf8_size, windows
+from engrain.providers.embedding import cut, utf8_size, windows
+from engrain.providers.local import LocalEmbedder, QueryCache, local_embedder
 
 MIXED = [
     "ok",

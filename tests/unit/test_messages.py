@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.chat import Said, ToolCall
-from engrain.core.cutting import cut
-from engrain.core.dialects import as_messages
+from engrain.core.chat.parse import as_messages
+from engrain.core.chat.render import to_anthropic, to_openai
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
-from engrain.core.items import FORGOTTEN, Item, Source
-from engrain.core.messages import RESERVED, Message, checked_message, message_of, note_of, said
-from engrain.core.wire import to_anthropic, to_openai
+from engrain.core.model.chat import Said, ToolCall
+from engrain.core.model.items import FORGOTTEN, Item, Source
+from engrain.core.model.messages import RESERVED, Message, checked_message, message_of, note_of, said
+from engrain.core.text.passages import cut
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})

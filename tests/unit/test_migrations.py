@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from engrain.core.errors import NewerStore, NotADatabase, StoreError
-from engrain.core.items import Draft, Source, Vectors
-from engrain.core.passages import index_words
-from engrain.core.plans import Add, Correct, Forget, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Source, Vectors
+from engrain.core.model.plans import Add, Correct, Forget, Plan
+from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.engine import connect, uri

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.items import Item, Source
-from engrain.core.recalled import Hit, Outlived, Recall
+from engrain.core.model.items import Item, Source
+from engrain.core.model.recall import Hit, Outlived, Recall
+from engrain.core.text.tokenizer import terms
 from engrain.core.tokens import estimated_tokens
-from engrain.core.words import terms
-from engrain.recall.pack import Budget, Choice, Chosen, choose, merge, pack, shortened
+from engrain.retrieval.selection import Budget, Choice, Chosen, choose, merge, pack, shortened
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

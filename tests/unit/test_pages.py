@@ -7,12 +7,35 @@ from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engrain.core.conflicts import unsettled, with_conflicts
 from engrain.core.errors import TooLarge
-from engrain.core.layout import FACTS, HEADER, KNOWLEDGE, Budget, Piece, chosen, composed, elsewhere, noted, within
-from engrain.core.merging import Seen, Side, Torn, Verdict, alike, held, merged
-from engrain.core.mirrored import BASE, MEMORY, OVERFLOW, Base, Clash, Line, LineState, base_of, base_text, day_of
-from engrain.core.pages import Entry, key_of, line_end, read_page, written
+from engrain.core.markdown.layout import (
+    FACTS,
+    HEADER,
+    KNOWLEDGE,
+    Budget,
+    Piece,
+    chosen,
+    composed,
+    elsewhere,
+    noted,
+    unsettled,
+    with_conflicts,
+    within,
+)
+from engrain.core.markdown.merge import Seen, Side, Torn, Verdict, alike, held, merged
+from engrain.core.markdown.page import Entry, key_of, line_end, read_page, written
+from engrain.core.markdown.sync_state import (
+    BASE,
+    MEMORY,
+    OVERFLOW,
+    Base,
+    Clash,
+    Line,
+    LineState,
+    base_of,
+    base_text,
+    day_of,
+)
 
 ID = "0" * 25
 

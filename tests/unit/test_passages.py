@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.passages import CHARACTERS_PER_PASSAGE, WORDS_PER_PASSAGE, index_words, passages
-from engrain.core.words import term, terms
+from engrain.core.text.passages import CHARACTERS_PER_PASSAGE, WORDS_PER_PASSAGE, index_words, passages
+from engrain.core.text.tokenizer import term, terms
 
 
 def unpacked(pairs: bytes) -> list[tuple[int, int, int]]:

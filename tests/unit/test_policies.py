@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
 from engrain.config import settings
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core import leaps
-from engrain.core.backups import BackedUp, Manifest, backup_name, due, read, surplus, taken_at, written
-from engrain.core.leaps import ENOUGH, LEAP, Seen, following, leapt
-from engrain.core.policies import DAY, Policies, faded, policies
+from engrain.core import clock as leaps
+from engrain.core.clock import ENOUGH, LEAP, Seen, following, leapt
+from engrain.core.formats.manifests import BackedUp, BackupManifest, backup_name, due, read, surplus, taken_at, written
+from engrain.core.model.retention import DAY, Policies, faded, policies
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -193,7 +193,7 @@ def test_a_backup_is_due_after_its_time() -> None:
     assert due([NOW + timedelta(days=9_999)], NOW, hour), "a clock was wrong once, and backups go on"
 
 
-MANIFEST = Manifest(NOW, 4, 7, 100, "ab" * 32, True, "1.0", {"item": 7})
+MANIFEST = BackupManifest(NOW, 4, 7, 100, "ab" * 32, True, "1.0", {"item": 7})
 
 
 def test_a_manifest_comes_back_as_it_was() -> None:

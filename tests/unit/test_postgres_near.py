@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import psycopg
 import pytest
+from engrain_conformance.clock import SetClock
+from engrain_conformance.drafts import MODEL, add, fact, forget
+from engrain_conformance.embedder import DIMENSION
 from postgres_schemas import Pooler, fresh_schema, open_store
 from servers import postgres
 
-from engrain.conformance.clock import SetClock
-from engrain.conformance.drafts import MODEL, add, fact, forget
-from engrain.conformance.embedder import DIMENSION
-from engrain.core.filters import parse_filter
-from engrain.core.items import Draft, Vectors
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import Draft, Vectors
+from engrain.core.model.plans import Add, Plan
 from engrain.ports import VectorQuery
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.near import index_name

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from postgres_schemas import fresh_schema, open_store
 from servers import postgres
 
-from engrain.cli.root import root
+from engrain.cli.main import root
 from engrain.core.errors import ConfigError, ReadOnlyStore, StoreError, StoreUnavailable
 from engrain.stores.postgres import PostgresStore
 

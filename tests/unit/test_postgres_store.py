@@ -15,12 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from postgres_schemas import Pooler, fresh_schema, member, open_store
-from servers import postgres
-
-from engrain import Memory
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import (
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import (
     ANA,
     BEN,
     add,
@@ -34,8 +30,12 @@ from engrain.conformance.drafts import (
     vector_query,
     word_query,
 )
-from engrain.conformance.embedder import HashEmbedder
-from engrain.conformance.episodes import episode
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.episodes import episode
+from postgres_schemas import Pooler, fresh_schema, member, open_store
+from servers import postgres
+
+from engrain import Memory
 from engrain.core.errors import (
     BackendMissing,
     ConfigError,
@@ -45,8 +45,8 @@ from engrain.core.errors import (
     StoreError,
     StoreUnavailable,
 )
-from engrain.core.journal import Claim
-from engrain.core.plans import Add, Applied, Plan
+from engrain.core.model.plans import Add, Applied, Plan
+from engrain.core.model.tasks import Claim
 from engrain.ports import Raw
 from engrain.stores.postgres import PostgresStore
 from engrain.stores.postgres.address import read_url

@@ -9,18 +9,18 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
+from engrain_conformance.clock import START
+from engrain_conformance.drafts import ANA, BEN, EMBEDDER, derived, fact, message, page, texts, vector_query, word_query
+from engrain_conformance.episodes import episode
 from postgres_schemas import fresh_schema, member, open_store, tables
 from servers import postgres
 
 from engrain import Memory
-from engrain.cli.root import root
-from engrain.conformance.clock import START
-from engrain.conformance.drafts import ANA, BEN, EMBEDDER, derived, fact, message, page, texts, vector_query, word_query
-from engrain.conformance.episodes import episode
-from engrain.core.items import Cite, Relation
-from engrain.core.journal import Claim, StepEnd, StepStart
-from engrain.core.plans import Add, Forget, Plan
-from engrain.core.scope import Scope
+from engrain.cli.main import root
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Relation
+from engrain.core.model.plans import Add, Forget, Plan
+from engrain.core.model.tasks import Claim, StepEnd, StepStart
 from engrain.ports import Raw, Summary, Trial
 from engrain.stores.postgres import PostgresStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from engrain.lifecycle.erasure.prints import looked_for, prints_from, prints_of
+from engrain.privacy.fingerprints import looked_for, prints_from, prints_of
 
 
 def text(seed: int, size: int) -> bytes:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.words import term
-from engrain.recall.question import Day, Question, understand
+from engrain.core.text.tokenizer import term
+from engrain.retrieval.query import Day, Question, understand
 
 NOW = datetime(2026, 11, 15, 10, 30, tzinfo=UTC)
 

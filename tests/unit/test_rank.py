@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from engrain.core.embedding import EmbeddingModel
-from engrain.core.traits import ASKS, INSTRUCTION
-from engrain.core.words import terms
+from engrain.core.model.queries import EmbeddingModel
+from engrain.core.rules.statements import ASKS, INSTRUCTION
+from engrain.core.text.tokenizer import terms
 from engrain.ports import Sketch, WordHit
-from engrain.recall.fuse import Table, fuse
-from engrain.recall.gather import Gathered
-from engrain.recall.question import Day, Question, Span, understand
-from engrain.recall.rank import Ranked, date_match, rank
+from engrain.retrieval.candidates import Gathered
+from engrain.retrieval.fusion import Table, fuse
+from engrain.retrieval.query import Day, Question, Span, understand
+from engrain.retrieval.ranking import Ranked, date_match, rank
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 MODEL = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.items import Draft, Place
-from engrain.core.reconcile import Decision, Version, mergeable, reconcile
+from engrain.core.model.items import Draft, Place
+from engrain.core.model.plans import Decision, Version, mergeable, reconcile
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from engrain.core.errors import InvalidInput
-from engrain.core.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
+from engrain.core.secrets.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"

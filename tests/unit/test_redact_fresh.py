@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from unit.private_texts import GOES, STAYS, any62, base, digits, hexes, urlbase
 
-from engrain.core.redact import redacted, redacted_json, redactor
+from engrain.core.secrets.redact import redacted, redacted_json, redactor
 
 HARDER_TO_SEE = [
     ("Hi, the new password for the staging server is {}, please save it", "Zebra-99-lake"),

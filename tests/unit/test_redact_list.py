@@ -11,7 +11,7 @@ import string
 
 import pytest
 
-from engrain.core.redact import MARKS, redacted
+from engrain.core.secrets.redact import MARKS, redacted
 
 UPPER, LOWER, DIGITS = string.ascii_uppercase, string.ascii_lowercase, string.digits
 HEX, MIXED = DIGITS + "abcdef", UPPER + LOWER + DIGITS

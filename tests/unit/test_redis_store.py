@@ -8,18 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, BEN, hostile_scopes
+from engrain_conformance.reference import ReferenceStore
 from redis_server import Server, redis_cluster, redis_server, start_redis
 
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, BEN, hostile_scopes
-from engrain.core.episodes import Episode, Raw
 from engrain.core.errors import ConfigError, ReadOnlyStore, StoreError
-from engrain.core.journal import Claim, StepEnd, StepStart, TaskEnd
-from engrain.core.tiers import TIERS
-from engrain.stores.redis import RedisStore, registry
-from engrain.stores.redis.address import read_url
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd
+from engrain.stores.redis import RedisStore, connection
 from engrain.stores.redis.episodes import GRACE
-from engrain.stores.reference import ReferenceStore
+from engrain.stores.urls import read_url
 
 HOUR = timedelta(hours=1)
 
@@ -213,7 +213,7 @@ def test_a_scope_that_is_empty_is_let_go_of_when_nobody_has_written_there_for_lo
     assert (store.episodes.expire(later), store.journal.prune(later)) == (2, 2)
     assert len(_noted(server)) == 4, "somebody may be about to write"
     store.episodes.add(ANA, episode("b"))
-    monkeypatch.setattr(registry, "_KEPT", -10)
+    monkeypatch.setattr(connection, "_KEPT", -10)
     assert (store.episodes.expire(later), store.journal.prune(later)) == (0, 0)
     assert len(_noted(server)) == 1
     assert not keys(server, "tasks:now")
@@ -225,7 +225,7 @@ def _noted(server: Server) -> list[str]:
 
 
 def test_a_scope_noted_again_meanwhile_is_not_let_go_of(store: RedisStore, server: Server) -> None:
-    scopes = registry.Registry(store._link, "test")
+    scopes = connection.Registry(store._link, "test")
     scopes.note(ANA)
     ((one,),) = [page for page in scopes.pages() if page]
     assert one.scope == ANA

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lens_store import ANA, DIMENSION, MODEL, LensStore, unit, vectors_of, words_of
 
 from engrain.core.errors import InvalidInput
-from engrain.core.items import Words
+from engrain.core.model.items import Words
 from engrain.ports import VectorQuery
 from engrain.stores.sqlite import index_rows, scan
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from engrain_conformance.drafts import hostile_scopes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.conformance.drafts import hostile_scopes
 from engrain.core.errors import BadText, InvalidInput, TooLarge
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 
 PARTS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=8)
 

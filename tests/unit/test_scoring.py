@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.scoring import (
+from engrain.core.rules.importance import (
     EPISODE_KINDS,
     HALF_LIFE,
     PROMOTE_AT,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import ConfigError, InvalidInput, Memory
 from engrain.config import settings
-from engrain.conformance.embedder import HashEmbedder
-from engrain.wiring import open_embedder
+from engrain.factory import open_embedder
 
 
 def toml(folder: Path, text: str) -> Path:

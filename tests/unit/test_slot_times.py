@@ -10,14 +10,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, add_one, correct, fact, forget
+from engrain_conformance.reference import ReferenceStore
 from servers import postgres
 
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, add_one, correct, fact, forget
-from engrain.core.erasure import Subject
-from engrain.core.items import Item, Source
+from engrain.core.model.erasure import Subject
+from engrain.core.model.items import Item, Source
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 
 

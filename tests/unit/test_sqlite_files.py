@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from engrain.core.erasure import Subject
 from engrain.core.errors import NotADatabase, ReadOnlyStore, StoreClosed, StoreCorrupt, StoreError
-from engrain.core.items import Draft
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Subject
+from engrain.core.model.items import Draft
+from engrain.core.model.plans import Add, Plan
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.opening import file_system, survey

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory, Run
-from engrain.conformance.embedder import HashEmbedder
 
 apsw = pytest.importorskip("apsw")
 

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engrain.core.errors import Conflict, DiskFull, NotFound, StoreBusy, StoreError
-from engrain.core.filters import Condition, Filter, matches
-from engrain.core.items import Draft, Item, Place, Vectors
-from engrain.core.passages import index_words
-from engrain.core.plans import Add, Applied, Change, Forget, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Condition, Filter, matches
+from engrain.core.model.items import Draft, Item, Place, Vectors
+from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
+from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Connection

@@ -13,14 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, BEN, add, derived, fact, forget, message
+from engrain_conformance.episodes import episode, raw
 
-from engrain.conformance.clock import START, SetClock
-from engrain.conformance.drafts import ANA, BEN, add, derived, fact, forget, message
-from engrain.conformance.episodes import episode, raw
 from engrain.core.errors import NotFound, ReadOnlyStore
-from engrain.core.items import Cite
-from engrain.core.plans import Add, Change, Forget, Plan, own
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite
+from engrain.core.model.plans import Add, Change, Forget, Plan, own
 from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
 from engrain.stores.sqlite import SqliteStore, migrate
 from engrain.stores.sqlite.engine import Connection, Row, connect, uri

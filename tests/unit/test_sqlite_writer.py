@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from engrain.core.errors import OutcomeUnknown, StoreBusy, StoreError
-from engrain.core.items import Draft
-from engrain.core.plans import Add, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft
+from engrain.core.model.plans import Add, Plan
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Connection
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engrain.core.suspicion import reads_like_an_order
+from engrain.core.rules.message_filters import reads_like_an_order
 
 SENTENCES = Path(__file__).parents[1] / "files" / "gate-sentences.jsonl"
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput, StoreCorrupt, TooLarge
-from engrain.core.plain import MAX_DEPTH
+from engrain.core.validation import MAX_JSON_DEPTH
 from engrain.stores.sqlite.steady import machine_steady, mark, passed
-from engrain.tasks.envelope import decode, encode, fingerprint
-from engrain.tasks.flow import Ask, Call, Flow, Pause, adrive, drive
-from engrain.tasks.retry import Retry
-from engrain.tasks.worker import is_dead, worker_name
+from engrain.tasks.driver import Ask, Call, Flow, Pause, adrive, drive
+from engrain.tasks.lease import is_dead, worker_name
+from engrain.tasks.policies import Retry
+from engrain.tasks.serialization import decode, encode, fingerprint
 
 plain = st.recursive(
     st.none()
@@ -57,7 +57,7 @@ def test_a_fingerprint_tells_arguments_apart() -> None:
 
 def test_what_is_nested_too_deep_is_refused() -> None:
     value: Any = 1
-    for _ in range(MAX_DEPTH + 2):
+    for _ in range(MAX_JSON_DEPTH + 2):
         value = [value]
     with pytest.raises(TooLarge, match="deeper"):
         encode(value, "value")
@@ -88,7 +88,7 @@ def test_pauses_grow_to_a_limit() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells when a process began")
 def test_a_worker_is_dead_once_its_process_is_gone() -> None:
     assert not is_dead(worker_name())
-    code = "from engrain.tasks.worker import worker_name; print(worker_name(), flush=True); input()"
+    code = "from engrain.tasks.lease import worker_name; print(worker_name(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout
     name = child.stdout.readline().strip()

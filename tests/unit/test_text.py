@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge
-from engrain.core.text import (
-    MAX_DEPTH,
+from engrain.core.validation import (
     MAX_METADATA,
+    MAX_METADATA_DEPTH,
     MAX_NAME,
     MAX_TEXT,
     checked_count,
@@ -81,7 +81,7 @@ def test_what_is_not_plain_json_is_named(value: Any) -> None:
 
 def test_metadata_has_its_limits() -> None:
     deep: Any = 1
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_METADATA_DEPTH + 1):
         deep = [deep]
     with pytest.raises(TooLarge, match="deep"):
         checked_metadata({"k": deep})

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from engrain.core.errors import InvalidInput
-from engrain.core.tiers import TIERS, Window
+from engrain.core.model.retention import TIERS, Window
 
 
 def test_every_kind_of_memory_is_in_the_table_under_its_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.agent.arguments import fitted
+from engrain.agent.schema import fitted
 from engrain.agent.tools import MAX_RESULT, Tool, as_tool, told, tool
 from engrain.core.errors import InvalidInput
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.traits import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE, traits
+from engrain.core.rules.statements import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE, traits
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engrain_conformance.embedder import HashEmbedder
+from engrain_conformance.reference import ReferenceStore
 from servers import postgres
 
-from engrain.conformance.embedder import HashEmbedder
-from engrain.core.items import Draft
-from engrain.core.plans import Add, Embed, Plan
-from engrain.core.queries import VectorQuery
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft
+from engrain.core.model.plans import Add, Embed, Plan
+from engrain.core.model.queries import VectorQuery
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.reference import ReferenceStore
 from engrain.stores.sqlite import SqliteStore
 
 ANA, BEN = Scope(user="ana"), Scope(user="ben")

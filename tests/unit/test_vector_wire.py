@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 from chroma_server import shared_server
+from engrain_conformance.drafts import EMBEDDER, MODEL, add, fact, vector_query
+from engrain_conformance.embedder import DIMENSION
 from free_ports import free_port
 from proxy import Proxy
 from qdrant_stub import Stub
 
-from engrain.conformance.drafts import EMBEDDER, MODEL, add, fact, vector_query
-from engrain.conformance.embedder import DIMENSION
 from engrain.core.errors import ConfigError, EngrainError, NotFound, StoreUnavailable
-from engrain.stores.chroma import ChromaServer
-from engrain.stores.fed import FedIndex
-from engrain.stores.qdrant import QdrantServer
 from engrain.stores.sqlite import SqliteStore
+from engrain.stores.vectors.chroma import ChromaServer
+from engrain.stores.vectors.outbox import FedIndex
+from engrain.stores.vectors.qdrant import QdrantServer
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_server_s_collection_has_an_index_on_all_that_is_filtered_by(stub: Stu
 def test_a_small_scope_is_compared_whole_and_a_large_one_by_its_graph(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engrain.stores import qdrant
+    from engrain.stores.vectors import qdrant
 
     store, server = SqliteStore(":memory:"), QdrantServer(stub.url)
     index = FedIndex(store, server, EMBEDDER)

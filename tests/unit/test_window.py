@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engrain.core.chat import ToolCall
-from engrain.core.messages import Message
-from engrain.core.tiers import TIERS
-from engrain.core.tiers import Window as Limits
-from engrain.core.tokens import estimated_tokens as count
-from engrain.core.window import (
+from engrain.core.chat.render import NO_RESULT, split_system, to_anthropic, to_openai
+from engrain.core.chat.window import (
     Before,
     Window,
     answered,
@@ -28,7 +24,11 @@ from engrain.core.window import (
     thinned,
     weighed,
 )
-from engrain.core.wire import NO_RESULT, split_system, to_anthropic, to_openai
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
+from engrain.core.model.retention import TIERS
+from engrain.core.model.retention import Window as Limits
+from engrain.core.tokens import estimated_tokens as count
 
 LIMITS = replace(TIERS["conversation"].window, summarize_at=0.8)
 SMALL = Limits(max_items=6, max_tokens=300, summarize_at=0.8, summarize_from=5, keep_recent=2)

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wire_rules import Rejected, check_anthropic, check_anthropic_request, check_openai, check_openai_request
 
-from engrain.core.chat import Ask, Reply, Said, ToolCall, ToolSpec
-from engrain.core.errors import InvalidInput
-from engrain.core.wire import (
+from engrain.core.chat.render import (
     NO_OUTPUT,
     NO_RESULT,
     OPENING,
@@ -22,6 +20,8 @@ from engrain.core.wire import (
     tools_for_anthropic,
     tools_for_openai,
 )
+from engrain.core.errors import InvalidInput
+from engrain.core.model.chat import Ask, Reply, Said, ToolCall, ToolSpec
 
 
 def user(text: str) -> Said:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.stems import stem
-from engrain.core.words import lone, spaceless, spoken, term, terms, tokens
+from engrain.core.text.tokenizer import lone, spaceless, spoken, stem, term, terms, tokens
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from engrain.core.buffer import Entry
 from engrain.core.errors import BadText, EmptyText, EngrainError, InvalidInput, TooLarge, UnknownKey
-from engrain.core.frame import MAX_SUBGOALS, MAX_THOUGHTS
-from engrain.core.tiers import TIERS
+from engrain.core.model.retention import TIERS
+from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, Entry
 from engrain.core.tokens import estimated_tokens
 from engrain.tiers.working import WorkingMemory
 

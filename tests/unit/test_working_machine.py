@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engrain.core.buffer import Entry
 from engrain.core.errors import InvalidInput
+from engrain.core.model.working import Entry
 from engrain.core.tokens import estimated_tokens
 from engrain.tiers.working import WorkingMemory
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from engrain.tasks.flow import Ask, Flow
-from engrain.tasks.retry import Retry
+from engrain.tasks.driver import Ask, Flow
+from engrain.tasks.policies import Retry
 from engrain.tasks.run import AsyncRun, Run
 from engrain.tasks.steps import Work
 

@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.recalled import SESSION, RecallRequest, Section
-from engrain.core.recalled import quoted as line_of
+from engrain.core.model.recall import SESSION, RecallRequest, Section
+from engrain.core.model.recall import quoted as line_of
 from engrain.core.tokens import estimated_tokens
 
 if TYPE_CHECKING:
-    from engrain.core.items import Item
-    from engrain.core.sessions import Opening
-    from engrain.core.window import Window
+    from engrain.core.chat.window import Window
+    from engrain.core.model.items import Item
+    from engrain.core.model.sessions import Opening
     from engrain.memory import Memory
 
 SYSTEM = "You are a helpful assistant with a memory that stays."

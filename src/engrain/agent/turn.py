@@ -10,26 +10,33 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engrain.agent.answers import Answer, Called, Stopped
-from engrain.agent.calls import NOT_KEPT, Result, made, result_of
 from engrain.agent.journal import NoJournal, Part
-from engrain.agent.memory_tools import REMEMBER, learnt
 from engrain.agent.prompt import Background, system_text
-from engrain.agent.replies import Heard, heard_of, storable_reply
-from engrain.agent.tools import Tool
-from engrain.core import chat
-from engrain.core.chat import Reply, Said, ToolCall
+from engrain.agent.results import (
+    NOT_KEPT,
+    Answer,
+    Called,
+    Heard,
+    Result,
+    Stopped,
+    heard_of,
+    made,
+    result_of,
+    storable_reply,
+)
+from engrain.agent.tools import REMEMBER, Tool, learnt
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
-from engrain.core.fitting import middle_cut
-from engrain.core.items import Cite, Source
-from engrain.core.messages import Message, spans_of_calls
-from engrain.core.tokens import estimated_tokens
-from engrain.tasks.flow import Ask, Call, Flow
+from engrain.core.model import chat
+from engrain.core.model.chat import Reply, Said, ToolCall
+from engrain.core.model.items import Cite, Source
+from engrain.core.model.messages import Message, spans_of_calls
+from engrain.core.tokens import estimated_tokens, middle_cut
+from engrain.tasks.driver import Ask, Call, Flow
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.window import Window
-    from engrain.lifecycle.background.metered import MeteredModel
+    from engrain.core.chat.window import Window
+    from engrain.maintenance.metering import MeteredModel
     from engrain.memory import Memory
 
 # Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.

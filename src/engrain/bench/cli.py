@@ -50,13 +50,14 @@ def recall(folders: tuple[Path, ...], peers: bool, as_json: bool, out: Path | No
       engrain bench recall ~/data/locomo-dev ~/data/beam100K-dev
       engrain bench recall ~/data/locomo-dev --peers --plot recall.svg
     """
+    from harness.svg import recall_plot
+    from harness.targets import recall_targets
+
     from engrain.bench.folders import read_folder
     from engrain.bench.recall import run_recall
     from engrain.bench.show import recall_tables
-    from engrain.bench.svg import recall_plot
-    from engrain.bench.targets import recall_targets
     from engrain.config import Settings
-    from engrain.wiring import open_embedder
+    from engrain.factory import open_embedder
 
     read = [read_folder(folder) for folder in folders]
     with _steps() as step:
@@ -85,9 +86,10 @@ def speed(
       engrain bench speed
       engrain bench speed --items 1000,10000 --peers
     """
+    from harness.speed import MILLION, run_speed
+    from harness.svg import speed_plot
+
     from engrain.bench.show import speed_tables
-    from engrain.bench.speed import MILLION, run_speed
-    from engrain.bench.svg import speed_plot
 
     sizes = _sizes(items) + ([MILLION] if million else [])
     with _steps() as step:

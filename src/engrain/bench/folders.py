@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from engrain.core.errors import InvalidInput
-from engrain.core.items import ROLES, Place
-from engrain.core.notes import Note
+from engrain.core.model.items import ROLES, Note, Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from engrain.bench.baselines import baselines
+from harness.baselines import baselines
+from harness.machine import facts
+from harness.peers import open_peers
+
 from engrain.bench.folders import Folder, Question
-from engrain.bench.machine import facts
 from engrain.bench.measures import Found, Scores, mean, paired_bootstrap, recall_at, score
-from engrain.bench.peers import open_peers
 from engrain.bench.systems import Asked, Batch, Engrain, KeptVectors, System
 
 if TYPE_CHECKING:

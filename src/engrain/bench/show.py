@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from harness.targets import recall_targets
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-
-from engrain.bench.targets import recall_targets
 
 Report = Mapping[str, Any]
 MEASURES = {"r5": "R@5", "r10": "R@10", "ndcg10": "NDCG@10", "mrr": "MRR", "rb1000": "RB1000", "rb1000_whole": "whole"}

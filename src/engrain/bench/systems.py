@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from engrain.bench.folders import Doc
 from engrain.bench.measures import Found
-from engrain.core.embedding import EmbeddingModel, EmbedKind
+from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.memory import Memory
 
 if TYPE_CHECKING:
-    from engrain.core.recalled import Recall
+    from engrain.core.model.recall import Recall
     from engrain.ports import Embedder
 
 Matrix = npt.NDArray[np.float32]

@@ -9,7 +9,7 @@ from typing import NoReturn
 def main() -> NoReturn:
     """The entry point. Imports happen inside, so that Ctrl-C is clean from the first moment on."""
     try:
-        from engrain.cli.root import root
+        from engrain.cli.main import root
 
         root.main(prog_name="engrain")
     except KeyboardInterrupt:

@@ -7,24 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from engrain.capture import write
-from engrain.core.answers import Owned, Status
-from engrain.core.backups import BackedUp
-from engrain.core.checked import Checked
-from engrain.core.messages import note_of
-from engrain.core.recalled import SESSION, RecallRequest, Section, escaped, indented
-from engrain.core.scope import Scope
-from engrain.core.text import checked_text
+from engrain.core.formats.manifests import BackedUp
+from engrain.core.identity import Scope
+from engrain.core.model.messages import note_of
+from engrain.core.model.recall import SESSION, RecallRequest, Section, escaped, indented
+from engrain.core.model.results import Checked, Owned, Status
+from engrain.core.validation import checked_text
 from engrain.engine.counting import held, under_way
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
 from engrain.engine.knowledge import SESSION_TOKENS, Knowledge
 from engrain.engine.portable import Portable
-from engrain.lifecycle.background.feed import BATCH
-from engrain.lifecycle.care.backups import back_up
-from engrain.lifecycle.care.consolidate import Consolidated, consolidate
-from engrain.lifecycle.care.keeper import Keeper
-from engrain.lifecycle.care.maintain import Maintained, Watch, maintain, memories
+from engrain.ingest import write
+from engrain.maintenance.backups import back_up
+from engrain.maintenance.consolidate import Consolidated, consolidate
+from engrain.maintenance.maintain import Maintained, Watch, maintain, memories
+from engrain.maintenance.scheduler import Keeper
+from engrain.maintenance.vector_sync import BATCH
 from engrain.ports import Kit, ListQuery
 
 HISTORY = "Conversation so far"
@@ -133,7 +132,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
 
     def check(self, progress: Callable[[int], None], everyone: bool, store: str | None) -> list[Checked]:
         # Here, because nothing else needs it, and to open a memory is to be quick.
-        from engrain.lifecycle.checkup import Look, checkup
+        from engrain.health import Look, checkup
 
         # By the present embedder, even while the one before still answers.
         kit = replace(self.kit, embedder=self.upkeep.target)

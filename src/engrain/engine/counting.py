@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from engrain.core.errors import StoreError
-from engrain.core.filters import parse_filter
-from engrain.core.journal import TaskQuery
-from engrain.core.queries import ListQuery
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.queries import ListQuery
+from engrain.core.model.tasks import TaskQuery
 from engrain.ports import Kit
 
 MOST = 1_000  # to count further would read all of it

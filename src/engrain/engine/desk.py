@@ -5,12 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from engrain.capture.redacting import clean
 from engrain.core.errors import NotFound
-from engrain.core.items import Cite, Source
-from engrain.core.journal import ENDED, TaskRecord
-from engrain.core.notes import Note
-from engrain.tasks.desk import Outcome
+from engrain.core.model.items import Cite, Note, Source
+from engrain.core.model.tasks import ENDED, TaskRecord
+from engrain.ingest.write import clean
+from engrain.tasks.working_state import Outcome
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:

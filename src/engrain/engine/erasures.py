@@ -10,18 +10,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from engrain.core.audit import Audited, Entry, compared, kept
-from engrain.core.erasure import Hold, Reach, Released, Subject, owner
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
-from engrain.core.holds import Which
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.audit import Audited, Entry, compared, kept
+from engrain.core.model.erasure import Hold, Reach, Released, Subject, Which, owner
 from engrain.engine.parts import Parts
-from engrain.lifecycle.erasure.asked import base, check_free, checked, under_way
-from engrain.lifecycle.erasure.erasing import Erased, Report, Undone, erase, folder_at, port, resume
-from engrain.lifecycle.erasure.erasing_files import count_files
-from engrain.lifecycle.erasure.receipts import Receipt, Verified, verify
-from engrain.lifecycle.recording import newest, record
 from engrain.ports import AuditLog, Erasable
+from engrain.privacy.audit import newest, record
+from engrain.privacy.checks import base, check_free, checked, under_way
+from engrain.privacy.erase import Erased, Report, Undone, erase, folder_at, port, resume
+from engrain.privacy.files import count_files
+from engrain.privacy.receipts import Receipt, Verified, verify
 
 _ALL = 1_000_000
 _log = logging.getLogger("engrain")

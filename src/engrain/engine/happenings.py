@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from engrain.core.chat import ToolCall
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError
-from engrain.core.messages import Message
-from engrain.core.sessions import Closing, Opening
-from engrain.core.text import checked_key, checked_text
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
+from engrain.core.model.sessions import Closing, Opening
+from engrain.core.validation import checked_key, checked_text
 from engrain.engine.desk import PROCEDURE, WorkingDesk
 from engrain.engine.parts import Parts
-from engrain.tasks.course import Course, Terms
+from engrain.tasks.execution import Course, Terms
 from engrain.tiers.conversation import ConversationMemory
 
 _log = logging.getLogger("engrain")

@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from engrain.capture import write
-from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import EmbedderFailed, ServerAway, StoreError, StoreUnavailable
-from engrain.core.events import Event
-from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Relation
-from engrain.core.notes import Note
-from engrain.core.plans import Change, Outcome
-from engrain.core.recalled import RECENT, SESSION, Recall, RecallRequest, Section, Without
-from engrain.core.text import MAX_QUERY, checked_count, checked_share, checked_text
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import Item, Note, Relation
+from engrain.core.model.plans import Change, Outcome
+from engrain.core.model.recall import RECENT, SESSION, Recall, RecallRequest, Section, Without
+from engrain.core.model.results import Forgotten, Why
+from engrain.core.model.sessions import Event
+from engrain.core.validation import MAX_QUERY, checked_count, checked_share, checked_text
 from engrain.engine.parts import Parts
+from engrain.ingest import write
 from engrain.ports import ListQuery, SessionState
 from engrain.ports.sessions import WINDOW
-from engrain.recall.search import search
+from engrain.retrieval.search import search
 from engrain.tiers.semantic import SemanticMemory
 
 _log = logging.getLogger("engrain")

@@ -7,18 +7,16 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.erasure import owner
 from engrain.core.errors import StoreError
-from engrain.core.ids import SortableIds
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope, SortableIds
+from engrain.core.model.erasure import owner
 from engrain.engine.snapshots import Snapshots
-from engrain.lifecycle.background.enrich import TIMEOUT, Enricher
-from engrain.lifecycle.background.feed import Feeder
-from engrain.lifecycle.background.metered import MeteredModel
-from engrain.lifecycle.background.summaries import summarizer
-from engrain.lifecycle.background.upkeep import Upkeep
+from engrain.maintenance.embedding_worker import Upkeep
+from engrain.maintenance.enrichment_worker import TIMEOUT, Enricher, summarizer
+from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.vector_sync import Feeder
 from engrain.ports import Kit
-from engrain.tasks.care import Tasks
+from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory

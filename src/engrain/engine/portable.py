@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
-from engrain.capture import write
-from engrain.core.erasure import owner
 from engrain.core.errors import EmbedderFailed, EngrainError, InvalidInput, OnHold, StoreError
+from engrain.core.model.erasure import owner
 from engrain.engine.parts import Parts
-from engrain.lifecycle.recording import record
+from engrain.ingest import write
+from engrain.privacy.audit import record
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exchange.exporting import Exported
-    from engrain.lifecycle.exchange.intake import Loaded, Terms
+    from engrain.transfer.export import Exported
+    from engrain.transfer.load import Loaded, Terms
 
 FORMS = ("jsonl", "markdown")
 OWN_FORMS = ("engrain", "notes")
@@ -48,11 +48,11 @@ class Portable(Parts):
         return exported
 
     def _exported(self, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]) -> Exported:
-        from engrain.lifecycle.exchange import exporting, telling
+        from engrain.transfer import export, markdown
 
         if form == "markdown":
-            return telling.tell(self.kit, self.scope, out, done)
-        return exporting.export(self.kit, self.scope, out, vectors=vectors, done=done)
+            return markdown.tell(self.kit, self.scope, out, done)
+        return export.export(self.kit, self.scope, out, vectors=vectors, done=done)
 
     def _refuse_hidden(self) -> None:
         """What a hold hides reads as empty, and a file that says so would not be true."""
@@ -66,9 +66,9 @@ class Portable(Parts):
             )
 
     def load(self, file: BinaryIO, terms: Terms, done: Callable[[int], None]) -> Loaded:
-        from engrain.lifecycle.exchange import intake
+        from engrain.transfer import load
 
-        loaded = intake.load(file, self.scope, self.kit, terms, done)
+        loaded = load.load(file, self.scope, self.kit, terms, done)
         if loaded.written:
             counts = {name: getattr(loaded, name) for name in COUNTED}
             what = "load" if loaded.form in OWN_FORMS else "import"

@@ -7,15 +7,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from engrain.capture.redacting import clean
 from engrain.core.errors import InvalidInput, StoreError
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.ingest.write import clean
 from engrain.ports import SessionState
 from engrain.ports.sessions import WORKING
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:
-    from engrain.core.redact import Redact
+    from engrain.core.secrets.redact import Redact
 
 _log = logging.getLogger("engrain")
 _EMPTY = WorkingMemory().snapshot()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.core.tokens import CountTokens, estimated_tokens
 from engrain.memory.durable import DurableTasks
 from engrain.memory.erasures import Erasures
@@ -20,14 +20,13 @@ from engrain.memory.portable import Portable
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.answers import Owned, Status
-    from engrain.core.backups import BackedUp
-    from engrain.core.checked import Checked
-    from engrain.core.items import SourceKind
-    from engrain.core.redact import Redact
-    from engrain.lifecycle.care.consolidate import Consolidated
-    from engrain.lifecycle.care.maintain import Maintained
-    from engrain.lifecycle.folder.mirror import Mirror
+    from engrain.core.formats.manifests import BackedUp
+    from engrain.core.model.items import SourceKind
+    from engrain.core.model.results import Checked, Owned, Status
+    from engrain.core.secrets.redact import Redact
+    from engrain.maintenance.consolidate import Consolidated
+    from engrain.maintenance.maintain import Maintained
+    from engrain.mirror.mirror import Mirror
     from engrain.ports import Embedder, Model
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.episodic import EpisodicMemory
@@ -73,7 +72,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         redact: Sequence[str | Redact] | Redact | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
-        from engrain.wiring import Engine, open_kit
+        from engrain.factory import Engine, open_kit
 
         scope = _scope(tenant, agent, user)
         shared = tuple(one for one in _read(reads) if one != scope)
@@ -155,7 +154,7 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         clock is right, although it says that half a year went by since the last round. With `everyone` all memories of
         the store are cared for, one after the other, and not this one alone.
         """
-        from engrain.lifecycle.care.rounds import Watch
+        from engrain.maintenance.passes import Watch
 
         watch = Watch(progress or (lambda _: None))
         return self._open.maintain(dry_run, reembed, trust_clock, watch, everyone)
@@ -181,9 +180,9 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
     ) -> Mirror:
         """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
         `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
-        from engrain.core.layout import Budget
-        from engrain.lifecycle.folder.mirror import Mirror
-        from engrain.wiring import open_folder
+        from engrain.core.markdown.layout import Budget
+        from engrain.factory import open_folder
+        from engrain.mirror.mirror import Mirror
 
         return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
 

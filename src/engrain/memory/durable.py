@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.journal import StepEnd
+from engrain.core.model.tasks import StepEnd
 from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.journal import StepRecord, TaskRecord, TaskStatus
-    from engrain.tasks.care import Settled, Timeline
+    from engrain.core.model.tasks import StepRecord, TaskRecord, TaskStatus
+    from engrain.tasks.admin import Settled, Timeline
     from engrain.tasks.run import Run
 
 
@@ -39,7 +39,7 @@ class DurableTasks(Opened):
         knowledge when it is done, which counts for the `procedure` it uses. working=False leaves working memory alone.
         docs/tasks.md has the promises.
         """
-        from engrain.tasks.course import Terms
+        from engrain.tasks.execution import Terms
         from engrain.tasks.run import Run
 
         return Run(self._open.course(Terms(id, goal, version, accepts, lease, max_age), procedure, working))
@@ -100,7 +100,7 @@ class DurableTasks(Opened):
         limit: int = 100,
     ) -> builtins.list[TaskRecord]:
         """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
-        from engrain.tasks.flow import drive
+        from engrain.tasks.driver import drive
         from engrain.tasks.run import checked_function
 
         checked_function(work)

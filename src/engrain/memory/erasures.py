@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
-from engrain.core.text import checked_count, checked_key
+from engrain.core.validation import checked_count, checked_key
 from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.audit import Audited, Entry
-    from engrain.core.erasure import Hold, Released, Subject
-    from engrain.lifecycle.erasure.erasing import Erased, Undone
-    from engrain.lifecycle.erasure.receipts import Receipt, Verified
+    from engrain.core.model.audit import Audited, Entry
+    from engrain.core.model.erasure import Hold, Released, Subject
+    from engrain.privacy.erase import Erased, Undone
+    from engrain.privacy.receipts import Receipt, Verified
 
 PathLike = str | os.PathLike[str]
 Progress = Callable[[str], None]
@@ -64,7 +64,7 @@ class Erasures(Opened):
         """Look again: no row is left, and nothing on the servers of the settings, the audit log holds the receipt, and
         none of these texts is in any file. `beside` of the answer names the servers; one that does not answer is no
         proof, and the answer is not true."""
-        from engrain.lifecycle.erasure.receipts import Receipt
+        from engrain.privacy.receipts import Receipt
 
         given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
         return self._open.verify_erasure(given, texts)
@@ -101,7 +101,7 @@ class Erasures(Opened):
         return self._open.verify_audit(head)
 
     def _subject(self, **names: str | None) -> Subject:
-        from engrain.core.erasure import Subject
+        from engrain.core.model.erasure import Subject
 
         given = [(by, name) for by, name in names.items() if name is not None]
         if len(given) != 1:

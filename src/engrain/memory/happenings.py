@@ -6,15 +6,15 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.chat import ToolCall
 from engrain.core.clock import Time
 from engrain.core.errors import InvalidInput
-from engrain.core.messages import Message
+from engrain.core.model.chat import ToolCall
+from engrain.core.model.messages import Message
 from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.sessions import Closing, Listed, Opening
+    from engrain.core.model.sessions import Closing, Listed, Opening
 
 
 class Happenings(Opened):

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
-from engrain.core.items import Item, Place, Relation, Source
-from engrain.core.notes import Note
-from engrain.core.plans import Change, Outcome
-from engrain.core.recalled import Recall, RecallRequest
+from engrain.core.model.items import Item, Note, Place, Relation, Source
+from engrain.core.model.plans import Change, Outcome
+from engrain.core.model.recall import Recall, RecallRequest
 from engrain.memory.opened import Filter, Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.answers import Forgotten, Why
+    from engrain.core.model.results import Forgotten, Why
 
 
 class Knowledge(Opened):

@@ -17,9 +17,9 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exchange.exporting import Exported
-    from engrain.lifecycle.exchange.forms import Form
-    from engrain.lifecycle.exchange.intake import Loaded
+    from engrain.transfer.export import Exported
+    from engrain.transfer.load import Loaded
+    from engrain.transfer.readers import Form
 
 MAX_PIPED = 1 << 30
 
@@ -58,7 +58,7 @@ class Portable(Opened):
         is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
         written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
         conversations what the user said that lasts, as is done with what is said now."""
-        from engrain.lifecycle.exchange.intake import Terms
+        from engrain.transfer.load import Terms
 
         terms = Terms(form, source, skip_bad, other_scope, dry_run, facts)
         with _opened(path) as file:

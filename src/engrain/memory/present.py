@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from engrain.config import settings
 from engrain.core.errors import Conflict, EngrainError, NotADatabase, OnHold, StoreCorrupt, StoreError, WrongKey
-from engrain.core.moving import OWN, Key, Row, RowKind
-from engrain.stores.server_url import shown
+from engrain.core.model.rows import OWN, Key, Row, RowKind
+from engrain.stores.urls import shown
 
 if TYPE_CHECKING:
-    from engrain.core.scope import Scope
-    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.core.identity import Scope
     from engrain.ports import AuditLog
+    from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite.engine import Engine, Sealed
 
 PathOrUrl = str | os.PathLike[str]
@@ -42,7 +42,7 @@ class Present:
 
     def replay(self, restored: Forgetting) -> Mapping[str, int]:
         """Take out of a restored store what was forgotten or erased here: rows by kind."""
-        from engrain.lifecycle.erasure.replay import replay
+        from engrain.privacy.tombstones import replay
 
         return replay(cast("Forgetting", _Damaged(self._store)) if self.damaged else self._store, restored)
 
@@ -142,8 +142,8 @@ def unlocked(path: Path, key: str | None) -> Engine | Sealed:
 
 
 def _opened(url: str, key: str | None) -> Forgetting:
+    from engrain.factory import open_movable
     from engrain.stores.sqlite import SqliteStore
-    from engrain.wiring import open_movable
 
     scheme, found, rest = url.partition("://")
     if found and scheme not in ("sqlite", "file"):

@@ -8,18 +8,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engrain.core.erasure import Erased, Erasure
 from engrain.core.errors import InvalidInput
+from engrain.core.model.erasure import Erased, Erasure
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.erasure.receipts import Receipt
-    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.privacy.receipts import Receipt
+    from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite import SqliteStore
 
 
 def read_receipts(paths: Sequence[str | os.PathLike[str]]) -> list[Receipt]:
     """Of files, and of all that end in .json in folders. InvalidInput names one that is no receipt."""
-    from engrain.lifecycle.erasure.receipts import Receipt
+    from engrain.privacy.receipts import Receipt
 
     found = []
     for file in (one for path in paths for one in _files(Path(path).expanduser())):

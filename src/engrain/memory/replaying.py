@@ -14,9 +14,9 @@ from engrain.memory.present import Present, asked
 from engrain.memory.receipts import Receipts
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.erasure.receipts import Receipt
-    from engrain.lifecycle.erasure.replay import Forgetting
     from engrain.ports import AuditLog
+    from engrain.privacy.receipts import Receipt
+    from engrain.privacy.tombstones import Forgetting
 
 PathOrUrl = str | os.PathLike[str]
 
@@ -50,7 +50,7 @@ def replay_erasures(restored: PathOrUrl, against: PathOrUrl | Sequence[Receipt])
     back by `restore_backup`. `against` is the present store of the same memory, with which its marks, holds and audit
     log come along, or receipts that were kept outside of it (`read_receipts`). It is one transaction: cut off, it has
     done nothing, and is done again."""
-    from engrain.wiring import open_movable
+    from engrain.factory import open_movable
 
     target = settings(restored).store
     with ExitStack() as opened:

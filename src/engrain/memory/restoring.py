@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
-from engrain.core.audit import Head
-from engrain.core.backups import TOOLS, Restored
 from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
+from engrain.core.formats.manifests import TOOLS, Restored
+from engrain.core.model.audit import Head
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.erasure.receipts import Receipt
-    from engrain.lifecycle.erasure.replay import Forgetting
+    from engrain.privacy.receipts import Receipt
+    from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite import SqliteStore
     from engrain.stores.sqlite.engine import Engine, Sealed
 
@@ -84,7 +84,7 @@ def restore_backup(
 
 def _check_goal(goal: Path, backup: Path) -> None:
     """A backup that was written to is none any more."""
-    from engrain.core.backups import MANIFEST, read
+    from engrain.core.formats.manifests import MANIFEST, read
 
     beside = goal.with_name(goal.name + MANIFEST)
     if goal.exists() and backup.exists() and goal.samefile(backup):

@@ -1,4 +1,4 @@
-"""The contracts between engrain and its backends, each stated once and tested in engrain.conformance."""
+"""The contracts between engrain and its backends, each stated once and tested in engrain_conformance."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
-from engrain.core.episodes import Episode, Happening, Raw
-from engrain.core.mirrored import Rest
-from engrain.core.outcomes import Tally, Trial
-from engrain.core.policies import Policies
-from engrain.core.queries import (
+from engrain.core.identity import Scope
+from engrain.core.markdown.sync_state import Rest
+from engrain.core.model.procedures import Tally, Trial
+from engrain.core.model.queries import (
     Behind,
     Changes,
     Finding,
@@ -31,20 +30,19 @@ from engrain.core.queries import (
     WordHit,
     WordQuery,
 )
-from engrain.core.scope import Scope
+from engrain.core.model.retention import Policies
+from engrain.core.model.sessions import Episode, Happening, Raw
 from engrain.core.tokens import CountTokens
-from engrain.ports.audit import AuditLog
-from engrain.ports.erasing import Erasable, Erasing
-from engrain.ports.files import Folder
+from engrain.ports.erasure import AuditLog, Erasable, Erasing
 from engrain.ports.items import ItemStore
-from engrain.ports.moving import Movable
 from engrain.ports.search import Embedder, Feed, VectorIndex, VectorServer, WordIndex
 from engrain.ports.sessions import Episodes, Outcomes, SessionLog, SessionState
+from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.chat import Ask, Reply
-    from engrain.core.redact import Redact
+    from engrain.core.model.chat import Ask, Reply
+    from engrain.core.secrets.redact import Redact
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from engrain.core.filters import Filter
-from engrain.core.items import Item, Vectors
-from engrain.core.plans import Applied, Plan
-from engrain.core.queries import (
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Item, Vectors
+from engrain.core.model.plans import Applied, Plan
+from engrain.core.model.queries import (
     Changes,
     Finding,
     Lineage,
@@ -21,7 +22,6 @@ from engrain.core.queries import (
     StoreStatus,
     Unembedded,
 )
-from engrain.core.scope import Scope
 
 
 class ItemStore(Protocol):

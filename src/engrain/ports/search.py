@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from engrain.core.embedding import EmbeddingModel, EmbedKind
-from engrain.core.points import Found, Point, PointQuery
-from engrain.core.queries import Finding, Matches, Nearest, VectorQuery, WordQuery
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.queries import (
+    EmbeddingModel,
+    EmbedKind,
+    Finding,
+    Found,
+    Matches,
+    Nearest,
+    Point,
+    PointQuery,
+    VectorQuery,
+    WordQuery,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,3 +138,15 @@ def settled(embedder: Embedder) -> Embedder:
     """To be asked once for everything that belongs together: an embedder may be about to change its model."""
     found: Embedder = getattr(embedder, "settled", embedder)
     return found
+
+
+@runtime_checkable
+class VectorModels(Protocol):
+    """In all scopes: for upkeep, not for callers who are inside one."""
+
+    def models(self) -> Mapping[str, int]:
+        """How many items have vectors of each model, by the model's key; none that has no vectors."""
+
+    def drop_model(self, model: str, limit: int) -> int:
+        """Removes this model's vectors of at most so many items, which change by it; of how many. Other models' vectors
+        stay."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from engrain.core.episodes import Episode, Raw
-from engrain.core.items import Draft, Item
-from engrain.core.outcomes import Tally, Trial
-from engrain.core.plans import Applied
-from engrain.core.queries import Behind, Summary
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Item
+from engrain.core.model.plans import Applied
+from engrain.core.model.procedures import Tally, Trial
+from engrain.core.model.queries import Behind, Summary
+from engrain.core.model.sessions import Episode, Raw
 
 # The names under which a SessionState keeps what a session has at hand.
 WORKING, WINDOW = "working", "window"

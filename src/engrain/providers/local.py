@@ -5,22 +5,69 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.errors import EmbedderFailed
-from engrain.providers.forks import after_fork
-from engrain.providers.query_cache import QueryCache
-from engrain.providers.vectors import checked_texts
-from engrain.providers.windows import windows
+from engrain.core.model.queries import EmbeddingModel, EmbedKind
+from engrain.providers.embedding import after_fork, checked_texts, windows
 from engrain.providers.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from engrain.ports import Matrix
+
+
+REMEMBERED = 1_024
+
+
+class QueryCache:
+    """The least recently used query goes first. Safe to use from several threads; rows are read-only."""
+
+    def __init__(self, size: int = REMEMBERED) -> None:
+        self._size = size
+        self._start_afresh()
+        after_fork(self._start_afresh)
+
+    def _start_afresh(self) -> None:
+        self._rows: OrderedDict[str, Matrix] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def embed(self, texts: list[str], embed: Callable[[list[str]], Matrix]) -> Matrix:
+        import numpy as np
+
+        found = self._known(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        if missing or not texts:
+            rows = embed(missing)
+            if not texts:
+                return rows
+            rows.setflags(write=False)
+            found.update(zip(missing, rows, strict=True))
+            self._keep(missing, found)
+        matrix = np.stack([found[text] for text in texts])
+        matrix.setflags(write=False)
+        return matrix
+
+    def _known(self, texts: list[str]) -> dict[str, Matrix]:
+        with self._lock:
+            found = {text: self._rows[text] for text in texts if text in self._rows}
+            for text in found:
+                self._rows.move_to_end(text)
+        return found
+
+    def _keep(self, texts: list[str], found: dict[str, Matrix]) -> None:
+        with self._lock:
+            for text in texts[-self._size :]:
+                # A copy: a row of a large batch would keep the whole batch in memory.
+                self._rows[text] = found[text].copy()
+                self._rows[text].setflags(write=False)
+            while len(self._rows) > self._size:
+                self._rows.popitem(last=False)
+
 
 REINSTALL = 'Run: pip install --force-reinstall --no-deps "engrain-minilm>=1.0,<2".'
 # Larger batches are slower, because they no longer fit the cache: 7.0 ms of CPU a text at 384, 12.9 at 4,096.

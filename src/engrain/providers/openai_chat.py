@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat import Ask, Reply, Said, Stop, ToolCall, checked_timeout
-from engrain.core.wire import to_openai, tools_for_openai
-from engrain.providers.asking import asked, stopped, text_of, tokens, tool_call, unusable
+from engrain.core.chat.render import to_openai, tools_for_openai
+from engrain.core.model.chat import Ask, Reply, Said, Stop, ToolCall, checked_timeout
+from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
 
 OPENAI_URL = "https://api.openai.com/v1"

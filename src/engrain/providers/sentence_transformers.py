@@ -6,11 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.embedding import EmbeddingModel, EmbedKind
 from engrain.core.errors import BackendMissing, EmbedderFailed
-from engrain.providers.query_cache import QueryCache
-from engrain.providers.vectors import checked_texts, unit_rows
-from engrain.providers.windows import windows
+from engrain.core.model.queries import EmbeddingModel, EmbedKind
+from engrain.providers.embedding import checked_texts, unit_rows, windows
+from engrain.providers.local import QueryCache
 
 if TYPE_CHECKING:
     from engrain.ports import Matrix

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import StoreClosed, StoreError
-from engrain.core.items import Cite, Draft, Item, Relation, Source
-from engrain.core.plans import Applied
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Draft, Item, Relation, Source
+from engrain.core.model.plans import Applied
 from engrain.ports import Behind, ItemStore, SessionLog, SessionState, Summary
 from engrain.ports.sessions import WINDOW
 

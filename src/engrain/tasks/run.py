@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engrain.core.clock import checked_span
 from engrain.core.errors import InvalidInput, TaskError
-from engrain.core.journal import TaskStatus
-from engrain.core.text import checked_key
-from engrain.tasks.course import Course
-from engrain.tasks.effects import OnAmbiguous, checked_key_as, checked_policy
-from engrain.tasks.ending import shown
-from engrain.tasks.flow import Flow, Hop, adrive, drive, line, outlast, to_the_end
-from engrain.tasks.ledger import Wish
-from engrain.tasks.retry import ONCE, Retry, as_retry
+from engrain.core.model.tasks import TaskStatus
+from engrain.core.validation import checked_key
+from engrain.tasks.driver import Flow, Hop, adrive, drive, line, outlast, to_the_end
+from engrain.tasks.execution import Course
+from engrain.tasks.journal import Wish
+from engrain.tasks.outcomes import shown
+from engrain.tasks.policies import ONCE, OnAmbiguous, Retry, as_retry, checked_key_as, checked_policy
 from engrain.tasks.steps import Work
 
 if TYPE_CHECKING:

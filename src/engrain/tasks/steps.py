@@ -9,19 +9,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from engrain.capture import write
 from engrain.core.clock import checked_time
 from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
-from engrain.core.journal import StepEnd, StepRecord
-from engrain.core.notes import Note
-from engrain.core.plans import Add, Plan
+from engrain.core.model.items import Note
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.tasks import StepEnd, StepRecord
+from engrain.ingest import write
 from engrain.ports import Kit
-from engrain.tasks.effects import Compensate, OnAmbiguous, happened
-from engrain.tasks.ending import shown
-from engrain.tasks.envelope import as_replayed, decode, encode
-from engrain.tasks.flow import Ask, Call, Flow, Pause
-from engrain.tasks.ledger import SETTLED, Ledger, Seat, ended, sure
-from engrain.tasks.retry import Retry
+from engrain.tasks.driver import Ask, Call, Flow, Pause
+from engrain.tasks.journal import SETTLED, Ledger, Seat, ended, sure
+from engrain.tasks.outcomes import shown
+from engrain.tasks.policies import Compensate, OnAmbiguous, Retry, happened
+from engrain.tasks.serialization import as_replayed, decode, encode
 
 # A sleep looks at the clock this often, because somebody may set it; an event is asked for with a growing pause.
 _LONGEST_NAP = 1.0

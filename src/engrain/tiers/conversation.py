@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from engrain.capture import summaries, write
-from engrain.capture.turns import Recorded, Terms, record
-from engrain.core import transcripts
+from engrain.core.chat import transcripts
+from engrain.core.chat.parse import as_messages
+from engrain.core.chat.render import split_system, to_anthropic, to_openai
+from engrain.core.chat.window import Before, Window, answered, due, shown, weighed
 from engrain.core.clock import Time
-from engrain.core.dialects import as_messages
 from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput
-from engrain.core.filters import Condition, Filter
-from engrain.core.items import FORGOTTEN, Item
-from engrain.core.messages import Message, message_of, note_of
-from engrain.core.scope import Scope
-from engrain.core.text import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
-from engrain.core.tiers import TIERS
-from engrain.core.tiers import Window as Limits
-from engrain.core.window import Before, Window, answered, due, shown, weighed
-from engrain.core.wire import split_system, to_anthropic, to_openai
-from engrain.core.words import terms
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Condition, Filter
+from engrain.core.model.items import FORGOTTEN, Item
+from engrain.core.model.messages import Message, message_of, note_of
+from engrain.core.model.retention import TIERS
+from engrain.core.model.retention import Window as Limits
+from engrain.core.text.tokenizer import terms
+from engrain.core.validation import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.ingest import summaries, write
+from engrain.ingest.messages import Recorded, Terms, record
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
 from engrain.ports.search import settled
 
@@ -114,7 +114,7 @@ class ConversationMemory:
 
     def window(self) -> Window:
         """What a model is shown: never more than the limits allow."""
-        told = summaries.told(self._kit, self._scope, self.session)
+        told = summaries.load_summary(self._kit, self._scope, self.session)
         messages = self._newest(told.start)
         if len(messages) >= self.limits.max_items:
             self._left = None  # more than should be: the summary was dropped, and the next message makes it anew
@@ -154,7 +154,7 @@ class ConversationMemory:
     @property
     def summary(self) -> str:
         """What is told of the messages before the window; "" if there is nothing."""
-        return summaries.told(self._kit, self._scope, self.session).text
+        return summaries.load_summary(self._kit, self._scope, self.session).text
 
     def summarize(self) -> str:
         """Sum up all but the newest messages now."""
@@ -169,7 +169,7 @@ class ConversationMemory:
 
     def export(self) -> dict[str, Any]:
         """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
-        told = summaries.told(self._kit, self._scope, self.session)
+        told = summaries.load_summary(self._kit, self._scope, self.session)
         cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
         messages = tuple(message_of(row) for row in self._rows())
         summary = told.stored if told.text else None

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engrain.capture import episodes as made
-from engrain.capture import turns
-from engrain.capture.insight import insight
 from engrain.core.clock import Time, checked_time
-from engrain.core.episodes import Episode, Happening
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
-from engrain.core.events import Event, event
-from engrain.core.items import Cite, Item, Source
-from engrain.core.messages import EVENTS, RESERVED, Message, checked_message, note_of
-from engrain.core.notes import Note
-from engrain.core.plans import Add, Plan, own
-from engrain.core.scope import Scope
-from engrain.core.scoring import EPISODE_KINDS, EpisodeKind, Happened, novelty, repeat_key, score
-from engrain.core.text import checked_count, checked_key, checked_text
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
+from engrain.core.model.plans import Add, Plan, own
+from engrain.core.model.sessions import Episode, Event, Happening, event
+from engrain.core.rules.importance import EPISODE_KINDS, EpisodeKind, Happened, novelty, repeat_key, score
+from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.ingest import episodes as made
+from engrain.ingest import messages
+from engrain.ingest.tool_output import insight
 from engrain.ports import Episodes, Kit
 
 MAX_FOUND = 10_000
@@ -155,8 +153,8 @@ class EpisodicMemory:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
         made.episodes_of(self._kit)
         message = checked_message(Message(turn.role or "user", turn.text))
-        terms = turns.Terms(_request(request_id))
-        return turns.record([message], session, self._scope, self._kit, terms).ids[0]
+        terms = messages.Terms(_request(request_id))
+        return messages.record([message], session, self._scope, self._kit, terms).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""

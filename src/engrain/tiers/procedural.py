@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.capture import write
 from engrain.core.errors import ConfigError, NotFound
-from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Source
-from engrain.core.notes import Note, checked
-from engrain.core.outcomes import Tally, Trial
-from engrain.core.plans import Add, Plan
-from engrain.core.procedures import (
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import Item, Note, Source, checked
+from engrain.core.model.plans import Add, Plan
+from engrain.core.model.procedures import (
     KEY,
     SLOT,
     Procedure,
+    Tally,
+    Trial,
     checked_procedure,
     checked_steps,
     numbered,
     procedure_of,
     written,
 )
-from engrain.core.recalled import RecallRequest
-from engrain.core.scope import Scope
-from engrain.core.text import MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.core.model.recall import RecallRequest
+from engrain.core.validation import MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.ingest import write
 from engrain.ports import Kit, Outcomes
-from engrain.recall.search import search
+from engrain.retrieval.search import search
 
 MAX_FOUND = 100
 CANDIDATES = 4  # for each one asked for: the best by meaning, of which the best by trial are chosen

@@ -10,17 +10,16 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from engrain.capture import write
-from engrain.core.answers import Forgotten, Why
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
-from engrain.core.filters import parse_filter
-from engrain.core.items import Item, Place, Relation, Source
-from engrain.core.notes import Note, as_note, checked
-from engrain.core.plans import Change, Correct, Forget, Outcome, Plan
-from engrain.core.policies import left_of
-from engrain.core.scope import Scope
-from engrain.core.text import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import Item, Note, Place, Relation, Source, as_note, checked
+from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
+from engrain.core.model.results import Forgotten, Why
+from engrain.core.model.retention import left_of
+from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.ingest import write
 from engrain.ports import Kit, ListQuery
 
 _log = logging.getLogger("engrain")

@@ -6,22 +6,20 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 
-from engrain.capture import write
-from engrain.capture.recap import Recap, recap
-from engrain.capture.summaries import DIGEST, version
 from engrain.core.errors import Conflict, NotFound, StoreError
-from engrain.core.filters import parse_filter
-from engrain.core.items import TRUST, Cite, Item, Source
-from engrain.core.notes import Note
-from engrain.core.plans import Add, Change, Plan, Step
-from engrain.core.recalled import Outlived
-from engrain.core.scope import Scope
-from engrain.core.sessions import SLOT, Closing, Listed, Opening
-from engrain.core.slotting import SPEAKER
-from engrain.core.text import checked_count
-from engrain.core.traits import STANDING
+from engrain.core.identity import Scope
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import TRUST, Cite, Item, Note, Source
+from engrain.core.model.plans import Add, Change, Plan, Step
+from engrain.core.model.recall import Outlived
+from engrain.core.model.sessions import SLOT, Closing, Listed, Opening
+from engrain.core.rules.slots import SPEAKER
+from engrain.core.rules.statements import STANDING
+from engrain.core.validation import checked_count
+from engrain.ingest import write
+from engrain.ingest.summaries import DIGEST, Recap, recap, version
 from engrain.ports import Kit, ListQuery
-from engrain.recall.gather import fetch
+from engrain.retrieval.candidates import fetch
 
 # What the user or the agent told, and what counts as much as "remember that …".
 # A page or a tool that says "always" is nobody's wish.

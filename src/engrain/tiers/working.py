@@ -9,15 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engrain.core.buffer import MAX_TOKENS, Budget, Buffer, Entry, checked_window
-from engrain.core.context import context_text, frame_text
-from engrain.core.digest import agrees
+from engrain.core.chat.prompt import context_text, frame_text
 from engrain.core.errors import InvalidInput, UnknownKey
-from engrain.core.frame import MAX_GOAL, Frame, decoded
-from engrain.core.snapshots import snapshot_of, state_of
-from engrain.core.text import checked_count, checked_key, checked_text
-from engrain.core.tiers import TIERS
+from engrain.core.model.retention import TIERS
+from engrain.core.model.working import (
+    MAX_GOAL,
+    MAX_TOKENS,
+    Budget,
+    Buffer,
+    Entry,
+    Frame,
+    checked_window,
+    decoded,
+    snapshot_of,
+    state_of,
+)
+from engrain.core.text.summarize import agrees
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
+from engrain.core.validation import checked_count, checked_key, checked_text
 
 Summarize = Callable[[Sequence[str], int], str]
 

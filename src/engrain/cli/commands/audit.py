@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, many, strong
-from engrain.cli.verbs import Verb
+from engrain.cli.command import Verb
+from engrain.cli.context import Session
+from engrain.cli.output import faint, many, strong
 
 if TYPE_CHECKING:
-    from engrain.core.audit import Audited, Entry
+    from engrain.core.model.audit import Audited, Entry
 
 
 class AuditGroup(Verb, click.Group):

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.progress import progress
-from engrain.cli.session import DEFAULT_STORE, Session
-from engrain.cli.shown import faint, many
-from engrain.cli.verbs import verb
-from engrain.core.erasure_words import counted
-from engrain.core.errors import InvalidInput
+from engrain.cli.command import verb
+from engrain.cli.context import DEFAULT_STORE, Session
+from engrain.cli.output import faint, many, progress
+from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
+from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
-    from engrain.core.backups import Restored
-    from engrain.lifecycle.erasure.receipts import Receipt
+    from engrain.core.formats.manifests import Restored
+    from engrain.core.model.audit import Entry
+    from engrain.ports import AuditLog
+    from engrain.privacy.receipts import Receipt
+
 
 KEY_VARIABLE = "ENGRAIN_BACKUP_KEY"
 
@@ -101,7 +104,7 @@ def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str |
 
 def _restored(done: Restored) -> Iterator[str]:
     yield f"Restored {done}."
-    if out := counted(done.kept_out or {}):
+    if out := describe_counts(done.kept_out or {}):
         yield faint(f"Kept out: {out}.")
     for id, rows in done.receipts.items():
         told = f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
@@ -131,3 +134,123 @@ def _backup_key() -> str:
         raise InvalidInput(f"--encrypt needs a key: set {KEY_VARIABLE}.")
     asked: str = click.prompt("Key of the backup", hide_input=True, confirmation_prompt=True, err=True)
     return asked
+
+
+@verb(
+    "replay",
+    examples=(
+        "engrain replay postgresql://host/restored --against postgresql://host/engrain",
+        "engrain replay postgresql://host/engrain --receipts receipts/",
+    ),
+    prints="How many rows of each kind were taken out.",
+    whole=True,
+)
+@click.argument("restored", metavar="RESTORED")
+@click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten and erased since.")
+@click.option("--receipts", metavar="FILE|DIR", multiple=True, help="If it is lost: whom these name goes again.")
+def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str, ...]) -> None:
+    """Take out of RESTORED what was forgotten or erased since the moment that it was set back to.
+
+    For a store that the server's own tools have brought back, such as pg_restore; a backup of engrain's own is brought
+    back by `engrain restore`, which does this by itself. Before any program opens RESTORED; if it is cut off, set
+    RESTORED back once more. Its servers beside (Redis, a vector server) are not looked at.
+    """
+    from engrain.memory.receipts import read_receipts
+    from engrain.memory.replaying import replay_erasures
+
+    if bool(against) == bool(receipts):
+        raise click.UsageError("say who knows what was erased since: one of --against STORE and --receipts FILE|DIR.")
+    Session(restored).must_exist()
+    with progress("Taking out", None, cli.json):
+        done = replay_erasures(restored, against or read_receipts(receipts))
+    cli.answer(done, lambda: [str(done), *([f"They are: {out}."] if (out := describe_counts(done.rows)) else [])])
+
+
+@verb(
+    "copy",
+    examples=(
+        "engrain copy agent.db backup.db",
+        "engrain copy agent.db postgresql://host/engrain",
+        "engrain copy agent.db large.toml",
+    ),
+    prints="How many rows of each kind are in both stores now, and the hash that both have.",
+    whole=True,
+)
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def copy_memory(cli: Session, source: str, target: str) -> None:
+    """Copy the whole store, all memories in it, to another; then read both and compare.
+
+    TO is a new store, or one to which an earlier copy was interrupted: it goes on there. Items keep their ids, times,
+    versions and sources; what was forgotten stays forgotten; episodes that have expired are left out. Stop writing to
+    FROM meanwhile: if something is written all the same, the command says so, and is run once more.
+
+    Each is a path, a URL or a .toml file. A .toml file whose episodes or tasks are in Redis is copied with them. In
+    Postgres the role must be allowed to see all memories: the policy "upkeep", or BYPASSRLS. A single memory goes by
+    `engrain export` and `engrain load`.
+    """
+    if _same(source, target):
+        raise InvalidInput("FROM and TO are the same store.")
+    Session(source).must_exist()
+    from engrain.core.clock import system_clock
+    from engrain.factory import open_movable
+    from engrain.transfer.copy import compare, transfer
+
+    now, read = system_clock(), 0
+    with closing(open_movable(source, made=False)) as begins, closing(open_movable(target)) as ends:
+        with progress("Copying", None, cli.json) as done:
+
+            def count(rows: int) -> None:
+                nonlocal read
+                read += rows
+                done(rows)
+
+            recorded = _Recorded(begins, source, target)
+            written = transfer(begins, ends, count, now, begin=recorded.begin)
+            if written:
+                recorded.end()
+                transfer(begins, ends, done, now, ("audit",))
+        with progress("Comparing", 2 * read, cli.json) as done:
+            copied = compare(begins, ends, done, now, written)
+    cli.answer(copied, lambda: [f"Copied: {copied}."])
+
+
+class _Recorded:
+    """In the source, whence it comes to the copy as well. Begun first: one that is cut off leaves a part of it, and a
+    receipt must know."""
+
+    def __init__(self, begins: object, source: str, target: str) -> None:
+        self._begins, self._source = begins, source
+        scheme, named, _ = target.partition("://")
+        self._told: dict[str, str | int] = {"to": scheme if named else "file"}
+
+    def begin(self) -> None:
+        # Where it cannot be written now, the end says so.
+        with suppress(EngrainError):
+            if entry := self._append("copy_begun"):
+                self._told["begun"] = entry.n
+
+    def end(self) -> None:
+        try:
+            self._append("copy")
+        except EngrainError as exc:
+            click.echo(f"The copy is not recorded in the audit log of FROM: {exc}", err=True)
+
+    def _append(self, what: str) -> Entry | None:
+        from engrain.factory import open_movable
+
+        try:
+            return _appended(self._begins, what, self._told)
+        except ReadOnlyStore:
+            # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
+            with closing(open_movable(self._source)) as writable:
+                return _appended(writable, what, self._told)
+
+
+def _appended(store: object, what: str, told: Mapping[str, str | int]) -> Entry | None:
+    audit: AuditLog | None = getattr(store, "audit", None)
+    return None if audit is None else audit.append(what, told)
+
+
+def _same(source: str, target: str) -> bool:
+    return source == target or ("://" not in source + target and Path(source).resolve() == Path(target).resolve())

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.plain import line
-from engrain.cli.session import Session, whole_id
-from engrain.cli.shown import faint, many, safe, table
-from engrain.cli.verbs import verb
+from engrain.cli.command import verb
+from engrain.cli.context import Session, whole_id
+from engrain.cli.output import faint, line, many, safe, table
 from engrain.core.errors import ConfigError, EngrainError, UnknownKey
 
 if TYPE_CHECKING:
-    from engrain.agent.answers import Answer, Called
-    from engrain.agent.loop import AgentWithMemory
+    from engrain.agent.agent import AgentWithMemory
+    from engrain.agent.results import Answer, Called
     from engrain.memory import Memory
 
 VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -58,8 +57,8 @@ def chat(cli: Session, model: str | None, url: str | None, session: str | None, 
     """
     if not model:
         raise ConfigError(HOW)
-    from engrain.agent.loop import AgentWithMemory
-    from engrain.providers.models import open_model
+    from engrain.agent.agent import AgentWithMemory
+    from engrain.providers.chat import open_model
 
     speaker = open_model(model, url)
     with cli.memory(makes=True, embeds="hello", background=True) as memory:

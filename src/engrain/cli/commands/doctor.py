@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.progress import progress
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, many, safe, strong, width, wrapped
-from engrain.cli.verbs import verb
-from engrain.core.checked import GROUPS, UNOPENED, counted, parts
+from engrain.cli.command import verb
+from engrain.cli.context import Session
+from engrain.cli.output import faint, many, progress, safe, strong, width, wrapped
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.results import GROUPS, UNOPENED, parts, summarize_checks
 
 if TYPE_CHECKING:
-    from engrain.core.checked import Checked
+    from engrain.core.model.results import Checked
     from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
@@ -51,7 +50,7 @@ def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
     points = _examined(cli, rebuild, about)
     failed = any(one.state == "fail" for one in points)
     counts = {state: sum(one.state == state for one in points) for state in MARKS}
-    told = {"ok": not failed, **about, "counts": counts, "counted": counted(points), "findings": points}
+    told = {"ok": not failed, **about, "counts": counts, "counted": summarize_checks(points), "findings": points}
     cli.answer(told, lambda: _report(points, about))
     if failed or (strict and any(one.state != "pass" for one in points)):
         click.get_current_context().exit(1)
@@ -70,7 +69,7 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checke
     except EmptyText:  # a name on the command line
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
-        from engrain.lifecycle.checkup import unopened
+        from engrain.health import unopened
 
         return unopened(error, cli.store)
 
@@ -114,7 +113,7 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
     yield ""
     if amiss := [f"{one.number} {one.name}" for one in shown if one.state != "pass"]:
         yield from wrapped(f"See above: {', '.join(amiss)}. docs/checklist.md explains each.", longest=None)
-    yield counted(points)
+    yield summarize_checks(points)
 
 
 def _lines(one: Checked, left: int) -> Iterator[str]:

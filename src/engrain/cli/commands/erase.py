@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.erasure_lines import erased_lines, resumed_lines, verified_lines
-from engrain.cli.receipt_files import ReceiptFiles
-from engrain.cli.session import Session, typed, whole_id
-from engrain.cli.shown import faint
-from engrain.cli.sources import nothing_from
-from engrain.cli.undone_lines import holds_again, undone_lines
-from engrain.cli.verbs import Verb, verb
+from engrain.cli.command import Verb, verb
+from engrain.cli.context import Session, nothing_from, typed, whole_id
+from engrain.cli.erasure_output import (
+    ReceiptFiles,
+    erased_lines,
+    holds_again,
+    resumed_lines,
+    undone_lines,
+    verified_lines,
+)
+from engrain.cli.output import faint
 from engrain.core.errors import InvalidInput, NotFound
-from engrain.core.near import near
+from engrain.core.validation import near
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -119,7 +123,7 @@ def receipt(ctx: click.Context, id: str | None) -> None:
 
     With --user the last of those by which everything of this user was erased.
     """
-    from engrain.lifecycle.erasure.receipts import Receipt
+    from engrain.privacy.receipts import Receipt
 
     cli: Session = ctx.obj
     user = cli.user if typed(ctx, "user") and id is None else None

@@ -12,17 +12,15 @@ from urllib.parse import quote
 
 import click
 
-from engrain.cli.known import counted, something
-from engrain.cli.progress import progress
-from engrain.cli.session import Session
-from engrain.cli.shown import many, safe
-from engrain.cli.verbs import verb
+from engrain.cli.command import verb
+from engrain.cli.context import Session, counted, something
+from engrain.cli.output import many, progress, safe
 from engrain.core.errors import Conflict, NotFound
-from engrain.core.near import hint
+from engrain.core.validation import hint
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exchange.exporting import Exported
     from engrain.memory import Memory
+    from engrain.transfer.export import Exported
 
 LONGEST = 100  # characters of an agent's name in that of a file
 

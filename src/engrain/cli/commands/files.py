@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.plain import line
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, many, safe, table
-from engrain.cli.verbs import Verb
+from engrain.cli.command import Verb
+from engrain.cli.context import Session
+from engrain.cli.output import faint, line, many, safe, table
 from engrain.core.errors import EngrainError
 
 if TYPE_CHECKING:
-    from engrain.core.mirrored import MirrorStatus, Synced
-    from engrain.lifecycle.folder.mirror import Mirror
+    from engrain.core.markdown.sync_state import MirrorStatus, Synced
     from engrain.memory import Memory
+    from engrain.mirror.mirror import Mirror
 
 
 class FileGroup(Verb, click.Group):

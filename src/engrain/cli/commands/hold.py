@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from engrain.cli.session import Session
-from engrain.cli.shown import safe
-from engrain.cli.verbs import verb
+from engrain.cli.command import verb
+from engrain.cli.context import Session
+from engrain.cli.output import safe
 from engrain.core.errors import NotFound
-from engrain.core.holds import Reasons, added
-from engrain.core.near import hint
+from engrain.core.model.erasure import Reasons, added
+from engrain.core.validation import hint
 
 if TYPE_CHECKING:
-    from engrain.core.erasure import Hold
+    from engrain.core.model.erasure import Hold
     from engrain.memory import Memory
 
 

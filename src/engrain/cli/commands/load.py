@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from engrain.cli.progress import progress
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, many, safe
-from engrain.cli.verbs import verb
+from engrain.cli.command import verb
+from engrain.cli.context import Session
+from engrain.cli.output import faint, many, progress, safe
 from engrain.core.errors import BadFile, BadLine
 
 if TYPE_CHECKING:
-    from engrain.lifecycle.exchange.intake import Loaded
+    from engrain.transfer.load import Loaded
 
 SHOWN = 20
 ORIGINS = ("engrain", "notes", "mem0", "chatgpt", "claude")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.session import Session, given_text
-from engrain.cli.shown import day, faint, particulars, strong, width, wrapped
-from engrain.cli.verbs import verb
-from engrain.cli.where import parsed_where, where_option
+from engrain.cli.command import parsed_where, verb, where_option
+from engrain.cli.context import Session, given_text
+from engrain.cli.output import day, faint, particulars, strong, width, wrapped
 
 if TYPE_CHECKING:
-    from engrain.core.recalled import Hit, Recall
+    from engrain.core.model.recall import Hit, Recall
 
 COLUMN = 8
 HEADER = "added to the score"

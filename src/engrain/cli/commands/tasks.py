@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engrain.cli.plain import line
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, many, safe
-from engrain.cli.task_lines import step_lines, task_lines, timeline_lines
-from engrain.cli.verbs import Verb
+from engrain.cli.command import Verb
+from engrain.cli.context import Session
+from engrain.cli.output import faint, line, many, safe
+from engrain.cli.task_output import step_lines, task_lines, timeline_lines
 from engrain.core.errors import EngrainError, InvalidInput, NotFound, TaskWaiting
 
 if TYPE_CHECKING:
-    from engrain.core.journal import StepRecord, TaskRecord
+    from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
 
 STATUSES = click.Choice(["running", "waiting", "parked", "done", "failed", "cancelled", "expired"])

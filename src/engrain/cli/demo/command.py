@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
-from engrain.cli.demo.program import play
+from engrain.cli.command import verb
+from engrain.cli.context import Session
+from engrain.cli.demo import scenes
 from engrain.cli.demo.stage import Stage
-from engrain.cli.session import Session
-from engrain.cli.shown import faint, strong
-from engrain.cli.verbs import verb
+from engrain.cli.output import faint, strong
+
+SCENES: tuple[tuple[str, Callable[[Stage], None]], ...] = (
+    ("Remember, and recall. No key, no server, no download.", scenes.remember_and_recall),
+    ("A question it cannot answer.", scenes.not_knowing),
+    ("A fact that changes.", scenes.a_fact_that_changes),
+    ("The user who comes back after three days.", scenes.three_days_later),
+    ("A preference of session 1, in session 47.", scenes.forty_seven_sessions_later),
+    ("A conversation of five hundred turns.", scenes.five_hundred_turns),
+    ("A second process.", scenes.a_second_process),
+    ("A process that is killed while it writes.", scenes.a_killed_writer),
+    ("A long task whose process is killed.", scenes.a_long_task),
+    ("Forgetting, down to the bytes.", scenes.forgetting),
+    ("What it costs.", scenes.what_it_costs),
+    ("The user who wants to be erased, and a receipt for it.", scenes.erased),
+)
+
+
+def play(stage: Stage) -> None:
+    try:
+        scenes.prepare(stage)
+        for number, (title, scene) in enumerate(SCENES, 1):
+            stage.title(number, title)
+            scene(stage)
+            stage.pause()
+    finally:
+        stage.leave()
+
 
 NEXT = (
     ('engrain remember "Ana likes tea."', "your own memory, in engrain.db"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engrain.core.errors import ConfigError
-from engrain.stores.server_url import COMMON, common, shown, split
+from engrain.stores.urls import COMMON, common, shown, split
 
 _LONGEST_NAME = 63
 _WANTED = {**COMMON, "prepare": "on or off", "schema": f"a name of at most {_LONGEST_NAME} bytes"}

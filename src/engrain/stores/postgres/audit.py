@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from engrain.core import audit
-from engrain.core.audit import Audited, Entry, Head, details_text, faults, linked, sealed
 from engrain.core.clock import from_micros, to_micros
+from engrain.core.model import audit
+from engrain.core.model.audit import Audited, Entry, Head, details_text, faults, linked, sealed
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.sql import load
 

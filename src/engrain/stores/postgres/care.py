@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from psycopg import sql
 
 from engrain.core.errors import ReadOnlyStore, StoreError
-from engrain.core.passages import index_words
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.index_rows import word_count, write_words

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import psycopg
 
 from engrain.core.clock import to_micros
-from engrain.core.filters import Filter
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.stores.postgres.arrays import Longs
 from engrain.stores.postgres.filters import where_sql
 from engrain.stores.postgres.handle import Handle

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engrain.core.queries import Finding
-from engrain.core.scope import Scope
-from engrain.stores.owning import owners
+from engrain.core.identity import Scope
+from engrain.core.model.queries import Finding
 from engrain.stores.postgres.near import WIDEST
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.vectors import VectorSearch
+from engrain.stores.vectors.clients import owners
 
 _SQL = load("deployment.sql")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engrain.core.items import Vectors
-from engrain.core.plans import Embed, Outcome, Status
+from engrain.core.model.items import Vectors
+from engrain.core.model.plans import Embed, Outcome, Status
 from engrain.stores.postgres.index_rows import replace_vectors
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work

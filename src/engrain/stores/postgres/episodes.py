@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.episodes import joined
 from engrain.core.errors import NotFound
-from engrain.core.scope import Scope
-from engrain.core.tiers import TIERS
+from engrain.core.identity import Scope
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import joined
 from engrain.ports import Episode, Raw
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.rows import metadata_text, micros_of, moment

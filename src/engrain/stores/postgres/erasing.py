@@ -6,14 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, belongs, keyed, owner
 from engrain.core.errors import NotFound
-from engrain.core.holds import Which, refusal
-from engrain.core.plans import Forget, Plan
-from engrain.core.scope import Scope
-from engrain.ports.erasing import NONE
+from engrain.core.identity import Scope
+from engrain.core.model.audit import Entry
+from engrain.core.model.erasure import Erased, Erasure, Hold, Reach, Subject, Which, belongs, keyed, owner, refusal
+from engrain.core.model.plans import Forget, Plan
+from engrain.ports.erasure import NONE
 from engrain.stores.postgres.forget import forget, found
 from engrain.stores.postgres.holding import hold, hold_of, reasons_of, release, users
 from engrain.stores.postgres.late import is_clear, take_late

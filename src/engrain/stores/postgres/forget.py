@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from engrain.core.cutting import Span, cut, moved, overlaps
-from engrain.core.passages import index_words
-from engrain.core.plans import Forget, Outcome
-from engrain.core.traits import traits
+from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.statements import traits
+from engrain.core.text.passages import Span, cut, index_words, moved, overlaps
 from engrain.stores.postgres.index_rows import word_count, write_words
 from engrain.stores.postgres.link import Row
 from engrain.stores.postgres.sql import load

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore
-from engrain.core.ids import IdSource, SortableIds
-from engrain.core.scope import Scope
+from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.postgres.address import read_url
 from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.postgres.episodes import PostgresEpisodes

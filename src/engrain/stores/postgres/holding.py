@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import from_micros
-from engrain.core.erasure import Hold, Subject, owner
-from engrain.core.holds import Which, added, read, stored, without
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Hold, Subject, Which, added, owner, read, stored, without
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import hold_begins, hold_ends
 from engrain.stores.postgres.sql import load

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput
-from engrain.core.items import Vectors, Words
-from engrain.core.plans import Add, Correct, Step
+from engrain.core.model.items import Vectors, Words
+from engrain.core.model.plans import Add, Correct, Step
 from engrain.stores.postgres.arrays import Integers, Longs, Reals
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
-from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.stores.postgres.journal_rows import Page, held_by, step_of, task_of
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import scope_comes

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
-from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.rows import moment
 from engrain.stores.postgres.sql import load

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import Erasure, Subject, owner
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Erasure, Subject, owner
 from engrain.stores.postgres.forget import remove
 from engrain.stores.postgres.holding import reasons_of
 from engrain.stores.postgres.link import Db, Row

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from engrain.core.errors import ConfigError, OutcomeUnknown, StoreBusy, StoreClosed, StoreUnavailable
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.postgres.address import Address
 from engrain.stores.postgres.arrays import Context
 from engrain.stores.postgres.faults import again, lost, translated

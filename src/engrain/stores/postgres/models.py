@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load

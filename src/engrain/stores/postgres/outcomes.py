@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import NotFound
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.ports import Tally, Trial
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load

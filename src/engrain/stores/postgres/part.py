@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
-from engrain.core.brought import NOTHING, Brought, Line, addresses, as_argument, brought
-from engrain.core.erasure import By, Subject
-from engrain.core.messages import calls_of
-from engrain.core.scope import Scope
-from engrain.core.taking import Origin, Part, Taking, taking
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import By, Subject
+from engrain.core.model.messages import calls_of
+from engrain.core.rules.cascade import (
+    NOTHING,
+    Brought,
+    Line,
+    Origin,
+    Part,
+    Taking,
+    addresses,
+    as_argument,
+    brought,
+    taking,
+)
 from engrain.stores.postgres.forget import remove
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import Erasure, Reach, Subject, first_version
+from engrain.core.model.erasure import Erasure, Reach, Subject, first_version
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.stores.postgres.arrays import Integers, Longs
 from engrain.stores.postgres.census import Asked, Ints
 from engrain.stores.postgres.link import Db

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.clock import from_micros
-from engrain.core.filters import Filter
-from engrain.core.items import Cite, Item, Vectors
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
+from engrain.core.model.items import Cite, Item, Vectors
 from engrain.ports import (
     Changes,
     ItemChange,

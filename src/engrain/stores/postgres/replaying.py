@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import PARTS, Erased, by_scope, owner
-from engrain.core.plans import Forget
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import PARTS, Erased, by_scope, owner
+from engrain.core.model.plans import Forget
 from engrain.stores.postgres.erasing import HIDDEN
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.link import Db, Row

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
-from engrain.core import moving
-from engrain.core.audit import Head, details_text
 from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
-from engrain.core.items import Vectors, Words
-from engrain.core.moving import Kept, Row
-from engrain.core.passages import index_words
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model import rows as moving
+from engrain.core.model.audit import Head, details_text
+from engrain.core.model.items import Vectors, Words
+from engrain.core.model.rows import Kept, Row
+from engrain.core.text.passages import index_words
 from engrain.stores.postgres.episodes import columns
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.episodes import Happening
-from engrain.core.erasure import too_late
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.items import Draft, Item, Place, Source
-from engrain.core.plans import (
+from engrain.core.model.erasure import too_late
+from engrain.core.model.items import Draft, Item, Place, Source
+from engrain.core.model.plans import (
     Add,
     Applied,
     Change,
@@ -22,13 +21,16 @@ from engrain.core.plans import (
     Outcome,
     Plan,
     Step,
+    Version,
     again,
     gist,
+    mergeable,
     named,
     own,
+    reconcile,
 )
-from engrain.core.reconcile import Version, mergeable, reconcile
-from engrain.core.text import checked_metadata
+from engrain.core.model.sessions import Happening
+from engrain.core.validation import checked_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.embedding import embed_all

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from engrain.core.clock import from_micros
-from engrain.core.items import Item
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Item
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.sql import load
 

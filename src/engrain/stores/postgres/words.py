@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engrain.core.bm25 import Floats, bm25, rarity
+from engrain.core.text.bm25 import Floats, bm25, rarity
 from engrain.ports import Matches, WordHit, WordQuery
 from engrain.stores.postgres.census import Census, Counted, Ints, fitting
 from engrain.stores.postgres.link import Db

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from engrain.core.items import Draft, Vectors, Words
+from engrain.core.model.items import Draft, Vectors, Words
 from engrain.stores.postgres.link import Db
 
 

@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.episodes import Episode, Raw
-from engrain.core.scope import Scope
-from engrain.core.tiers import TIERS
-from engrain.stores.door import Door
-from engrain.stores.redis.link import Link, new_call
-from engrain.stores.redis.registry import Registry
-from engrain.stores.redis.scripts import load
+from engrain.core.identity import Scope
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import Episode, Raw
+from engrain.stores.composite import Door
+from engrain.stores.redis.connection import Link, Registry, load, new_call
 
 _LUA = load("episodes.lua")
 # The engine goes by its own clock, which may be ahead of the caller's: it must never take away what is still shown.
@@ -149,3 +147,37 @@ def _paired(flat: Sequence[str]) -> dict[str, str]:
 
 def _moment(micros: str) -> datetime | None:
     return from_micros(int(micros)) if micros else None
+
+
+_STATE_LUA = load("state.lua")
+LIFE = timedelta(days=1)
+_LIFE = LIFE // timedelta(milliseconds=1)
+
+
+class RedisSessionState:
+    """A view of the store. Of a scope that is shut nothing is kept or shown: none of it is the truth."""
+
+    def __init__(self, link: Link, door: Door) -> None:
+        self._link = link
+        self._door = door
+
+    def keep(self, scope: Scope, session: str, name: str, text: str) -> None:
+        if not self._door.lately_shut(scope):
+            self._link.run(_STATE_LUA["keep"], _base(scope), [f"{name}:{session}", _LIFE, text], spare=True)
+
+    def kept(self, scope: Scope, session: str, name: str) -> str | None:
+        if self._door.lately_shut(scope):
+            return None
+        text: str | None = self._link.command("GET", f"{_base(scope)}{name}:{session}", spare=True)
+        return text
+
+    def drop(self, scope: Scope, session: str, name: str) -> None:
+        self._link.prove_writable()
+        self._link.command("DEL", f"{_base(scope)}{name}:{session}", spare=True)
+
+    def clear(self, scope: Scope, name: str | None = None) -> int:
+        return int(self._link.run(_STATE_LUA["clear"], _base(scope), [f"{name}:" if name else ""], spare=True))
+
+
+def _base(scope: Scope) -> str:
+    return f"engrain:{{{scope.id}}}:sessions:"

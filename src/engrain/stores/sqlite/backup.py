@@ -12,9 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from engrain.core import backups
-from engrain.core.backups import MANIFEST, Manifest
-from engrain.core.erasure import keyed
 from engrain.core.errors import (
     DiskFull,
     EngrainError,
@@ -27,6 +24,9 @@ from engrain.core.errors import (
     StoreError,
     WrongKey,
 )
+from engrain.core.formats import manifests
+from engrain.core.formats.manifests import MANIFEST, BackupManifest
+from engrain.core.model.erasure import keyed
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest, version
@@ -45,7 +45,7 @@ class Backing(Handle):
     def code(self) -> str:
         return keyed(self._key, "backups")
 
-    def backup(self, target: Path, key: str | None = None) -> Manifest:
+    def backup(self, target: Path, key: str | None = None) -> BackupManifest:
         path = _free(target)
         if key is not None:
             checked_key(key)
@@ -55,7 +55,7 @@ class Backing(Handle):
         with _alone(part):
             return self._backed(path, part, key, least)
 
-    def _backed(self, path: Path, part: Path, key: str | None, least: int) -> Manifest:
+    def _backed(self, path: Path, part: Path, key: str | None, least: int) -> BackupManifest:
         beside = path.with_name(path.name + MANIFEST)
         written = False
         try:
@@ -68,7 +68,7 @@ class Backing(Handle):
             # The file first: a manifest is never there without what it speaks of.
             part.replace(path)
             written = True
-            put_file(beside, backups.written(manifest))
+            put_file(beside, manifests.written(manifest))
             sync_folder(path.parent)
         except BaseException as exc:
             _drop(part, *((path, beside) if written else ()))
@@ -86,7 +86,7 @@ class Backing(Handle):
         except StoreCorrupt:
             return False
 
-    def _examined(self, copy: Site, least: int) -> Manifest:
+    def _examined(self, copy: Site, least: int) -> BackupManifest:
         assert copy.path is not None
         with closing(open_connection(copy)) as db:
             rows = sound(db, copy)
@@ -96,7 +96,7 @@ class Backing(Handle):
             raise StoreCorrupt(f"the copy has change {seq}, where the store was between {least} and {most}.")
         size, sha = hashed(copy.path)
         now, sealed = self._clock(), copy.key is not None
-        return Manifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows, self.code)
+        return BackupManifest(now, latest(), rows["item"], size, sha, sealed, __version__, rows, self.code)
 
 
 def write_copy(db: Connection, target: Path, key: str | None) -> None:
@@ -111,7 +111,7 @@ def write_copy(db: Connection, target: Path, key: str | None) -> None:
         os.fsync(file.fileno())
 
 
-def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, Manifest]:
+def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, BackupManifest]:
     """A backup that is whole, to be opened; every other is a typed error, and nothing is changed."""
     if not path.is_file():
         raise NotFound(f"there is no backup {path}.")
@@ -121,7 +121,7 @@ def checked(path: Path, engine: Engine, key: str | None) -> tuple[Site, Manifest
             f"{path} is no backup: {beside.name} is not beside it. A store is copied with: engrain copy {path} TO."
         )
     try:
-        manifest = backups.read(beside.read_bytes(), str(beside))
+        manifest = manifests.read(beside.read_bytes(), str(beside))
         whole = hashed(path) == (manifest.bytes, manifest.sha256)
     except OSError as exc:
         raise StoreError(f"{path} cannot be read: {exc.strerror}.") from exc

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 
 from engrain.core.errors import EngrainError, ReadOnlyStore
-from engrain.core.items import Words
-from engrain.core.passages import index_words
+from engrain.core.model.items import Words
+from engrain.core.text.passages import index_words
 from engrain.ports import Finding, StoreStatus
 from engrain.stores.sqlite.engine import Connection, Row, engine_version
 from engrain.stores.sqlite.handle import Handle

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from engrain.core.queries import Finding
-from engrain.core.scope import Scope
-from engrain.ports.deployed import on_encrypted_disk
-from engrain.stores.owning import owners
+from engrain.core.identity import Scope
+from engrain.core.model.queries import Finding
+from engrain.ports.storage import on_encrypted_disk
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.sql import load
+from engrain.stores.vectors.clients import owners
 
 _SQL = load("deployment.sql")
 _FULL = 2  # of the pragma synchronous: every commit waits for the disk

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.episodes import joined
 from engrain.core.errors import InvalidInput, NotFound
-from engrain.core.scope import Scope
-from engrain.core.tiers import TIERS
+from engrain.core.identity import Scope
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import joined
 from engrain.ports import Episode, Happening, Raw
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held, held_scopes

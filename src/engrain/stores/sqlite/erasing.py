@@ -6,14 +6,27 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engrain.core.audit import Entry
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.erasure import Erased, Erasure, Hold, Reach, Subject, keyed, owner
 from engrain.core.errors import NotFound, OnHold
-from engrain.core.holds import Which, added, read, refusal, stored, without
-from engrain.core.plans import Forget
-from engrain.core.scope import Scope
-from engrain.ports.erasing import NONE
+from engrain.core.identity import Scope
+from engrain.core.model.audit import Entry
+from engrain.core.model.erasure import (
+    Erased,
+    Erasure,
+    Hold,
+    Reach,
+    Subject,
+    Which,
+    added,
+    keyed,
+    owner,
+    read,
+    refusal,
+    stored,
+    without,
+)
+from engrain.core.model.plans import Forget
+from engrain.ports.erasure import NONE
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row

@@ -8,7 +8,7 @@ from typing import Any
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import UnknownKey
-from engrain.core.filters import FIELDS, FLAG, NUMBER, OPERATORS, TEXT, TIME, Condition, Filter
+from engrain.core.model.filters import FIELDS, FLAG, NUMBER, OPERATORS, TEXT, TIME, Condition, Filter
 
 _COLUMNS = {name: f"item.{name}" for name in FIELDS if name != "source"}
 _JSON_TYPES = {TEXT: "j.type = 'text'", NUMBER: "j.type in ('integer', 'real')", FLAG: "j.type in ('true', 'false')"}

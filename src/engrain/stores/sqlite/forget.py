@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from engrain.core.cutting import Span, cut, moved, overlaps
-from engrain.core.passages import index_words
-from engrain.core.plans import Forget, Outcome
-from engrain.core.traits import traits
+from engrain.core.model.plans import Forget, Outcome
+from engrain.core.rules.statements import traits
+from engrain.core.text.passages import Span, cut, index_words, moved, overlaps
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
-from engrain.core.ids import IdSource, SortableIds
-from engrain.core.scope import Scope
+from engrain.core.identity import IdSource, Scope, SortableIds
 from engrain.stores.sqlite.audit import SqliteAudit
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engrain.core.erasure import Subject, keyed, owner
-from engrain.core.holds import read, refusal
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import Subject, keyed, owner, read, refusal
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.sql import load
 

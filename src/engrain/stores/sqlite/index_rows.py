@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engrain.core.errors import InvalidInput
-from engrain.core.items import Vectors, Words
+from engrain.core.model.items import Vectors, Words
 
 MODEL_SHIFT = 40
 LEVELS = 127

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from engrain.core.clock import from_micros, system_clock, to_micros
 from engrain.core.errors import Conflict, NotFound, TaskClaimed
-from engrain.core.journal import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, StepStart, TaskEnd, TaskQuery, TaskRecord
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held_scopes
 from engrain.stores.sqlite.journal_rows import Page, step_of, task_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
-from engrain.core.journal import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.tasks import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.rows import moment
 from engrain.stores.sqlite.sql import load

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import InvalidInput
-from engrain.core.filters import Filter
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.stores.sqlite.details import Details
 from engrain.stores.sqlite.filters import where_sql

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engrain.core import moving
 from engrain.core.clock import from_micros
-from engrain.core.episodes import Raw
 from engrain.core.errors import Conflict
-from engrain.core.items import Cite
-from engrain.core.moving import Kept, Key, Row, RowKind, Standing
-from engrain.core.outcomes import Trial
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model import rows as moving
+from engrain.core.model.items import Cite
+from engrain.core.model.procedures import Trial
+from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
+from engrain.core.model.sessions import Raw
 from engrain.ports import Summary
 from engrain.stores.sqlite.audit import entry_of, head_of
 from engrain.stores.sqlite.engine import Connection

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import from_micros, to_micros
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
 from engrain.ports import Tally, Trial
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.rows import as_json

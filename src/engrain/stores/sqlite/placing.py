@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from engrain.core.audit import Head
 from engrain.core.errors import Conflict, StoreBusy, StoreError
+from engrain.core.model.audit import Head
 from engrain.stores.sqlite.audit import head_of
 from engrain.stores.sqlite.backup import sync_folder
 from engrain.stores.sqlite.engine import Engine, Sealed

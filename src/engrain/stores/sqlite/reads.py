@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from engrain.core.clock import from_micros
-from engrain.core.items import Cite, Item, Vectors
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Cite, Item, Vectors
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.filters import where_sql

@@ -6,9 +6,9 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import Any
 
-from engrain.core.items import Vectors, Words
-from engrain.core.moving import Row
-from engrain.core.passages import index_words
+from engrain.core.model.items import Vectors, Words
+from engrain.core.model.rows import Row
+from engrain.core.text.passages import index_words
 from engrain.stores.sqlite.rows import metadata_text
 
 _AS_THEY_ARE = (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engrain.core.clock import to_micros
-from engrain.core.erasure import PARTS, Erasure, Subject, first_version, owner
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import PARTS, Erasure, Subject, first_version, owner
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.part import add_counts, find, subjects

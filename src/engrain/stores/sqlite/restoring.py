@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engrain.core import moving
-from engrain.core.audit import Head, details_text
 from engrain.core.errors import Conflict
-from engrain.core.moving import Row
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model import rows as moving
+from engrain.core.model.audit import Head, details_text
+from engrain.core.model.rows import Row
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
 from engrain.stores.sqlite.ready import COLUMNS, Ready

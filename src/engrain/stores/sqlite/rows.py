@@ -9,8 +9,8 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
-from engrain.core.items import Cite, Item, Relation, Source
-from engrain.core.plans import Applied, Outcome
+from engrain.core.model.items import Cite, Item, Relation, Source
+from engrain.core.model.plans import Applied, Outcome
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engrain.core.erasure import belongs, keyed, owner, too_late
 from engrain.core.errors import BeingErased, OnHold
-from engrain.core.plans import Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import belongs, keyed, owner, too_late
+from engrain.core.model.plans import Plan
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.erasing import ERASED, ERASING, HIDDEN, aside
 from engrain.stores.sqlite.rows import as_json

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from engrain.core.filters import Filter
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.filters import Filter
 from engrain.ports import Matches, Nearest, Sketch, SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite.handle import Handle
 

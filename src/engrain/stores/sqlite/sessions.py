@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.erasure import first_version, session_marks
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.items import Draft, Item, Place
-from engrain.core.plans import Add, Applied, Plan
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import first_version, session_marks
+from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.plans import Add, Applied, Plan
 from engrain.ports import Behind, Summary
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.handle import Handle

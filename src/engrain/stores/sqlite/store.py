@@ -9,8 +9,9 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
-from engrain.core.items import Draft, Item, Place, Relation, Source
-from engrain.core.plans import (
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Item, Place, Relation, Source
+from engrain.core.model.plans import (
     Add,
     Applied,
     Change,
@@ -20,14 +21,15 @@ from engrain.core.plans import (
     Outcome,
     Plan,
     Step,
+    Version,
     again,
     gist,
+    mergeable,
     named,
     own,
+    reconcile,
 )
-from engrain.core.reconcile import Version, mergeable, reconcile
-from engrain.core.scope import Scope
-from engrain.core.text import checked_metadata
+from engrain.core.validation import checked_metadata
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment

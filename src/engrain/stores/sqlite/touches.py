@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from engrain.core.clock import from_micros
-from engrain.core.items import Item
+from engrain.core.model.items import Item
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.sql import load
 

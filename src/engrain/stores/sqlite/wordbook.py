@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engrain.core.bm25 import LENGTH_SHARE, SATURATION, rarity
+from engrain.core.text.bm25 import LENGTH_SHARE, SATURATION, rarity
 from engrain.stores.sqlite.columns import Column, Flags, Ints, ranges
 from engrain.stores.sqlite.postings import Pairs, Postings, parsed
 from engrain.stores.sqlite.roster import Mask, Reader, Roster, pages

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from engrain.core.errors import NotFound
-from engrain.core.items import Draft, Vectors, Words
-from engrain.core.scope import Scope
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Vectors, Words
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.sql import load
 

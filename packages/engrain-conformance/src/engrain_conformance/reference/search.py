@@ -1,0 +1,106 @@
+"""Search by brute force: the oracle of the VectorIndex and WordIndex ports."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from engrain.core.model.filters import matches
+from engrain.core.text.bm25 import bm25, rarity
+from engrain.ports import Matches, Nearest, VectorQuery, WordHit, WordQuery
+from engrain_conformance.reference.state import Holder, State, Stored
+
+Passage = dict[int, int]  # term → count
+
+
+class Search(Holder):
+    def nearest(self, query: VectorQuery) -> Nearest:
+        with self.reading() as state:
+            at = self.now(query.at)
+            compared = [
+                one
+                for one in state.within(query.scope)
+                if query.model in one.vectors and one.item.visible(at) and matches(query.where, one.item)
+            ]
+            best = sorted(((_cosine(query, one), one.item.id) for one in compared), reverse=True)[: query.limit]
+            every = [cosine for one in compared for cosine in _cosines(query, one)]
+            background = sum(every) / len(every) if every else None
+            return Nearest([id for _, id in best], [cosine for cosine, _ in best], background=background)
+
+    def cosines(self, query: VectorQuery, ids: Sequence[str]) -> list[float]:
+        with self.reading() as state:
+            at = self.now(query.at)
+            found = [state.known(query.scope, id) for id in ids]
+            return [_cosine(query, one) if one and one.item.visible(at) else math.nan for one in found]
+
+    def best(self, query: WordQuery) -> Matches:
+        with self.reading() as state:
+            at = self.now(query.at)
+            visible = _visible(state, query, at)
+            scored = _Scores(visible, query.terms)
+            wanted = [one for one in visible if matches(query.where, one.item)]
+            hits = [found for one in wanted if (found := scored.hit(one))]
+            hits.sort(key=lambda found: (found[0], found[1].id), reverse=True)
+            return scored.matches([hit for _, hit in hits[: query.limit]])
+
+    def counts(self, query: WordQuery, ids: Sequence[str]) -> Matches:
+        with self.reading() as state:
+            at = self.now(query.at)
+            visible = _visible(state, query, at)
+            scored = _Scores(visible, query.terms)
+            known = {one.item.id: one for one in visible}
+            hits = [found for id in ids if id in known and (found := scored.hit(known[id]))]
+            return scored.matches([hit for _, hit in hits])
+
+
+class _Scores:
+    """The statistics of a scope for some terms, and the score of each passage by them."""
+
+    def __init__(self, visible: Sequence[Stored], terms: Sequence[int]) -> None:
+        self.terms = terms
+        self.words = {one.item.id: _passages(one) for one in visible}
+        every = [passage for passages in self.words.values() for passage in passages]
+        self.count = len(every)
+        self.average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
+        self.frequency = tuple(sum(term in passage for passage in every) for term in terms)
+        self.weights = rarity(self.frequency, self.count)
+
+    def hit(self, stored: Stored) -> tuple[float, WordHit] | None:
+        """The best passage; of two equal ones the first."""
+        found: tuple[float, WordHit] | None = None
+        for number, passage in enumerate(self.words[stored.item.id]):
+            counts = tuple(passage.get(term, 0) for term in self.terms)
+            length = sum(passage.values())
+            if any(counts):
+                score = float(bm25([counts], [length], self.weights, self.average)[0])
+                if found is None or score > found[0]:
+                    found = score, WordHit(stored.item.id, number, length, counts)
+        return found
+
+    def matches(self, hits: list[WordHit]) -> Matches:
+        return Matches(hits, self.count, self.average, self.frequency)
+
+
+def _visible(state: State, query: WordQuery, at: datetime) -> list[Stored]:
+    return [one for one in state.within(query.scope) if one.item.visible(at)]
+
+
+def _passages(stored: Stored) -> list[Passage]:
+    found: list[Passage] = [{} for _ in range(stored.words.passages)]
+    for term, packed in struct.iter_unpack("<II", stored.words.pairs):
+        found[packed >> 16][term] = packed & 0xFFFF
+    return found
+
+
+def _cosine(query: VectorQuery, stored: Stored) -> float:
+    return max(_cosines(query, stored), default=math.nan)
+
+
+def _cosines(query: VectorQuery, stored: Stored) -> list[float]:
+    asked = query.vector.reshape(-1).astype(np.float64)
+    rows = [np.frombuffer(row, dtype="<f4").astype(np.float64) for row in stored.vectors.get(query.model, ())]
+    return [max(-1.0, min(1.0, float(np.dot(asked, row)))) for row in rows]

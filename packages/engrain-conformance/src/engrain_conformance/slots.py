@@ -1,0 +1,184 @@
+"""What a slot promises: one value at a time, ordered by when it began to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from engrain.core.model.items import Source
+from engrain.ports import ItemStore
+from engrain_conformance.clock import START, SetClock
+from engrain_conformance.drafts import ANA, HOSTILE, add, add_one, correct, fact, forget, get, page, texts
+from engrain_conformance.suite import Suite
+
+DAY = timedelta(days=1)
+
+
+class SlotSuite(Suite):
+    def test_a_newer_value_closes_the_older(self, store: ItemStore, clock: SetClock) -> None:
+        lima = add_one(store, fact("Lima", slot="city"))
+        moved = clock.advance()
+        quito = add_one(store, fact("Quito", slot="city"))
+        assert (lima.status, quito.status, quito.others) == ("added", "replaced", (lima.id,))
+        old = get(store, lima.id)
+        assert (old.valid_to, old.replaced_by, old.retracted_at, old.open) == (moved, quito.id, None, False)
+        assert texts(store.slots(ANA, "city", None)) == texts(page(store)) == ["Quito"]
+
+    def test_there_and_back_is_three_versions(self, store: ItemStore, clock: SetClock) -> None:
+        for city in ("Lima", "Quito", "Lima"):
+            add(store, fact(city, slot="city"))
+            clock.advance()
+        versions = store.history(ANA, "city")
+        assert texts(versions) == ["Lima", "Quito", "Lima"]
+        assert len({item.id for item in versions}) == 3
+        assert [item.replaced_by for item in versions] == [versions[1].id, versions[2].id, None]
+        at = [texts(store.slots(ANA, "city", START + timedelta(seconds=n))) for n in (-1, 0, 1, 2, 9)]
+        assert at == [[], ["Lima"], ["Quito"], ["Lima"], ["Lima"]]
+
+    def test_there_and_back_in_one_instant_is_three_versions(self, store: ItemStore) -> None:
+        add(store, *(fact(city, slot="city") for city in ("Lima", "Quito", "Lima")))
+        assert texts(store.history(ANA, "city")) == ["Lima", "Quito", "Lima"]
+        assert texts(page(store)) == ["Lima"]
+
+    def test_the_same_value_again_is_a_repeat(self, store: ItemStore, clock: SetClock) -> None:
+        (id,) = add(store, fact("Lima", slot="city", importance=0.2))
+        clock.advance()
+        again = add_one(store, fact("Lima", slot="city", importance=0.6, source=Source("b")))
+        assert (again.id, again.status) == (id, "repeated")
+        assert (get(store, id).importance, get(store, id).valid_from) == (0.6, START)
+
+    def test_a_late_import_goes_behind_and_closes_nothing_after_it(self, store: ItemStore, clock: SetClock) -> None:
+        (now,) = add(store, fact("Quito", slot="city"))
+        late = add_one(store, fact("Lima", slot="city", occurred_at=START - 9 * DAY))
+        assert (late.status, late.others) == ("behind", ())
+        old = get(store, late.id)
+        assert (old.valid_from, old.valid_to, old.replaced_by) == (START - 9 * DAY, START, now)
+        assert get(store, now).open
+        assert texts(store.slots(ANA, "", None)) == ["Quito"]
+        assert texts(store.slots(ANA, "", START - DAY)) == ["Lima"]
+
+    def test_a_late_import_between_two_closes_the_one_before(self, store: ItemStore, clock: SetClock) -> None:
+        (first,) = add(store, fact("Lima", slot="city", occurred_at=START - 9 * DAY))
+        (last,) = add(store, fact("Quito", slot="city"))
+        between = add_one(store, fact("Cusco", slot="city", occurred_at=START - 3 * DAY))
+        assert (between.status, between.others) == ("behind", (first,))
+        assert [(item.text, item.valid_to, item.replaced_by) for item in store.history(ANA, "city")] == [
+            ("Lima", START - 3 * DAY, between.id), ("Cusco", START, last), ("Quito", None, None),
+        ]  # fmt: skip
+        repeat = add_one(store, fact("Lima", slot="city", occurred_at=START - 5 * DAY))
+        assert (repeat.id, repeat.status) == (first, "repeated")
+
+    def test_a_value_from_a_date_to_come_holds_from_then_on(self, store: ItemStore, clock: SetClock) -> None:
+        add(store, fact("Lima", slot="city"))
+        add(store, fact("Quito", slot="city", occurred_at=START + DAY))
+        assert texts(store.slots(ANA, "city", None)) == ["Lima"]
+        clock.advance(86_400)
+        assert texts(store.slots(ANA, "city", None)) == ["Quito"]
+
+    def test_what_was_corrected_was_never_so(self, store: ItemStore, clock: SetClock) -> None:
+        (wrong,) = add(store, fact("Lyma", slot="city"))
+        clock.advance(10)
+        right = correct(store, wrong, fact("Lima", slot="elsewhere"))
+        clock.advance(10)
+        for at in (None, START, START + timedelta(seconds=5), START + timedelta(seconds=15)):
+            assert texts(store.slots(ANA, "city", at)) == texts(page(store, at=at)) == ["Lima"]
+        assert [item.id for item in store.history(ANA, "city")] == [wrong, right.id]
+        assert store.history(ANA, "elsewhere") == []
+
+    def test_a_closed_version_is_corrected_where_it_stands(self, store: ItemStore, clock: SetClock) -> None:
+        (wrong,) = add(store, fact("Lyma", slot="city"))
+        clock.advance(10)
+        (now,) = add(store, fact("Quito", slot="city"))
+        clock.advance(10)
+        right = get(store, correct(store, wrong, fact("Lima")).id)
+        assert (right.valid_from, right.valid_to, right.replaced_by) == (START, START + timedelta(seconds=10), now)
+        assert texts(store.slots(ANA, "city", None)) == ["Quito"]
+        assert texts(store.slots(ANA, "city", START)) == ["Lima"]
+
+    def test_after_a_correction_the_slot_goes_on(self, store: ItemStore, clock: SetClock) -> None:
+        (wrong,) = add(store, fact("Lyma", slot="city"))
+        right = correct(store, wrong, fact("Lima"))
+        clock.advance()
+        assert add_one(store, fact("Lima", slot="city")).status == "repeated"
+        assert add_one(store, fact("Lyma", slot="city")).others == (right.id,)
+
+    def test_forgetting_the_present_value_does_not_bring_back_the_past(self, store: ItemStore, clock: SetClock) -> None:
+        (lima,) = add(store, fact("Lima", slot="city"))
+        clock.advance()
+        (quito,) = add(store, fact("Quito", slot="city"))
+        forget(store, quito)
+        assert store.slots(ANA, "", None) == page(store) == []
+        assert get(store, lima).valid_to == clock()
+        assert add_one(store, fact("Cusco", slot="city")).status == "added"
+
+    def test_an_expired_value_is_replaced_like_any_other(self, store: ItemStore, clock: SetClock) -> None:
+        (old,) = add(store, fact("Lima", slot="city", expires_at=START + DAY))
+        clock.advance(2 * 86_400)
+        assert store.slots(ANA, "", None) == []
+        assert add_one(store, fact("Quito", slot="city")).others == (old,)
+        assert texts(store.slots(ANA, "", START)) == ["Lima"]
+
+    def test_slots_are_found_by_prefix_and_sorted_by_name(self, store: ItemStore, clock: SetClock) -> None:
+        names = ["user.name", "user.city", "user", "users", "User.name", "user%", "us_r", "ünique", "😀", "\ufb01"]
+        add(store, *(fact(f"Value of {name}.", slot=name) for name in names), fact("No slot."))
+        for prefix in ("", "user", "user.", "user%", "us_", "User", "ü", "😀", "x", "user.name.x"):
+            found = [item.slot for item in store.slots(ANA, prefix, None)]
+            assert found == sorted(name for name in names if name.startswith(prefix))
+
+    def test_one_slot_is_found_by_its_exact_name(self, store: ItemStore, clock: SetClock) -> None:
+        names = ["user", "user.city", "User.city", "user.cit", "us_r"]
+        ids = dict(zip(names, add(store, *(fact(f"Value of {name}.", slot=name) for name in names)), strict=True))
+        for name in (*names, "user.", "use", "", "%", "us%"):
+            found = store.slot(ANA, name, None)
+            assert (found and found.id) == ids.get(name)
+        clock.advance()
+        (newer,) = add(store, fact("Quito", slot="user.city"))
+        assert store.slot(ANA, "user.city", None) == get(store, newer)
+        assert store.slot(ANA, "user.city", START) == get(store, ids["user.city"])
+        assert store.slot(ANA, "user.city", START - DAY) is None
+
+    @pytest.mark.parametrize("name", HOSTILE)
+    def test_a_slot_may_have_any_name(self, store: ItemStore, name: str) -> None:
+        add(store, *(fact(f"Of {n}.", slot=other) for n, other in enumerate(HOSTILE)))
+        add(store, fact("The value.", slot=name))
+        assert "The value." in texts(store.slots(ANA, name, None))
+        held = store.slot(ANA, name, None)
+        assert held
+        assert (held.slot, held.text) == (name, "The value.")
+        assert [item.slot for item in store.history(ANA, name)] == [name, name]
+        assert len(store.slots(ANA, "", None)) == len(HOSTILE)
+
+    def test_concurrent_writers_leave_one_open_value(self, store: ItemStore) -> None:
+        def write(writer: int) -> None:
+            for n in range(5):
+                add(store, fact(f"{writer}/{n}", slot="city"))
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(8)))
+        versions = store.history(ANA, "city")
+        assert len(versions) == 40
+        assert len([item for item in versions if item.open]) == len(store.slots(ANA, "city", None)) == 1
+        assert {item.replaced_by for item in versions} == {None, *(item.id for item in versions)} - {versions[0].id}, (
+            "every version but the first replaced another"
+        )
+
+    def test_two_processes_in_one_instant_leave_one_open_value(
+        self, store: ItemStore, another: Callable[[], ItemStore]
+    ) -> None:
+        """The ids of two processes are in no order."""
+        stores = (store, another())
+        for n in range(24):
+            add(stores[n % 2], fact(f"Value {n}.", slot="city"))
+        versions = store.history(ANA, "city")
+        assert len(versions) == 24
+        assert texts([item for item in versions if item.open]) == texts(store.slots(ANA, "city", None)) == ["Value 23."]
+
+    def test_concurrent_writers_of_one_text_leave_one_item(self, store: ItemStore) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            done = list(pool.map(lambda n: add_one(store, fact("The same.", source=Source(str(n)))), range(24)))
+        assert sorted(one.status for one in done) == ["added"] + ["repeated"] * 23
+        (item,) = page(store)
+        assert {source.name for source in item.sources} == {str(n) for n in range(24)}

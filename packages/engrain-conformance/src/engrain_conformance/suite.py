@@ -1,0 +1,67 @@
+"""What every suite asks of a backend's test file: a store, or the parts of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engrain_conformance.clock import SetClock
+
+
+class Suite:
+    """A backend's test gives `store`. Where its parts are not one object, it gives those: `vectors` for an index that
+    is fed from `store`, with `feed` to bring it up to date; `episodes`, `journal` for a store of those alone.
+
+    `another` opens the same store once more, as another process would; without it those tests are skipped.
+    """
+
+    @pytest.fixture
+    def clock(self) -> SetClock:
+        return SetClock()
+
+    @pytest.fixture
+    def store(self, clock: SetClock) -> Any:
+        raise NotImplementedError("give the suite a `store` fixture, which takes `clock`.")
+
+    @pytest.fixture
+    def another(self) -> Callable[[], Any]:
+        pytest.skip("this backend lives in one process")
+
+    @pytest.fixture
+    def vectors(self, store: Any) -> Any:
+        return store
+
+    @pytest.fixture
+    def words(self, store: Any) -> Any:
+        return store
+
+    @pytest.fixture
+    def log(self, store: Any) -> Any:
+        return store
+
+    @pytest.fixture
+    def episodes(self, store: Any) -> Any:
+        return store.episodes
+
+    @pytest.fixture
+    def outcomes(self, store: Any) -> Any:
+        return store.outcomes
+
+    @pytest.fixture
+    def journal(self, store: Any) -> Any:
+        return store.journal
+
+    @pytest.fixture
+    def erasing(self, store: Any) -> Any:
+        return store.erasing
+
+    @pytest.fixture
+    def audit(self, store: Any) -> Any:
+        return store.audit
+
+    @pytest.fixture
+    def feed(self) -> Callable[[], None]:
+        """Called after writing to `store` and before asking `vectors`."""
+        return lambda: None

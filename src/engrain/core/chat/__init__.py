@@ -1,0 +1,1 @@
+"""Messages as models and transcripts write them."""

@@ -1,0 +1,1 @@
+"""Files that engrain reads and writes: exports, manifests, imports."""

@@ -1,0 +1,1 @@
+"""Memory as Markdown pages, both ways."""

@@ -1,0 +1,1 @@
+"""The values that engrain is made of: items, plans, queries, messages, tasks, receipts."""

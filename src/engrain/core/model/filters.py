@@ -1,0 +1,185 @@
+"""Filters: which fields there are, which comparisons, and what a missing value does, said once for all stores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from engrain.core.clock import checked_time
+from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
+from engrain.core.model.items import Item
+from engrain.core.validation import checked_name
+
+TEXT, NUMBER, TIME, FLAG = "text", "number", "time", "flag"
+FIELDS: Mapping[str, str] = {
+    "id": TEXT, "kind": TEXT, "text": TEXT, "slot": TEXT, "session": TEXT, "speaker": TEXT, "role": TEXT,
+    "source": TEXT, "importance": NUMBER, "trust": NUMBER, "place": NUMBER, "pinned": FLAG,
+    "occurred_at": TIME, "recorded_at": TIME, "valid_from": TIME, "valid_to": TIME,
+}  # fmt: skip
+OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "in", "not in", "exists", "contains", "starts with")
+MAX_CONDITIONS = 32
+MAX_CHOICES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`field operator value`. A field is one of FIELDS, or "metadata.NAME" for a top-level metadata key.
+
+    A missing value matches `= None`, `exists False`, `!= x` and `not in`, and nothing else. Values of two types are
+    never equal and never ordered; True is not 1; a list or a dict only exists. Text is compared by code point, case and
+    all. `contains` and `starts with` look into text; of a list in metadata, `contains` finds an equal element.
+    `source` matches if any of the item's sources has that name.
+    """
+
+    field: str
+    operator: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """All of the conditions hold."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
+    """{"kind": "fact", "importance": {">=": 0.5}, "metadata.project": {"in": ["a", "b"]}}"""
+    if where is None:
+        return None
+    if isinstance(where, Filter):
+        return Filter(tuple(_condition(one.field, one.operator, one.value) for one in where.conditions))
+    if not isinstance(where, Mapping):
+        raise InvalidInput(f'a filter must be a dict such as {{"kind": "fact"}}, not {type(where).__name__}.')
+    conditions = [_condition(key, op, value) for key, test in where.items() for op, value in _tests(test)]
+    if len(conditions) > MAX_CONDITIONS:
+        raise TooLarge(f"a filter may have {MAX_CONDITIONS} conditions, not {len(conditions)}.")
+    return Filter(tuple(conditions)) if conditions else None
+
+
+def matches(where: Filter | None, item: Item) -> bool:
+    return where is None or all(_holds(condition, item) for condition in where.conditions)
+
+
+def _tests(test: object) -> list[tuple[str, Any]]:
+    if isinstance(test, Mapping):
+        if not test:
+            raise InvalidInput('an empty test: write {"importance": {">=": 0.5}}.')
+        return list(test.items())
+    return [("=", test)]
+
+
+def _condition(key: object, operator: object, value: object) -> Condition:
+    if not isinstance(key, str) or (key not in FIELDS and not key.startswith("metadata.")) or key == "metadata.":
+        raise UnknownKey(f'unknown filter key {key!r}. Known: {", ".join(FIELDS)}, and "metadata.NAME".')
+    if operator not in OPERATORS:
+        raise UnknownKey(f"unknown operator {operator!r} for {key!r}. Known: {', '.join(OPERATORS)}.")
+    checked_name(key, "filter key")
+    return Condition(key, str(operator), _checked_value(key, str(operator), value))
+
+
+def _checked_value(key: str, operator: str, value: object) -> object:
+    if operator == "exists":
+        if not isinstance(value, bool):
+            raise InvalidInput(f'{key}: "exists" takes True or False, not {value!r}.')
+        return value
+    if operator in ("in", "not in"):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            raise InvalidInput(f'{key}: "{operator}" takes a list, not {value!r}.')
+        if len(value) > MAX_CHOICES:
+            raise TooLarge(f'{key}: "{operator}" takes at most {MAX_CHOICES:,} values, not {len(value):,}.')
+        return tuple(_checked_scalar(key, one) for one in value)
+    if operator == "contains" and key.startswith("metadata.") and value is not None:
+        return _checked_scalar(key, value)
+    if operator in ("contains", "starts with") and not isinstance(value, str):
+        raise InvalidInput(f'{key}: "{operator}" takes text, not {value!r}.')
+    if operator in ("<", "<=", ">", ">=") and (value is None or isinstance(value, bool)):
+        raise InvalidInput(f'{key}: "{operator}" takes a number, a text or a time, not {value!r}.')
+    return None if value is None else _checked_scalar(key, value)
+
+
+def _checked_scalar(key: str, value: object) -> object:
+    kind = FIELDS.get(key)
+    if kind == TIME:
+        return checked_time(value, key)
+    if isinstance(value, str):
+        checked_name(value, key)
+    fits = {
+        TEXT: isinstance(value, str),
+        NUMBER: isinstance(value, (int, float)) and not isinstance(value, bool),
+        FLAG: isinstance(value, bool),
+        None: isinstance(value, (str, int, float, bool)),
+    }[kind]
+    if not fits or (isinstance(value, float) and not math.isfinite(value)):
+        raise InvalidInput(f"{key} is compared with {kind or 'text, a number or a bool'}, not {value!r}.")
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        raise InvalidInput(f"{key}: {value} does not fit into 64 bits.")
+    return value
+
+
+def _holds(condition: Condition, item: Item) -> bool:
+    if condition.field == "source":
+        names: list[str | None] = [source.name for source in item.sources if source.name]
+        names = names or [None]
+        # Negations speak of all sources, the rest of any.
+        combine = all if condition.operator in ("!=", "not in") else any
+        return combine(_compare(name, condition.operator, condition.value) for name in names)
+    return _compare(_value(item, condition.field), condition.operator, condition.value)
+
+
+def _value(item: Item, name: str) -> object:
+    if name.startswith("metadata."):
+        return item.metadata.get(name.removeprefix("metadata."))
+    return getattr(item, name)
+
+
+def _same(left: object, right: object) -> bool:
+    return _type(left) == _type(right) and _type(left) != "other" and left == right
+
+
+def _type(value: object) -> str:
+    if isinstance(value, bool):
+        return FLAG
+    for name, kinds in ((NUMBER, (int, float)), (TEXT, str), (TIME, datetime)):
+        if isinstance(value, kinds):
+            return name
+    return "missing" if value is None else "other"
+
+
+def _compare(left: object, operator: str, right: Any) -> bool:
+    if operator == "exists":
+        return (left is not None) is right
+    if operator == "=":
+        return _same(left, right)
+    if operator == "!=":
+        return not _same(left, right)
+    if operator in ("in", "not in"):
+        return any(_same(left, one) for one in right) is (operator == "in")
+    if operator == "contains" and isinstance(left, list):
+        return any(_same(one, right) for one in left)
+    if _type(left) != _type(right) or _type(left) in ("missing", "other", FLAG):
+        return False
+    if operator == "contains":
+        return isinstance(right, str) and right in left  # type: ignore[operator]
+    if operator == "starts with":
+        return left.startswith(right)  # type: ignore[attr-defined, no-any-return]
+    return bool({"<": _lt, "<=": _le, ">": _gt, ">=": _ge}[operator](left, right))
+
+
+def _lt(left: Any, right: Any) -> bool:
+    return bool(left < right)
+
+
+def _le(left: Any, right: Any) -> bool:
+    return bool(left <= right)
+
+
+def _gt(left: Any, right: Any) -> bool:
+    return bool(left > right)
+
+
+def _ge(left: Any, right: Any) -> bool:
+    return bool(left >= right)

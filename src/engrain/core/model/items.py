@@ -1,0 +1,323 @@
+"""What a memory is made of: items, where they came from and when they held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from engrain.core.clock import Time, checked_time
+from engrain.core.errors import InvalidInput, UnknownKey
+from engrain.core.validation import checked_count, checked_key, checked_metadata, checked_share, checked_text
+
+Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
+SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FORGOTTEN = "[forgotten]"
+ROLES = ("user", "assistant", "system", "tool")
+
+# Who says a thing decides how far it is trusted; the numbers order the kinds and are shown by `why`.
+TRUST: Mapping[str, float] = {
+    "user": 1.0, "system": 1.0, "agent": 0.7, "document": 0.6, "import": 0.6, "tool": 0.5, "web": 0.3,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cite:
+    """The span of another item that an item rests on; the whole item when no span is given.
+
+    With the span 0:0 it rests on the whole too, but has no words from there: to forget it cuts nothing out."""
+
+    item: str
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def wordless(self) -> bool:
+        return (self.start, self.end) == (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an item came from. `name` is a page, a file, a tool; None for what was simply said."""
+
+    name: str | None = None
+    kind: SourceKind = "user"
+    cites: tuple[Cite, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in TRUST:
+            raise InvalidInput(f"source kind {self.kind!r} is not one of {', '.join(TRUST)}.")
+
+    @property
+    def trust(self) -> float:
+        return TRUST[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a session an item was said, and by whom. With no number it takes the session's next."""
+
+    session: str
+    number: int | None = None
+    speaker: str | None = None
+    role: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """subject –relation→ object, between two entities."""
+
+    subject: str
+    relation: str
+    object: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One version of one thing remembered, word for word."""
+
+    id: str
+    kind: Kind
+    text: str
+    importance: float
+    recorded_at: datetime
+    valid_from: datetime
+    valid_to: datetime | None = None
+    occurred_at: datetime | None = None
+    slot: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    trust: float = 1.0
+    session: str | None = None
+    place: int | None = None
+    speaker: str | None = None
+    role: str | None = None
+    relation: Relation | None = None
+    pinned: bool = False
+    replaced_by: str | None = None
+    retracted_at: datetime | None = None
+    expires_at: datetime | None = None
+    access_count: int = 0
+    last_accessed: datetime | None = None
+
+    @property
+    def source(self) -> str | None:
+        """The name of the first named source."""
+        return next((source.name for source in self.sources if source.name), None)
+
+    @property
+    def open(self) -> bool:
+        """Held to be so at present: neither replaced nor corrected away."""
+        return self.valid_to is None and self.retracted_at is None
+
+    def visible(self, at: datetime) -> bool:
+        """Held at that moment. A corrected item was never so, and answers no moment at all."""
+        return (
+            self.retracted_at is None
+            and self.valid_from <= at
+            and (self.valid_to is None or at < self.valid_to)
+            and (self.expires_at is None or at < self.expires_at)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The stored words of a text: little-endian uint32 pairs (term, passage << 16 | count), and how many passages."""
+
+    pairs: bytes = b""
+    passages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vectors of one text by one model: float32, unit length, one row for each window of the text."""
+
+    model: str
+    rows: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A text on its way in, with all that was computed from it outside any transaction."""
+
+    text: str
+    kind: Kind = "fact"
+    importance: float = 0.5
+    slot: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: Source = field(default_factory=Source)
+    place: Place | None = None
+    occurred_at: datetime | None = None
+    expires_at: datetime | None = None
+    relation: Relation | None = None
+    words: Words = field(default_factory=Words)
+    vectors: Vectors | None = None
+    traits: int = 0
+    # Made by extraction, import or replay rather than said now: a tombstone keeps it out.
+    derived: bool = False
+
+
+MAX_PLACE = 2**53
+RESERVED = ("procedure:", "session:")  # slots of procedures and of summaries
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One thing to remember. `place` makes it a turn of a session; `derived` marks what was not said now but extracted,
+    imported or replayed, so that it cannot bring back what was forgotten; with a `request_id` it is applied once."""
+
+    text: str
+    importance: float = 0.5
+    slot: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    source: str | Source | None = None
+    occurred_at: Time | None = None
+    place: Place | None = None
+    relation: Relation | None = None
+    derived: bool = False
+    request_id: str | None = None
+
+
+def as_note(value: object) -> Note:
+    """A Note, a text, or a dict with a Note's keys (`place`, `source` and `relation` may be dicts as well)."""
+    if isinstance(value, Note):
+        return value
+    if isinstance(value, str):
+        return Note(value)
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
+    given = _known_keys(value, Note, "note")
+    for name, kind in (("place", Place), ("source", Source), ("relation", Relation)):
+        if isinstance(given.get(name), Mapping):
+            part = _known_keys(given[name], kind, name)
+            if name == "source":
+                part["cites"] = _cites(part.get("cites"))
+            given[name] = _made(kind, part, name)
+    return _made(Note, given, "note")  # type: ignore[no-any-return]
+
+
+def checked(note: Note) -> Note:
+    """The same note with every value proved, or a typed error that names the value."""
+    return Note(
+        text=checked_text(note.text),
+        importance=checked_share(note.importance, "importance"),
+        slot=None if note.slot is None else _slot(note.slot),
+        metadata=checked_metadata(note.metadata),
+        source=_source(note.source),
+        occurred_at=None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at"),
+        place=_place(note.place),
+        relation=_relation(note.relation),
+        derived=bool(note.derived),
+        request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
+    )
+
+
+def _slot(slot: object) -> str:
+    name = checked_key(slot, "slot")
+    if name.startswith(RESERVED):
+        raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
+    return name
+
+
+def _source(source: str | Source | None) -> Source:
+    if source is None:
+        return Source()
+    if isinstance(source, str):
+        return Source(checked_key(source, "source"), "document")
+    if not isinstance(source, Source):
+        raise InvalidInput(f"source must be a name or a Source, not {type(source).__name__}.")
+    if source.name is not None:
+        checked_key(source.name, "source")
+    for cite in source.cites:
+        _cite(cite)
+    return source
+
+
+def _cites(given: object) -> tuple[Cite, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
+    return tuple(
+        cite if isinstance(cite, Cite) else _made(Cite, _known_keys(cite, Cite, "cite"), "cite") for cite in given
+    )
+
+
+def _cite(cite: object) -> None:
+    if not isinstance(cite, Cite):
+        raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
+    checked_key(cite.item, "cited item")
+    if cite.wordless or (cite.start is None and cite.end is None):
+        return
+    if not (isinstance(cite.start, int) and isinstance(cite.end, int) and 0 <= cite.start < cite.end):
+        raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")
+
+
+def _place(place: Place | None) -> Place | None:
+    if place is None:
+        return None
+    if not isinstance(place, Place):
+        raise InvalidInput(
+            f'place must be a Place, such as Place("monday", speaker="Ana"), not {type(place).__name__}.'
+        )
+    checked_key(place.session, "session")
+    if place.number is not None:
+        checked_count(place.number, "place number", 0, MAX_PLACE)
+    for name in ("speaker", "role"):
+        if getattr(place, name) is not None:
+            checked_key(getattr(place, name), name)
+    return place
+
+
+def _relation(relation: Relation | None) -> Relation | None:
+    if relation is not None:
+        for name in ("subject", "relation", "object"):
+            checked_key(getattr(relation, name), name)
+    return relation
+
+
+def _known_keys(given: object, kind: type, what: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{what} must be a dict, not {type(given).__name__}.")
+    known = [field.name for field in fields(kind)]
+    for key in given:
+        if key not in known:
+            raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")
+    return dict(given)
+
+
+def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
+    try:
+        return kind(**given)
+    except TypeError as exc:
+        needed = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+        lacking = " and its ".join(name for name in needed if name not in given)
+        raise InvalidInput(f"a {what} lacks its {lacking}.") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """The words from `start` to `end` of a message say something that lasts.
+
+    `slot` is a place for one value, where the statement has one. `explicit`: the speaker asked for it to be kept.
+    `replaces` are words of an earlier statement that this one takes the place of ("tea instead of coffee": coffee).
+    """
+
+    start: int
+    end: int
+    slot: str | None = None
+    importance: float = 0.6
+    explicit: bool = False
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaid:
+    """The speaker wants something forgotten: what a slot holds, or the statement between `start` and `end`."""
+
+    start: int
+    end: int
+    slot: str | None = None

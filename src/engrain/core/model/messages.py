@@ -1,0 +1,195 @@
+"""What is said in a session: messages, and how they are kept as items of the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engrain.core.chat.render import NO_OUTPUT
+from engrain.core.clock import Time, checked_time
+from engrain.core.errors import InvalidInput
+from engrain.core.model.chat import Said, ToolCall
+from engrain.core.model.items import ROLES, Item, Note, Place, Source, SourceKind
+from engrain.core.validation import MAX_TEXT, checked_key, checked_metadata, checked_name, checked_text, json_text
+
+# The one key of an item's metadata that is engrain's own.
+RESERVED = "engrain"
+EVENTS = ("decision", "error", "resolution", "note")
+
+_SOURCES: Mapping[str, SourceKind] = {"user": "user", "assistant": "agent", "system": "system", "tool": "tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. Only an assistant's has `calls`; only a tool's `answers` the id of a call, names its `tool` and may
+    have `failed`. `event` says that it is more than a turn: one of EVENTS. `id` and `number` are those of a message
+    that was read from a log; on the way in they play no part."""
+
+    role: str
+    text: str = ""
+    speaker: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+    tool: str | None = None
+    failed: bool = False
+    event: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    occurred_at: Time | None = None
+    id: str | None = None
+    number: int | None = None
+
+    @property
+    def said(self) -> Said:
+        return Said(self.role, self.text, self.calls, self.answers, self.failed)  # type: ignore[arg-type]
+
+
+def checked_message(message: Message) -> Message:
+    """The same message with every value proved but the text's content, which `note_of` proves."""
+    role = message.role
+    if role not in ROLES:
+        raise InvalidInput(f"unknown role {role!r}. Known: {', '.join(ROLES)}.")
+    if not isinstance(message.text, str):
+        raise InvalidInput(f"the text of a message must be a str, not {type(message.text).__name__}.")
+    if message.calls and role != "assistant":
+        raise InvalidInput(f"only an assistant's message calls tools, not one of the {role}.")
+    if role != "tool" and (message.answers is not None or message.tool is not None or message.failed):
+        raise InvalidInput(f"answers, tool and failed are for the result of a tool, not for a message of the {role}.")
+    if message.event is not None and message.event not in EVENTS:
+        raise InvalidInput(f"unknown event {message.event!r}. Known: {', '.join(EVENTS)}.")
+    for name in ("speaker", "tool"):
+        if getattr(message, name) is not None:
+            checked_key(getattr(message, name), name)
+    metadata = checked_metadata(message.metadata)
+    if RESERVED in metadata:
+        raise InvalidInput(f"metadata[{RESERVED!r}] is engrain's own: choose another key.")
+    return replace(
+        message,
+        calls=tuple(_checked_call(call) for call in message.calls),
+        answers=None if message.answers is None else checked_name(message.answers, "answers"),
+        failed=bool(message.failed),
+        metadata=metadata,
+        occurred_at=None if message.occurred_at is None else checked_time(message.occurred_at, "occurred_at"),
+    )
+
+
+def note_of(message: Message, session: str, *, placed: bool = False, derived: bool = False) -> Note:
+    """A checked message as the note of its log row; `placed` puts it at its own number.
+
+    Calls stand in the text, as JSON, so that words find them and forgetting reaches them; the metadata says where.
+    """
+    text, kept = _written(message)
+    particulars = {"answers": message.answers, "tool": message.tool, "event": message.event}
+    kept |= {name: value for name, value in particulars.items() if value is not None}
+    kept |= {"failed": True} if message.failed else {}
+    return Note(
+        text=checked_text(text),
+        metadata={**message.metadata, RESERVED: kept} if kept else message.metadata,
+        source=Source(message.tool, _SOURCES[message.role]),
+        occurred_at=message.occurred_at,
+        place=Place(session, message.number if placed else None, message.speaker, message.role),
+        derived=derived,
+    )
+
+
+def message_of(item: Item) -> Message:
+    """A log row as the message it was. Of one that was cut or corrected, the words that are left, as text."""
+    metadata = dict(item.metadata)
+    kept = metadata.pop(RESERVED, None)
+    role = item.role if item.role in ROLES else "user"
+    text, calls = _read(item.text, kept if isinstance(kept, dict) else {})
+    result = kept if isinstance(kept, dict) and role == "tool" else {}
+    return Message(
+        role=str(role),
+        text=text,
+        speaker=item.speaker,
+        calls=calls if role == "assistant" else (),
+        answers=_text(result.get("answers")),
+        tool=_text(result.get("tool")),
+        failed=result.get("failed") is True,
+        event=_text(kept.get("event")) if isinstance(kept, dict) else None,
+        metadata=metadata,
+        occurred_at=item.occurred_at or item.recorded_at,
+        id=item.id,
+        number=item.place,
+    )
+
+
+def calls_of(text: str, metadata: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """The calls in the text of a log row; none of one that was cut or corrected."""
+    kept = metadata.get(RESERVED)
+    return _read(text, kept)[1] if isinstance(kept, Mapping) else ()
+
+
+def answered(metadata: Mapping[str, Any]) -> str | None:
+    """The id of the call that a log row answers."""
+    kept = metadata.get(RESERVED)
+    return _text(kept.get("answers")) if isinstance(kept, Mapping) else None
+
+
+def said(item: Item) -> Said:
+    return message_of(item).said
+
+
+def arguments_text(call: ToolCall) -> str:
+    return call.malformed or json_text(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
+
+
+def spans_of_calls(row: Item) -> list[tuple[int, int]]:
+    """Where the arguments of each call stand in the text of a log row; none of one that was cut since."""
+    kept = row.metadata.get(RESERVED, {})
+    whole = kept.get("size") == len(row.text)
+    return [(start, end) for _, _, start, end, _ in kept.get("calls", ())] if whole else []
+
+
+def _checked_call(call: object) -> ToolCall:
+    if not isinstance(call, ToolCall):
+        raise InvalidInput(f"calls must be ToolCalls, not {type(call).__name__}.")
+    checked_name(call.id, "the id of a call")
+    checked_key(call.name, "the name of a called tool")
+    if not isinstance(call.arguments, Mapping):
+        kind = type(call.arguments).__name__
+        raise InvalidInput(f"the arguments of a call of {call.name!r} must be a dict, not {kind}.")
+    plain = replace(call, arguments=dict(call.arguments))
+    return replace(plain, arguments={} if call.malformed else json.loads(arguments_text(plain)))
+
+
+def _written(message: Message) -> tuple[str, dict[str, Any]]:
+    """The text of the log row, and what is needed to read it back if that is not the message's own text."""
+    if not message.calls and (message.role != "tool" or message.text.strip()):
+        return message.text, {}
+    text = message.text
+    calls: list[list[Any]] = []
+    for call in message.calls:
+        text += f"\n{call.name} " if text else f"{call.name} "
+        start = len(text)
+        text += arguments_text(call)
+        calls.append([call.id, call.name, start, len(text), bool(call.malformed)])
+    text = text if text.strip() else text + NO_OUTPUT
+    return text, {"own": len(message.text), "size": len(text), **({"calls": calls} if calls else {})}
+
+
+def _read(text: str, kept: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
+    own = kept.get("own")
+    if not isinstance(own, int) or kept.get("size") != len(text):
+        return text, ()
+    try:
+        return text[:own], tuple(_call(text, *values) for values in kept.get("calls", ()))
+    except (TypeError, ValueError):
+        return text, ()
+
+
+def _call(text: str, id: str, name: str, start: int, end: int, malformed: bool) -> ToolCall:
+    if not isinstance(id, str) or not isinstance(name, str):
+        raise TypeError("a call has an id and a name.")
+    if malformed:
+        return ToolCall(id, name, malformed=text[start:end])
+    arguments = json.loads(text[start:end])
+    if not isinstance(arguments, dict):
+        raise ValueError(f"{arguments!r} are no arguments.")
+    return ToolCall(id, name, arguments)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

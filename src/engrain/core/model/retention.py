@@ -1,0 +1,215 @@
+"""How long things are kept and what becomes of them: the settings of a memory's upkeep, as plain values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from engrain.core.errors import ConfigError, InvalidInput, UnknownKey
+from engrain.core.markdown.sync_state import checked_pattern
+from engrain.core.model.items import Item
+
+DAY = 86_400.0
+_SUCH_AS = {"days": 7, "hours": 24, "minutes": 60}
+_FOLDERS = ("backup_folder", "mirror")
+# Longer times lead out of the calendar.
+_MOST = {"days": 100_000, "hours": 24 * 100_000, "minutes": 1_440 * 100_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The table [lifecycle] of a settings file. Days, hours and minutes may be fractions.
+
+    Knowledge below `consolidate_below`, used fewer than `consolidate_used` times and older than `consolidate_days` is
+    let go; `consolidate_below = 0` lets go of nothing. With `half_life_days` its importance fades that fast when it is
+    not used; 0 is never. Tasks are kept for `task_days` after their end. With a `backup_folder` there is a backup every
+    `backup_hours`, and the newest `backup_keep` stay. `mirror` is a folder whose MEMORY.md is kept in step, of each
+    memory its own if {user}, {agent} or {tenant} stands in it. With `drop_old_vectors` the vectors of another model go
+    once every item has some of the present one, even if nobody asks for it. `every_minutes` is how often a
+    program that keeps a memory open looks after all of the store; 0 is never.
+    """
+
+    consolidate_below: float = 0.3
+    consolidate_used: int = 2
+    consolidate_days: float = 7.0
+    half_life_days: float = 0.0
+    task_days: float = 7.0
+    backup_folder: str = ""
+    backup_hours: float = 24.0
+    backup_keep: int = 7
+    mirror: str = ""
+    drop_old_vectors: bool = False
+    every_minutes: float = 0.0
+
+
+def policies(given: Mapping[str, Any], where: str = "[lifecycle]") -> Policies:
+    """Checked values, as a settings file has them; what is not given stays as it is."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f'{where} must have names and values, such as {{"every_minutes": 60}}, not {given!r}.')
+    known = {one.name: type(one.default) for one in fields(Policies)}
+    values = dict(given)
+    for name, value in given.items():
+        if name not in known:
+            raise UnknownKey(f"{where}: unknown key {name!r}. Known: {', '.join(known)}.")
+        if name in _FOLDERS and isinstance(value, os.PathLike):
+            values[name] = os.fspath(value)
+        _check(name, values[name], known[name], where)
+    made = Policies(**values)
+    if made.backup_hours * (made.backup_keep + 1) > _MOST["hours"]:
+        raise ConfigError(f"{where}: backup_keep is too many for one every {made.backup_hours:g} hours: give fewer.")
+    return made
+
+
+def faded(importance: float, unused_seconds: float, uses: int, half_life_days: float) -> float:
+    """What is left of an importance after a time without use; each use makes it fade half a half-life slower."""
+    if half_life_days <= 0:
+        return importance
+    life = half_life_days * DAY * (1 + uses / 2)
+    return float(importance * 0.5 ** (max(0.0, unused_seconds) / life))
+
+
+def left_of(item: Item, now: datetime, half_life_days: float) -> float:
+    """Of its importance, after the time since it was last used or told; of one that is pinned, all."""
+    unused = (now - max(item.recorded_at, item.last_accessed or item.recorded_at)).total_seconds()
+    return item.importance if item.pinned else faded(item.importance, unused, item.access_count, half_life_days)
+
+
+def _check(name: str, value: object, wanted: type, where: str) -> None:
+    number = wanted in (int, float)
+    fits = isinstance(value, (int, float) if wanted is float else wanted)
+    if not fits or (number and isinstance(value, bool)):
+        raise ConfigError(f"{where}: {name} must be {_wanted(name, wanted)}, not {value!r}.")
+    most = _MOST.get(name.rpartition("_")[2], 1_000_000_000)
+    if number and not 0 <= value <= most:  # type: ignore[operator]
+        raise ConfigError(f"{where}: {name} must be from 0 to {most:,}, not {value!r}.")
+    if name == "consolidate_below" and value > 1:  # type: ignore[operator]
+        raise ConfigError(f"{where}: {name} is an importance, from 0 to 1, not {value!r}.")
+    if name == "backup_keep" and value == 0:
+        raise ConfigError(f"{where}: backup_keep must be at least 1.")
+    if name == "backup_hours" and value == 0:
+        # Every round would take one, and the kept ones would soon be all of the same hour.
+        raise ConfigError(f"{where}: backup_hours must be more than 0. For no backups, leave out backup_folder.")
+    if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
+        raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
+    if name == "mirror":
+        checked_pattern(str(value), where)
+
+
+def _wanted(name: str, kind: type) -> str:
+    unit = name.rpartition("_")[2]
+    if unit in _SUCH_AS:
+        return f"a number of {unit}, such as {_SUCH_AS[unit]}"
+    return {float: "a number", int: "a whole number", bool: "true or false"}.get(kind, "a text in quotes")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much stays word for word before what is older becomes a summary.
+
+    It does so with more than `max_items`, from `summarize_from` on, or at the share `summarize_at` of `max_tokens`;
+    the newest `keep_recent` stay as they are. The summary counts against `max_tokens`.
+    """
+
+    max_items: int
+    max_tokens: int
+    summarize_at: float
+    summarize_from: int
+    keep_recent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One kind of memory. None means no limit; `at_scale` are the stores for when one machine is not enough."""
+
+    name: str
+    holds: str
+    lives: str
+    found_by: str
+    store: str
+    at_scale: tuple[str, ...] = ()
+    ttl_seconds: int | None = None
+    max_items: int | None = None
+    max_tokens: int | None = None
+    summarize_at: float | None = None
+    summarize_from: int | None = None
+    keep_recent: int | None = None
+
+    @property
+    def window(self) -> Window:
+        """The limits of a tier that summarises, as plain numbers."""
+        if self.max_items is None or self.max_tokens is None or self.keep_recent is None:
+            raise InvalidInput(f"{self.name} memory has no window: it does not summarise.")
+        return Window(
+            max_items=self.max_items,
+            max_tokens=self.max_tokens,
+            summarize_at=1.0 if self.summarize_at is None else self.summarize_at,
+            summarize_from=self.max_items if self.summarize_from is None else self.summarize_from,
+            keep_recent=self.keep_recent,
+        )
+
+
+_ALL = (
+    Tier(
+        "working",
+        holds="task, goal, subgoals, results, scratchpad and variables; a buffer of the newest items",
+        lives="the task",
+        found_by="order",
+        store="process",
+        max_items=20,
+        max_tokens=8_000,
+        summarize_at=0.80,
+        keep_recent=5,
+    ),
+    Tier(
+        "conversation",
+        holds="messages: a window for the model, and the whole log that everything else cites",
+        lives="window: the session; log: kept",
+        found_by="order; across sessions by meaning and words",
+        store="sqlite",
+        at_scale=("postgresql",),
+        max_items=50,
+        max_tokens=10_000,
+        summarize_at=0.80,
+        summarize_from=30,
+        keep_recent=10,
+    ),
+    Tier(
+        "episodic",
+        holds="turns, tool calls, decisions, errors and their resolutions; the newest of each session",
+        lives="24 hours unless important, time-decayed",
+        found_by="recency",
+        store="sqlite",
+        at_scale=("redis",),
+        ttl_seconds=86_400,
+        max_items=1_000,
+    ),
+    Tier(
+        "semantic",
+        holds="facts, preferences, knowledge, relations",
+        lives="until forgotten",
+        found_by="meaning, words, slot",
+        store="sqlite",
+        at_scale=("postgresql", "qdrant", "chroma"),
+    ),
+    Tier(
+        "procedural",
+        holds="named ways of doing things, their versions, and how often each succeeded",
+        lives="until replaced",
+        found_by="key, goal",
+        store="sqlite",
+        at_scale=("postgresql",),
+    ),
+    Tier(
+        "files",
+        holds="SOUL.md (identity), MEMORY.md (curated facts), memory/YYYY-MM-DD.md (daily log)",
+        lives="until edited",
+        found_by="name",
+        store="folder",
+    ),
+)
+
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in _ALL})

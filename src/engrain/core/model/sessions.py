@@ -1,0 +1,158 @@
+"""What a session begins with, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from engrain.core.model.items import Item
+from engrain.core.model.recall import Hit, Outlived, Section, escaped, quoted
+from engrain.core.rules.importance import decayed
+
+SLOT = "session:"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since.
+    `outlived` are words of the summary that no longer hold."""
+
+    session: str
+    profile: tuple[Item, ...] = ()
+    summary: Item | None = None
+    episodes: tuple[Item, ...] = ()
+    outlived: tuple[Outlived, ...] = ()
+
+    def __str__(self) -> str:
+        last = [_summed_up(self.summary, self.outlived)] if self.summary else []
+        profile, episodes = [*map(quoted, self.profile)], [*map(quoted, self.episodes)]
+        parts = (("Profile", profile), ("Last session", last), ("Important episodes", episodes))
+        return "\n\n".join(str(Section(title, tuple(lines))) for title, lines in parts if lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What became of a session: its summary, and what was kept for good of what was new since it was last ended."""
+
+    session: str
+    summary: Item | None = None
+    kept: tuple[Item, ...] = ()
+
+    def __str__(self) -> str:
+        return self.summary.text if self.summary else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session in a list: how many messages it has had, when the last was, and its summary if it was ended."""
+
+    session: str
+    messages: int
+    last_at: datetime | None
+    summary: str
+
+
+def _summed_up(summary: Item, outlived: tuple[Outlived, ...]) -> str:
+    return str(Hit(summary, summary.text, (0, len(summary.text)), 0.0, 0.0, outlived=outlived))
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Something that happened: an entry of episodic memory.
+
+    One over a log row names it as `item` and has no text of its own, so that forgetting the row takes the words. Two
+    with the same `key` are the same thing happening again.
+    """
+
+    id: str
+    session: str
+    kind: str
+    text: str
+    importance: float
+    happened_at: datetime
+    expires_at: datetime | None
+    count: int = 1
+    data: Mapping[str, Any] = field(default_factory=dict)
+    item: str | None = None
+    key: str | None = None
+
+    def alive(self, at: datetime) -> bool:
+        return self.expires_at is None or at < self.expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """The long form of what an episode shows in short, kept for a time of its own."""
+
+    text: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An episode on its way in. With no id it takes that of its item."""
+
+    episode: Episode
+    raw: Raw | None = None
+
+
+def joined(episode: Episode, others: Iterable[Episode]) -> Episode:
+    """One in place of all, for the same thing that happened again."""
+    same = (episode, *others)
+    ends = [one.expires_at for one in same if one.expires_at is not None]
+    return replace(
+        episode,
+        count=sum(one.count for one in same),
+        importance=max(one.importance for one in same),
+        expires_at=max(ends) if len(ends) == len(same) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of episodic memory as one reads it. `decayed` is what is left of the importance now; `why` says what the
+    importance is made of. With no `expires_at` it lasts. `count` is how often it happened; the words are the last
+    time's. `item` is the log row that it stands over."""
+
+    id: str
+    session: str
+    kind: str
+    text: str
+    importance: float
+    decayed: float
+    happened_at: datetime
+    expires_at: datetime | None = None
+    count: int = 1
+    why: tuple[tuple[str, float], ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    item: str | None = None
+
+    def __str__(self) -> str:
+        times = f", {self.count} times" if self.count > 1 else ""
+        return f'- "{escaped(self.text)}" ({self.happened_at:%Y-%m-%d %H:%M}, {self.kind}{times})'
+
+
+def event(episode: Episode, text: str, now: datetime) -> Event:
+    return Event(
+        id=episode.id,
+        session=episode.session,
+        kind=episode.kind,
+        text=text,
+        importance=episode.importance,
+        decayed=decayed(episode.importance, (now - episode.happened_at).total_seconds()),
+        happened_at=episode.happened_at,
+        expires_at=episode.expires_at,
+        count=episode.count,
+        why=_reasons(episode),
+        data=episode.data,
+        item=episode.item,
+    )
+
+
+def _reasons(episode: Episode) -> tuple[tuple[str, float], ...]:
+    """One that was joined with an earlier and more important one has the rest from there."""
+    why = [(str(name), float(part)) for name, part in episode.data.get("why", ())]
+    rest = round(episode.importance - sum(part for _, part in why), 3)
+    return (*why, ("before", rest)) if why and rest > 0 else tuple(why)

@@ -1,0 +1,1 @@
+"""Find and redact keys, passwords and personal data."""

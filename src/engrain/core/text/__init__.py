@@ -1,0 +1,1 @@
+"""Words, sentences, passages and summaries of plain text."""

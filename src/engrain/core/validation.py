@@ -1,0 +1,235 @@
+"""What counts as acceptable text, and how large each thing may be."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from json.encoder import encode_basestring
+from typing import Any
+
+from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge
+
+MAX_TEXT = 1_000_000  # bytes of UTF-8: a long book chapter. Larger documents go in as several items.
+MAX_QUERY = 100_000
+MAX_NAME = 512
+MAX_METADATA = 65_536
+MAX_METADATA_DEPTH = 16
+MAX_BATCH = 100_000
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def checked_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
+    """The text itself, or a typed error; never a repaired copy."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
+    if not text.strip():
+        raise EmptyText(f"{what} is empty, or nothing but white space.")
+    size = _utf8_size(text, what)
+    if size > limit:
+        advice = " Split it and store the parts." if what == "text" else ""
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.{advice}")
+    return text
+
+
+def checked_sized(text: object, what: str, limit: int = MAX_TEXT) -> str:
+    """A text that may be empty."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
+    size = _utf8_size(text, what)
+    if size > limit:
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {limit:,}.")
+    return text
+
+
+def checked_name(name: object, what: str) -> str:
+    """A short key such as a user, a slot, a session or a source."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"{what} must be a str, not {type(name).__name__}.")
+    size = _utf8_size(name, what)
+    if size > MAX_NAME:
+        raise TooLarge(f"{what} has {size:,} bytes; the limit is {MAX_NAME}.")
+    return name
+
+
+def checked_key(name: object, what: str) -> str:
+    """A name that must not be empty."""
+    if not checked_name(name, what).strip():
+        raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
+    return str(name)
+
+
+def checked_share(value: object, what: str) -> float:
+    """A number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidInput(f"{what} must be a number from 0 to 1, not {value!r}.")
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"{what} must be from 0 to 1, not {value!r}.")
+    return float(value)
+
+
+def checked_count(value: object, what: str, least: int = 1, most: int = 10_000) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(f"{what} must be a whole number from {least} to {most:,}, not {value!r}.")
+    return value
+
+
+def checked_metadata(metadata: object) -> dict[str, Json]:
+    """Plain JSON with string keys; anything else is named in the error."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput(f"metadata must be a dict, not {type(metadata).__name__}.")
+    size = sum(_json_size(key, value, f"metadata[{key!r}]") for key, value in metadata.items())
+    if size > MAX_METADATA:
+        raise TooLarge(f"metadata has about {size:,} bytes; the limit is {MAX_METADATA:,}.")
+    return {key: _plain(value) for key, value in metadata.items()}
+
+
+def _plain(value: Any) -> Json:
+    """Dicts and lists where the caller gave other kinds of mappings and sequences."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _utf8_size(text: str, what: str) -> int:
+    if "\x00" in text:
+        raise BadText(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it.")
+    try:
+        return len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError as exc:
+        raise BadText(
+            f"{what} is not valid Unicode: a lone surrogate at position {exc.start}. "
+            "Decode the bytes with errors='replace' if the source is damaged."
+        ) from exc
+
+
+def _json_size(key: object, value: object, where: str, depth: int = 0) -> int:
+    if not isinstance(key, str):
+        raise InvalidInput(f"{where}: keys must be str, not {type(key).__name__}.")
+    return _utf8_size(key, where) + _value_size(value, where, depth)
+
+
+def _value_size(value: object, where: str, depth: int) -> int:
+    if depth > MAX_METADATA_DEPTH:
+        raise TooLarge(f"{where} is nested deeper than {MAX_METADATA_DEPTH} levels.")
+    if value is None or isinstance(value, bool):
+        return 5
+    if isinstance(value, int):
+        # The smallest range that every backend keeps exactly.
+        if not -(2**63) <= value < 2**63:
+            raise InvalidInput(f"{where}: {value} does not fit into 64 bits; store it as text.")
+        return 20
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"{where}: {value} is not a JSON number; leave it out or store it as text.")
+        return 24
+    if isinstance(value, str):
+        return _utf8_size(value, where) + 2
+    if isinstance(value, Mapping):
+        return sum(_json_size(k, v, f"{where}[{k!r}]", depth + 1) for k, v in value.items()) + 2
+    if isinstance(value, (list, tuple)):
+        return sum(_value_size(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)) + 2
+    raise InvalidInput(f"{where}: a {type(value).__name__} is not plain JSON; store text, numbers, lists or dicts.")
+
+
+MAX_JSON = 16_000_000  # bytes
+MAX_JSON_DEPTH = 64
+# Python itself refuses to write a number of more than 4,300 digits.
+_MAX_BITS = 14_000
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
+
+
+def json_text(value: object, what: object, limit: int = MAX_JSON) -> str:
+    """The value as compact JSON; anything that is not plain JSON is refused with an error that names it."""
+    if type(value) is str and value.isascii():
+        text = encode_basestring(value)
+    else:
+        check_plain(value, str(what))
+        text = _ENCODER.encode(value)
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > limit:
+        raise TooLarge(f"{what} has {size:,} bytes as JSON; the limit is {limit:,}. Store it, and keep its name here.")
+    return text
+
+
+def check_plain(value: object, where: str, advice: str = "use text, numbers, lists or dicts") -> None:
+    if not _to_json(value, 0):
+        _prove(value, where, (), advice)
+
+
+def _to_json(value: object, depth: int) -> bool:
+    """Whether it is plain JSON, quickly; if not, or if it is of a subclass, `_prove` finds the words."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii()  # type: ignore[attr-defined, no-any-return]
+    if value is None or kind is bool:
+        return True
+    if kind is int:
+        return value.bit_length() <= _MAX_BITS  # type: ignore[attr-defined, no-any-return]
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    if depth >= MAX_JSON_DEPTH:
+        return False
+    if kind is dict:
+        items = value.items()  # type: ignore[attr-defined]
+        return all(type(key) is str and key.isascii() and _to_json(one, depth + 1) for key, one in items)
+    return (kind is list or kind is tuple) and all(_to_json(one, depth + 1) for one in value)  # type: ignore[attr-defined]
+
+
+def _prove(value: object, where: str, inside: tuple[int, ...], advice: str) -> None:
+    """`inside` are the values that this one is in, by their identity."""
+    if value is None or isinstance(value, bool):
+        return
+    if id(value) in inside:
+        raise InvalidInput(f"{where} holds itself, which JSON cannot say; {advice}.")
+    if len(inside) > MAX_JSON_DEPTH:
+        raise TooLarge(f"{where} is nested deeper than {MAX_JSON_DEPTH} levels.")
+    if isinstance(value, str):
+        _prove_text(value, where)
+    elif isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise TooLarge(f"{where} is a number of more than 4,000 digits: keep it as text.")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"{where}: {value} is not a JSON number; {advice}.")
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if not isinstance(key, str):
+                raise InvalidInput(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are str.")
+            _prove_text(key, where)
+            _prove(one, f"{where}[{key!r}]", (*inside, id(value)), advice)
+    elif isinstance(value, (list, tuple)):
+        for number, one in enumerate(value):
+            _prove(one, f"{where}[{number}]", (*inside, id(value)), advice)
+    else:
+        raise InvalidInput(f"{where}: {_shown(value)} is a {type(value).__name__}, not plain JSON; {advice}.")
+
+
+def _prove_text(text: str, where: str) -> None:
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError as exc:
+        raise BadText(f"{where} is not valid Unicode: a lone surrogate at position {exc.start}.") from exc
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:79] + "…"
+
+
+def near(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Those that differ by a slip or two, the closest first."""
+    lowered: dict[str, str] = {}
+    for one in known:
+        lowered.setdefault(one.lower(), one)
+    return [lowered[one] for one in difflib.get_close_matches(name.lower(), lowered, most, 0.75)]
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    found = near(name, known)
+    return f" Did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,306 @@
+"""Turn settings into a kit of ports."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from engrain.config import Settings, settings
+from engrain.core.clock import Clock, system_clock
+from engrain.core.errors import BackendMissing, ConfigError
+from engrain.core.identity import Scope
+from engrain.core.model.retention import policies
+from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
+from engrain.engine import Engine
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
+from engrain.ports.storage import Folder
+from engrain.stores.composite import Door
+
+if TYPE_CHECKING:
+    from engrain.core.model.rows import RowKind
+    from engrain.core.secrets.redact import Redact
+    from engrain.stores.redis import RedisStore
+    from engrain.stores.redis.transfer import RedisMoving
+    from engrain.stores.vectors.outbox import FedIndex
+
+__all__ = ["Engine", "open_folder", "open_kit"]
+
+REDIS = ("redis", "rediss")
+VECTOR_SERVERS = ("qdrant", "chroma")
+
+
+def open_kit(
+    url: str | os.PathLike[str] | None,
+    *,
+    embedder: Embedder | str | None = None,
+    model: Model | str | None = None,
+    clock: Clock = system_clock,
+    count_tokens: CountTokens = estimated_tokens,
+    read_only: bool = False,
+    key: str | None = None,
+    before: Embedder | str | None = None,
+    lifecycle: Mapping[str, Any] | None = None,
+    redact: object = None,
+) -> Kit:
+    count_tokens = proved_counter(count_tokens)
+    chosen = settings(url)
+    if key is not None:
+        chosen = replace(chosen, key=key)
+    if lifecycle is not None:
+        chosen = replace(chosen, lifecycle=policies(lifecycle, "lifecycle"))
+    if isinstance(embedder, str):
+        chosen = replace(chosen, embedder=embedder)
+    ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(_open_store(chosen, clock, read_only)))
+        servers: dict[str, RedisStore] = {}
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks, chosen.sessions))):
+            servers[beside] = opened.enter_context(closing(_open_redis(beside, clock, read_only)))
+            servers[beside].door = Door(getattr(store, "erasing", None))
+        fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
+        if fed:
+            opened.enter_context(closing(fed))
+        state = servers[chosen.sessions].state if chosen.sessions else None
+        kit = Kit(
+            store,
+            fed or store,
+            store,
+            _cached_log(chosen.store, store, state) if state and not read_only else store,
+            ready,
+            clock,
+            count_tokens,
+            episodes=servers[chosen.episodic].episodes if chosen.episodic else getattr(store, "episodes", None),
+            journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
+            model=_open_model(model, chosen),
+            outcomes=getattr(store, "outcomes", None),
+            together=chosen.episodic is None and hasattr(store, "episodes"),
+            servers=(*servers.values(), *((fed,) if fed else ())),
+            feed=fed,
+            state=None if read_only else state,
+            policies=chosen.lifecycle,
+            before=_open_before(before, chosen, ready),
+            folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
+            open_folder=open_folder,
+            erasing=getattr(store, "erasing", None),
+            audit=getattr(store, "audit", None),
+            redact=_redactor(chosen.redact if redact is None else redact),
+            rows=_composed(chosen, store, servers),
+        )
+        opened.pop_all()
+    return kit
+
+
+def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:
+    """All that a URL or a TOML file names as a memory's stores, to be copied as a whole; no embedder is opened for it.
+    A vector server is no part of it, since it is fed from the items; nor is what sessions have at hand. Without `made`,
+    a schema that is not there is not made."""
+    chosen = settings(url)
+    reads = not made and chosen.store.startswith(("postgresql://", "postgres://"))
+    with ExitStack() as opened:
+        store: Movable = opened.enter_context(closing(_open_store(chosen, system_clock, read_only=reads)))
+        servers: dict[str, RedisStore] = {}
+        for beside in dict.fromkeys(filter(None, (chosen.episodic, chosen.tasks))):
+            servers[beside] = opened.enter_context(closing(_open_redis(beside, system_clock, read_only=False)))
+        if chosen.tasks:
+            _ = servers[chosen.tasks].journal  # refused by a server that may lose it
+        close = opened.pop_all().close
+    return _composed(chosen, store, servers, close) or store
+
+
+def _composed(
+    chosen: Settings, store: Movable, servers: Mapping[str, RedisStore], close: Callable[[], None] = lambda: None
+) -> Movable | None:
+    """None if all is in one store."""
+    if not chosen.episodic and not chosen.tasks:
+        return None
+    from engrain.stores.composite import Composed
+
+    parts: dict[RowKind, RedisMoving] = {}
+    if chosen.episodic:
+        parts |= dict.fromkeys(("episode",), servers[chosen.episodic].moving)
+    if chosen.tasks:
+        parts |= dict.fromkeys(("task", "step", "event"), servers[chosen.tasks].moving)
+    return Composed(store, parts, close)
+
+
+def open_folder(path: str | os.PathLike[str]) -> Folder:
+    from engrain.stores.folder import FolderFiles
+
+    return FolderFiles(path)
+
+
+def _folders(pattern: str) -> Callable[[Scope], Folder]:
+    from engrain.core.markdown.sync_state import folder_of
+
+    return lambda scope: open_folder(folder_of(pattern, scope))
+
+
+def open_embedder(chosen: Settings) -> Embedder:
+    kind, _, name = chosen.embedder.partition(":")
+    if kind not in _EMBEDDERS or (kind != "local" and not name):
+        known = ", ".join(one if one == "local" else f"{one}:MODEL" for one in _EMBEDDERS)
+        raise ConfigError(f"unknown embedder {chosen.embedder!r}. Known: {known}.")
+    return _EMBEDDERS[kind](name, chosen)
+
+
+def _open_before(before: Embedder | str | None, chosen: Settings, now: Embedder) -> Embedder | None:
+    if before is None or isinstance(before, str):
+        name = before or chosen.embedder_before
+        before = open_embedder(replace(chosen, embedder=name, embedder_url=None, dimension=None)) if name else None
+    return before if before is not None and before.model.key != now.model.key else None
+
+
+def _open_model(model: Model | str | None, chosen: Settings) -> Model | None:
+    if model is not None and not isinstance(model, str):
+        return model
+    name = model or chosen.model
+    if name is None:
+        return None
+    from engrain.providers.chat import open_model
+
+    return open_model(name, chosen.model_url)
+
+
+def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    scheme, found, rest = chosen.store.partition("://")
+    if not found or scheme in ("sqlite", "file"):
+        from engrain.stores.sqlite import SqliteStore
+        from engrain.stores.sqlite.engine import Sealed
+
+        path = rest if found else chosen.store
+        where = path if path == ":memory:" else Path(path).expanduser()
+        engine = chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
+        return SqliteStore(where, clock=clock, engine=engine, read_only=read_only, cache_bytes=chosen.cache_bytes)
+    if chosen.key is not None:
+        raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
+    if scheme == "reference":
+        from engrain_conformance.reference import ReferenceStore
+
+        return ReferenceStore(clock=clock)
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(chosen.store, clock, read_only)
+    if scheme in REDIS:
+        raise ConfigError(
+            "Redis holds episodes, tasks and what sessions have at hand beside a store of items. Name both in a .toml "
+            f'file: [stores] default = "agent.db" (or postgresql://…), episodic = "{scheme}://…", tasks = "{scheme}://…".'
+        )
+    if scheme in VECTOR_SERVERS:
+        raise ConfigError(
+            f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
+            f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
+        )
+    raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
+
+
+def _redactor(wanted: object) -> Redact | None:
+    if wanted == ():
+        return None
+    from engrain.core.secrets.redact import redactor
+
+    return redactor(wanted)
+
+
+def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Postgres backend", "postgres") from exc
+    from engrain.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, read_only=read_only)
+
+
+def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
+    if url.partition("://")[0] not in REDIS:
+        raise ConfigError(
+            f"episodic, tasks and sessions in [stores] take a redis:// URL, not {url.partition('://')[0]!r}."
+        )
+    try:
+        import redis  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the Redis backend", "redis") from exc
+    from engrain.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, read_only=read_only)
+
+
+def _cached_log(store_url: str, store: Any, state: SessionState) -> SessionLog:
+    from engrain.stores.cached_log import CachedLog
+
+    # Without the user; a path as it is wherever the program was started.
+    parts = urlsplit(store_url) if "://" in store_url else None
+    named = (
+        f"{parts.hostname}:{parts.port}{parts.path}?{parts.query}"
+        if parts
+        else str(Path(store_url).expanduser().resolve())
+    )
+    return CachedLog(store, store, state, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
+
+
+def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:
+    """Not for a store that is only read: nothing can be settled there, and it finds by itself."""
+    scheme = url.partition("://")[0]
+    if scheme not in VECTOR_SERVERS:
+        raise ConfigError(f"vectors in [stores] takes a qdrant:// or chroma:// URL, not {scheme!r}.")
+    key = os.environ.get(f"{scheme.upper()}_API_KEY") or None
+    try:
+        from engrain.stores.vectors.clients import borrow, give_back
+        from engrain.stores.vectors.outbox import FedIndex
+
+        server = borrow(f"{url} {key}", lambda: _vector_server(scheme, url, key))
+    except ModuleNotFoundError as exc:
+        raise BackendMissing(f"the {scheme.capitalize()} backend", scheme) from exc
+    return FedIndex(store, server, embedder, clock, leave=lambda: give_back(f"{url} {key}"))
+
+
+def _vector_server(scheme: str, url: str, key: str | None) -> VectorServer:
+    if scheme == "qdrant":
+        from engrain.stores.vectors.qdrant import QdrantServer
+
+        return QdrantServer(url, key)
+    from engrain.stores.vectors.chroma import ChromaServer
+
+    return ChromaServer(url, key)
+
+
+def _local(_: str, __: Settings) -> Embedder:
+    from engrain.providers.local import local_embedder
+
+    return local_embedder()
+
+
+def _openai(name: str, chosen: Settings) -> Embedder:
+    from engrain.providers.embeddings_http import OpenAIEmbedder
+
+    return OpenAIEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
+
+
+def _voyage(name: str, chosen: Settings) -> Embedder:
+    from engrain.providers.embeddings_http import VoyageEmbedder
+
+    return VoyageEmbedder(name, dimension=chosen.dimension, **_served_at(chosen))
+
+
+def _served_at(chosen: Settings) -> dict[str, Any]:
+    return {"base_url": chosen.embedder_url} if chosen.embedder_url else {}
+
+
+def _sentence_transformers(name: str, _: Settings) -> Embedder:
+    from engrain.providers.sentence_transformers import SentenceTransformersEmbedder
+
+    return SentenceTransformersEmbedder(name)
+
+
+_EMBEDDERS: Mapping[str, Callable[[str, Settings], Embedder]] = {
+    "local": _local,
+    "openai": _openai,
+    "voyage": _voyage,
+    "sentence-transformers": _sentence_transformers,
+}

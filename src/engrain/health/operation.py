@@ -1,0 +1,151 @@
+"""Whether there is room and time, nothing waits for a person, and somebody looks after the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.model.results import Verdict, failed, named, passed, several, warned
+from engrain.core.model.tasks import CHECKPOINT, TaskQuery, TaskRecord
+from engrain.health.context import Look, Point, ago
+from engrain.maintenance.scheduler import CARE, PLACE
+
+MISSED = 3  # rounds
+MOST = 1_000  # tasks
+SKEW, FAR = timedelta(seconds=5), timedelta(hours=1)
+
+
+def disk(look: Look) -> Verdict:
+    return look.found("disk") or passed(f"its disk is not seen from here: {look.store.backend} {look.store.location}")
+
+
+def clock(look: Look) -> Verdict:
+    newest = look.kit.items.moment()
+    # Read afterwards: others may write while the points before take their time.
+    behind = timedelta(microseconds=newest - to_micros(look.kit.clock()))
+    if behind <= SKEW:
+        return passed("the clock is not behind what was recorded")
+    told = f"{_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
+    why = f"the clock is {told}, so that times stand still and nothing expires"
+    mend = "set the clock: timedatectl set-ntp true; if it is right, it was ahead once, and the store waits for it"
+    return failed(why, mend) if behind > FAR else warned(why, mend)
+
+
+def _span(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
+def waiting_tasks(look: Look) -> Verdict:
+    journal = look.kit.journal
+    if journal is None:
+        return passed("this store keeps no tasks")
+    tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MOST))
+    waiting: list[tuple[str, str]] = [
+        (one.task, one.status) for one in tasks if one.status in ("parked", "expired", "failed")
+    ]
+    waiting += [
+        (one.task, "ambiguous") for one in tasks if one.status in ("running", "waiting") and _ambiguous(look, one)
+    ]
+    if waiting:
+        told, shown = [f"{task} ({how})" for task, how in waiting], look.run("tasks", "show", about=waiting[0][0])
+        why = f"{several(len(told), 'task waits', 'tasks wait')} for a person: {named(told)}"
+        return warned(why, f"{shown} says why; engrain tasks resolve, resume or cancel decides")
+    return passed("no task waits for a person")
+
+
+def _ambiguous(look: Look, task: TaskRecord) -> bool:
+    assert look.kit.journal is not None
+    return any(step.status == "ambiguous" for step in look.kit.journal.unsettled(look.scope, task.task))
+
+
+def leases(look: Look) -> Verdict:
+    if look.kit.journal is None:
+        return passed("this store keeps no tasks")
+    stale = look.kit.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MOST))
+    left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
+    if not left:
+        return passed("every task that runs has a worker that gives signs of life")
+    told = named([f"{one.task} (last sign {ago(one.until, look.now)})" for one in left if one.until])
+    cancel = look.run("tasks", "cancel", about=left[0].task)
+    why = f"{several(len(left), 'task was', 'tasks were')} left by a worker that gives no sign of life: {told}"
+    return warned(why, f"start its program again, which recovers it; or {cancel}")
+
+
+def upkeep(look: Look) -> Verdict:
+    if trouble := _troubles(look.background):
+        return warned(
+            f"work beside is failing: {named(trouble)}", f"{look.run('status', '--json')} shows it; mend what it names"
+        )
+    every = timedelta(minutes=look.kit.policies.every_minutes)
+    record = look.kit.journal.task(PLACE, CARE) if look.kit.journal else None
+    if not every:
+        return _by_hand(look)
+    if record is None:
+        return passed(f"care is due every {_minutes(every)}, and has not been yet in a program that stays open")
+    return _kept(look, every, record)
+
+
+def _kept(look: Look, every: timedelta, record: TaskRecord) -> Verdict:
+    if record.status == "running" and record.until and record.until > look.now:
+        return passed("a round of care is under way")
+    last = _time(record.outcome)
+    if last is None:
+        why = f"the last round of care did not end well ({record.outcome or 'its process died'})"
+        return warned(why, f"{look.run('maintain')} shows what is wrong")
+    if look.now - last > MISSED * every:
+        why = f"the last round of care was {ago(last, look.now)}, though one is due every {_minutes(every)}"
+        return warned(why, f"{look.run('maintain')}; and start the program that stays open")
+    return passed(f"the last round of care was {ago(last, look.now)}, and nothing beside fails")
+
+
+def _by_hand(look: Look) -> Verdict:
+    """Without a program that cares, what is due piles up: that shows whether somebody else does."""
+    found = look.verdicts.get("past its time")
+    if found is None or found.state != "warn":
+        return passed("care is left to engrain maintain (every_minutes is 0), and nothing is overdue")
+    last = look.last("maintain")
+    since = f"the last care that did something was {ago(last, look.now)}" if last else "no care ever did something"
+    why = f"nobody seems to look after this store: things are overdue, and {since}"
+    return warned(
+        why, f"{look.run('maintain')} daily, as deploy/engrain-upkeep.timer does; or every_minutes = 60 in [lifecycle]"
+    )
+
+
+def _troubles(background: Mapping[str, Any]) -> list[str]:
+    parts = {
+        "embedding": background.get("error"),
+        "the model": (background.get("enrichment") or {}).get("error"),
+        "summaries": background.get("summary"),
+        "the vector server": (background.get("vectors") or {}).get("error"),
+        "care": (background.get("care") or {}).get("error"),
+    }
+    return [f"{name}: {str(error).rstrip('.')}" for name, error in parts.items() if error]
+
+
+def _minutes(span: timedelta) -> str:
+    count = span / timedelta(minutes=1)
+    return "minute" if count == 1 else f"{count:g} minutes"
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+POINTS = (
+    Point(31, "operation", "disk", "Is there room for more, and for a copy?", disk),
+    Point(32, "operation", "clock", "Is the clock right, as far as the store can tell?", clock),
+    Point(33, "operation", "waiting tasks", "Does a task wait for a person?", waiting_tasks,
+          "no task waits for a person"),
+    Point(34, "operation", "leases", "Was a task left by a worker that died?", leases,
+          "every task that runs has a worker that gives signs of life"),
+    Point(35, "operation", "upkeep", "Is it looked after, and does nothing fail beside?", upkeep),
+)  # fmt: skip

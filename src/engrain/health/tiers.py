@@ -1,0 +1,152 @@
+"""Whether every kind of memory is there and keeps within its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from engrain.core.errors import StoreError
+from engrain.core.model.procedures import SLOT as PROCEDURE
+from engrain.core.model.procedures import at_least
+from engrain.core.model.results import Verdict, failed, named, passed, several, warned
+from engrain.core.model.retention import TIERS
+from engrain.core.model.sessions import SLOT as SESSION
+from engrain.core.model.tasks import TaskQuery
+from engrain.health.context import Look, Point, worst
+from engrain.maintenance import episodes as lapsing
+from engrain.maintenance.passes import Round
+
+RECENT = 50  # sessions, the newest
+LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way
+TRIED = 3  # times, before a procedure's record says something
+
+
+def stores(look: Look) -> Verdict:
+    kit = look.kit
+    asked: dict[str, Callable[[], object] | None] = {
+        "conversation": lambda: kit.log.sessions(look.scope, 1),
+        "semantic": lambda: look.store,
+        "episodic": (lambda: kit.episodes and kit.episodes.recent(look.scope, None, 1, look.now)),
+        "procedural": (lambda: kit.outcomes and kit.outcomes.tallies(look.scope, [])),
+        "tasks": (lambda: kit.journal and kit.journal.tasks(TaskQuery(look.scope, limit=1))),
+    }
+    parts = {"episodic": kit.episodes, "procedural": kit.outcomes, "tasks": kit.journal}
+    missing = [name for name, part in parts.items() if part is None]
+    if missing:
+        return warned(
+            f"this store has no place for {named(missing)} memory", "engrain copy it to agent.db or postgresql://…"
+        )
+    for name, ask in asked.items():
+        try:
+            if ask:
+                ask()
+        except StoreError as exc:
+            return failed(
+                f"{name} memory does not answer: {str(exc).rstrip('.')}",
+                "start its server, or name another in [stores]",
+            )
+    away = worst(look.beside("redis"))
+    if away and away.state != "pass":
+        return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
+    if shut := look.found("writable"):
+        return shut
+    beside = f", with {named([one.where for one in kit.servers])} beside it" if kit.servers else ""
+    return passed(f"all kinds of memory answer, in {look.store.backend}{beside}")
+
+
+def windows(look: Look) -> Verdict:
+    most = TIERS["conversation"].window.max_items
+    log = look.kit.log
+    names = log.sessions(look.scope, RECENT)
+    behind = []
+    for name in names:
+        summary = log.summary(look.scope, name)
+        tail = log.length(look.scope, name) - (summary.upto if summary else 0)
+        if tail > most and len(log.last(look.scope, name, most + 1)) > most:
+            behind.append(f"{name} ({tail:,})")
+    if not names:
+        return passed("there is no session yet")
+    if not behind:
+        return passed(f"no session, of the newest {len(names)}, has more than {most} messages without a summary")
+    many = several(len(behind), "session has", "sessions have")
+    why = f"{many} more than {most} messages without a summary: {named(behind)}"
+    return warned(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
+
+
+def left_sessions(look: Look) -> Verdict:
+    names = look.kit.log.sessions(look.scope, RECENT)
+    left = [name for name in names if _left(look, name)]
+    if not names:
+        return passed("there is no session yet")
+    if not left:
+        return passed(f"no session, of the newest {len(names)}, was left for a day without its summary")
+    many = several(len(left), "session was", "sessions were")
+    why = f"{many} never ended, so that no summary of it is found: {named(left)}"
+    return warned(why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three")
+
+
+def _left(look: Look, session: str) -> bool:
+    last = look.kit.log.last(look.scope, session, 1)
+    if not last or look.now - last[0].recorded_at < LEFT:
+        return False
+    held = look.kit.items.slot(look.scope, SESSION + session, None)
+    return held is None or held.metadata.get("upto") != look.kit.log.length(look.scope, session)
+
+
+def episodes(look: Look) -> Verdict:
+    if look.kit.episodes is None:
+        return passed("this store keeps no episodes")
+    promoted, _, trimmed, tidied = (len(one.each) for one in lapsing.passes(Round(look.kit, look.scope, look.now)))
+    most = TIERS["episodic"].max_items
+    wrong = (
+        (promoted, "of importance 0.7 or more would be lost when their time is over"),
+        (trimmed, f"are beyond the {most:,} that a session keeps"),
+        (tidied, "have lost the words they stand on"),
+    )
+    told = [f"{count:,} {what}" for count, what in wrong if count]
+    if told:
+        return warned(f"of the episodes {', '.join(told)}", look.run("maintain"))
+    return passed(f"episodes keep within {most:,} a session, and the important ones last")
+
+
+def slots(look: Look) -> Verdict:
+    found = look.found("slots") or passed("this store can hold one value of a slot at a time, and no other")
+    mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
+    return found if found.state == "pass" else Verdict(found.state, found.why, mend)
+
+
+def procedures(look: Look) -> Verdict:
+    if look.kit.outcomes is None:
+        return passed("this store counts no trials of procedures")
+    known = {
+        item.id: (item.slot or "").removeprefix(PROCEDURE) for item in look.kit.items.slots(look.scope, PROCEDURE, None)
+    }
+    if not known:
+        return passed("there is no procedure yet")
+    tallies = look.kit.outcomes.tallies(look.scope, list(known))
+    bad = [
+        f"{known[id]} ({one.successes} of {one.successes + one.failures})"
+        for id, one in tallies.items()
+        if one.successes + one.failures >= TRIED and at_least(one.successes, one.failures) < at_least(0, 0)
+    ]
+    if bad:
+        why = (
+            f"{several(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {named(bad)}"
+        )
+        shown = look.run("procedures", about=bad[0].rpartition(" (")[0])
+        return warned(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
+    return passed(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
+
+
+POINTS = (
+    Point(1, "tiers", "stores", "Does the store of every kind of memory answer?", stores),
+    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows,
+          "no session has more messages without a summary than a window holds"),
+    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions,
+          "no session was left for a day without its summary"),
+    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes,
+          "episodes keep within their limits, and the important ones last"),
+    Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
+    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures,
+          "no procedure does worse than one that nobody has tried"),
+)  # fmt: skip

@@ -1,0 +1,161 @@
+"""Read a correction such as "no, it is …", and find out what it corrects."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from engrain.core.rules.message_filters import blank_pasted
+from engrain.core.rules.slots import class_of, mentioned, slot_of
+from engrain.core.rules.statements import ANY, Rule, compiled, statements
+from engrain.core.text.passages import clauses, split_sentences
+
+_MOST_LEADS = 8
+_FIRST_WORD = re.compile(r"[\w']+")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What kind of statement it is, and the slot it fills. `holds`: whatever time is named beside it."""
+
+    kind: str
+    slot: str | None
+    holds: bool
+
+
+def behind_lead(shown: str, start: int, end: int) -> int:
+    """Where a clause begins to say something, behind "oh, by the way," and the like."""
+    lead = statements().sign("lead")
+    for _ in range(_MOST_LEADS):
+        match = lead.match(shown, start, end)
+        if match is None or match.end() == start:
+            break
+        start = match.end()
+    return start
+
+
+def fact(shown: str, text: str, start: int, end: int) -> Fact | None:
+    """What the words from `start` to `end` state; `text` is the same as `shown` with nothing hidden."""
+    first = _first_word(shown, start, end)
+    found = _by_rules(first, shown, text, start, end)
+    if found:
+        return found
+    subject = statements().dropped.get(first)
+    if subject is None:
+        return None
+    return _by_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
+
+
+def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
+    for pattern, rule in _rules_at(_known_word(first)):
+        match = pattern.match(shown, start, end)
+        if match:
+            alone = statements().sign("beside").match(shown, start, end) is None
+            return Fact(rule.kind, slot_of(rule, match, text) if alone else None, rule.holds)
+    return None
+
+
+def _known_word(first: str) -> str:
+    """The word under which the rules for a first word are: "j'habite" is found by "j'"."""
+    known = statements().by_word
+    elided = first.partition("'")[0] + "'"
+    return first if first in known else elided if elided in known else ANY
+
+
+@cache
+def _rules_at(word: str) -> list[tuple[re.Pattern[str], Rule]]:
+    return [(rule.pattern, rule) for rule in statements().by_word[word]]
+
+
+def _first_word(shown: str, start: int, end: int) -> str:
+    match = _FIRST_WORD.match(shown, start, end)
+    return match[0].lower() if match else ""
+
+
+_LIMIT = 2_000
+_FEW_WORDS = 8
+_SHORT_NAME = 2
+_WORD = re.compile(r"[\w']+")
+_NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’.-]*)(?: (?:(?:van|von|de|del|da|la|le|der|den) )*[^\W\d_a-zß-ÿ][\w'’.-]*){0,2}"
+_SHAPES = {
+    "name": re.compile(_NAME),
+    "number": re.compile(r".*\d.*"),
+    "date": re.compile(rf".*\d.*|{_NAME}"),
+    "mail": re.compile(r"\S+@\S+"),
+    "pair": re.compile(r"\w+/\w+(?:/\w+)?"),
+}
+
+
+def right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
+    """These words give a value in place of another. Where that is not sure, it must look like one."""
+    known = statements()
+    for pattern in known.asks["right"]:
+        match = compiled(pattern).match(shown, start, end)
+        if match is None:
+            continue
+        at = match.start("value")
+        if known.sign("likely").match(shown, at, end):
+            return match
+        short = len(_WORD.findall(shown, at, end)) <= _FEW_WORDS
+        if sure and short and not known.sign("no_value").match(shown, at, end):
+            return match
+    return None
+
+
+def fits(slot: str, value: str, *, sure: bool) -> bool:
+    """The value looks like what the slot wants. Where it is `sure` that one is corrected, a name needs no capital."""
+    known = statements()
+    value = known.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
+    leaf = slot.rpartition(".")[2]
+    if leaf in known.classes.values() or slot.startswith("user.prefers."):
+        return class_of(value, by_head=True) == leaf
+    shape = known.shapes.get(leaf)
+    if shape == "state":
+        return any(
+            (found := fact(one, one, 0, len(one))) and found.slot == slot for one in (f"i'm {value}", f"i'm a {value}")
+        )
+    if shape in ("number", "date", "mail", "pair"):
+        return _SHAPES[shape].fullmatch(value) is not None
+    words = value.lower().split()
+    if not words or not known.words["no_name"].isdisjoint(words):
+        return False
+    plain = sure and len(words) <= _SHORT_NAME and all(word.isalpha() for word in words)
+    number = shape is None and _SHAPES["number"].fullmatch(value) is not None
+    return plain or number or _SHAPES["name"].fullmatch(value) is not None
+
+
+def topic(before: Sequence[tuple[str, str]]) -> str | None:
+    """The slot that the last message speaks of: what the user said, or what the assistant said of the user or asked
+    for. What came earlier is not what a "no" turns down."""
+    if not before:
+        return None
+    role, text = before[-1]
+    shown = blank_pasted(text[-_LIMIT:])
+    return _slot(shown if role == "user" else _turned(shown))
+
+
+def _slot(shown: str) -> str | None:
+    """Of the last sentence that is no mere courtesy."""
+    known = statements()
+    courtesy = known.sign("courtesy")
+    told = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
+    if not told:
+        return None
+    sentence = told[-1]
+    for clause in reversed(clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
+        found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
+        if found and found.slot:
+            return found.slot
+    return mentioned(shown[sentence.start : sentence.end])
+
+
+def _turned(shown: str) -> str:
+    """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima". What the assistant
+    says of itself is nobody's."""
+    turned = dict(statements().turned)
+    own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
+    words = own | turned
+    return _WORD.sub(lambda match: words.get(match[0].lower(), match[0]), shown)

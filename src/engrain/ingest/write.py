@@ -1,0 +1,183 @@
+"""Turn notes into drafts with their words and vectors, and hand them to the store in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.errors import BeingErased, EmbedderFailed
+from engrain.core.identity import Scope
+from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
+from engrain.core.model.messages import Message
+from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
+from engrain.core.rules.statements import traits
+from engrain.core.text.passages import index_words
+from engrain.core.text.tokenizer import spoken
+from engrain.core.validation import checked_text
+from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports.search import settled
+
+if TYPE_CHECKING:
+    from engrain.core.secrets.redact import Redact
+
+
+def clean_note(note: Note, redact: Redact | None) -> Note:
+    """Its text, metadata and relation. The names that somebody chose (slot, source, session, speaker) are keys, and
+    stay."""
+    if redact is None:
+        return note
+    relation = note.relation
+    if relation is not None:
+        relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
+    text = checked_text(redact(note.text))
+    return replace(note, text=text, metadata=clean(note.metadata, redact), relation=relation)
+
+
+def clean(value: Any, redact: Redact | None) -> Any:
+    """Every text in plain JSON."""
+    if redact is None:
+        return value
+    from engrain.core.secrets.redact import redacted_json
+
+    return redacted_json(value, redact)
+
+
+def clean_message(message: Message, redact: Redact | None) -> Message:
+    """Before anything is made of it, so that what cites its words cites those that are kept."""
+    if redact is None:
+        return message
+    calls = tuple(
+        replace(call, arguments=clean(call.arguments, redact), malformed=clean(call.malformed, redact))
+        for call in message.calls
+    )
+    return replace(message, text=redact(message.text), calls=calls, metadata=clean(message.metadata, redact))
+
+
+# A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
+MAX_WINDOWS = 128
+BATCH = 256
+
+_log = logging.getLogger("engrain")
+
+
+def commit(
+    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None, began: int | None = None
+) -> Applied:
+    """One transaction. Nothing is locked while the texts are embedded."""
+    began = kit.items.moment() if began is None else began
+    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id, began=began))
+
+
+def commit_many(
+    notes: Sequence[Note],
+    scope: Scope,
+    kit: Kit,
+    request_id: str | None,
+    done: Callable[[int], None],
+    began: int | None = None,
+) -> list[Outcome]:
+    """In batches, each one transaction; one batch is written while the next is embedded."""
+    began = kit.items.moment() if began is None else began
+    outcomes: list[Outcome] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
+        waiting: Future[Applied] | None = None
+        for number, start in enumerate(range(0, len(notes), BATCH)):
+            steps = _steps(notes[start : start + BATCH], kit)
+            # The one before must have succeeded: else the turns of a session would stand in another order.
+            outcomes += _settled(waiting, done)
+            part = None if request_id is None else f"{request_id}\x1f{number}"
+            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part, began=began))
+        return [*outcomes, *_settled(waiting, done)]
+
+
+def _steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
+    made = drafts(notes, kit)
+    return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
+
+
+def drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
+    return vectored([draft(note, kit.redact) for note in notes], kit.embedder)
+
+
+def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
+    """The same drafts with their vectors, embedded in one call."""
+    if not made:
+        return []
+    try:
+        vectors = embedded([(named(one.text, one.slot), one.kind) for one in made], embedder)
+    except EmbedderFailed as exc:
+        # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
+        _log.warning("kept %d texts without vectors for now: %s", len(made), exc)
+        return list(made)
+    return [replace(one, vectors=rows) for one, rows in zip(made, vectors, strict=True)]
+
+
+def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
+    """The vectors of each (text, kind), all of one model."""
+    embedder = settled(embedder)
+    pieces = [windows(text, kind, embedder) for text, kind in texts]
+    raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
+    key = embedder.model.key
+    return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
+
+
+def named(text: str, slot: str | None) -> str:
+    """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
+    return f"{spoken(slot)}: {text}" if slot else text
+
+
+def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
+    """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
+    return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
+
+
+def embed_missing(kit: Kit, limit: int) -> int:
+    """Give vectors to items that have none of the present model; how many got some."""
+    began = kit.items.moment()
+    missing = kit.items.unembedded(kit.embedder.model.key, limit)
+    embed_some(kit, missing, began)
+    return len(missing)
+
+
+def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+    """All of them or, if the embedder fails, none; `began` is from before they were read."""
+    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
+    steps: dict[Scope, list[Embed]] = {}
+    for one, made in zip(missing, vectors, strict=True):
+        steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
+    for scope, some in steps.items():
+        try:
+            kit.items.apply(Plan(scope, tuple(some), began=began))
+        except BeingErased:
+            _log.debug("vectors came too late: their texts were erased meanwhile")
+
+
+def draft(note: Note, redact: Redact | None = None) -> Draft:
+    """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
+    note = clean_note(note, redact)
+    speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
+    return Draft(
+        text=note.text,
+        kind="message" if note.place else "relation" if note.relation else "fact",
+        importance=note.importance,
+        slot=note.slot,
+        metadata=note.metadata or {},
+        source=note.source if isinstance(note.source, Source) else Source(),
+        place=note.place,
+        occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
+        relation=note.relation,
+        words=index_words(note.text, speaker, note.slot),
+        traits=traits(note.text, role),
+        derived=note.derived,
+    )
+
+
+def _settled(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
+    if waiting is None:
+        return ()
+    outcomes = waiting.result().outcomes
+    done(len(outcomes))
+    return outcomes

@@ -1,1 +1,0 @@
-"""The rounds of care over a memory: what goes, what stays, what is kept safe."""

@@ -1,0 +1,171 @@
+"""Keep a folder of Markdown files and a memory in step, both ways."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
+from engrain.core.identity import Scope
+from engrain.core.markdown.layout import Budget, unsettled
+from engrain.core.markdown.page import read_page
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Rest, Synced
+from engrain.core.model.filters import parse_filter
+from engrain.core.model.items import SourceKind
+from engrain.core.validation import checked_count
+from engrain.mirror.render import LARGEST
+from engrain.mirror.sync import Round, Terms, text_of
+from engrain.ports import Kit, ListQuery
+from engrain.ports.storage import Folder
+
+WAIT = 30.0  # seconds for another sync of the same folder
+TRIES = 5
+SETTLE = 0.2
+# Seconds after which a file that is written has another stamp than before, on any file system, and also if it is mapped
+# into memory and its pages wait to be written.
+SETTLED = 60.0
+HANDS = ("user", "agent", "document")
+SEEN = 1_000  # changes of the memory that are looked at together
+
+_log = logging.getLogger("engrain")
+
+Report = Callable[[Synced | EngrainError], None]
+
+
+class Mirror:
+    """A folder beside one scope's memory. Nothing is held open between two syncs; one syncs at a time, whatever
+    thread or process it is in."""
+
+    def __init__(
+        self, kit: Kit, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
+    ) -> None:
+        self._kit, self._scope, self._folder = kit, scope, folder
+        self._budget = budget or Budget()
+        checked_count(self._budget.lines, "max_lines", 20, 100_000)
+        checked_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)
+        if by not in HANDS:
+            raise InvalidInput(f"by says whose word the files are: one of {', '.join(HANDS)}.")
+        self._by: SourceKind = by
+        self._stop = threading.Event()
+
+    @property
+    def path(self) -> str:
+        return self._folder.path
+
+    def sync(self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False) -> Synced:
+        """Take in what was changed in the files, then write what changed in the memory.
+
+        Where both changed the same line, the memory's version stands and the other goes to memory/conflicts.md. Too
+        many deletions at once are held back until they are accepted or restored. A dry run changes nothing.
+        """
+        if accept_deletions and restore_deletions:
+            raise InvalidInput("deletions are either accepted or restored, not both.")
+        terms = Terms(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
+        for attempt in range(TRIES):
+            try:
+                return self._round(terms)
+            except (Conflict, NotFound):
+                # A file or an item was changed under our hands: all is looked at anew.
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def pending(self) -> Synced:
+        """What a sync would do. Where the last look of this opening found nothing, and by their stamps neither the
+        files nor the memory have changed since, nothing is read again."""
+        began, now, seq = time.monotonic(), self._kit.clock(), self._kit.items.newest(self._scope)
+        files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
+        place = (self.path, self._scope.id)
+        known = self._kit.rests.get(place)
+        if known and known.holds(files, now) and not self._kit.items.changes(self._scope, known.seq, 1).changes:
+            return Synced(dry_run=True)
+        one = Round(self._kit, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
+        found = one.run()
+        if not (found.written or found.taken or self._coming(now)):
+            since = known.since if known and known.files == files else began
+            self._kit.rests[place] = Rest(files, since, seq, now, one.until, began - since >= SETTLED)
+        return found
+
+    def status(self) -> MirrorStatus:
+        """How the folder stands, and what a sync would do."""
+        texts = {name: text_of(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
+        return MirrorStatus(
+            folder=self.path,
+            lines=len(texts[MEMORY].splitlines()),
+            max_lines=self._budget.lines,
+            bytes=len(texts[MEMORY].encode()),
+            max_bytes=self._budget.bytes,
+            entries=_entries(texts[MEMORY]),
+            overflow=_entries(texts[OVERFLOW]),
+            days=len(self._folder.days()),
+            conflicts=len(unsettled(texts[CONFLICTS])),
+            pending=self.sync(dry_run=True),
+        )
+
+    def watch(self, seconds: float = 1.0, report: Report | None = None) -> None:
+        """Sync whenever a file or the memory has changed, until `stop` or Ctrl-C. `report` hears of every sync that did
+        something, and of every error, after which the watch goes on.
+
+        It looks every so many seconds; with watchfiles (pip install "engrain[watch]") it hears of files at once.
+        """
+        if not isinstance(seconds, (int, float)) or not 0.01 <= seconds <= 86_400:
+            raise InvalidInput(f"seconds must be a number from 0.01 to 86,400, not {seconds!r}.")
+        seen: object = None
+        since = 0
+        for _ in self._folder.ticks(seconds, self._stop):
+            try:
+                files, since = self._folder.signature(), self._seq(since)
+                # A file that is still being written is left alone until it rests.
+                if (files, since) == seen or self._stop.wait(SETTLE) or files != self._folder.signature():
+                    continue
+                seen = (files, since)
+                outcome: Synced | EngrainError = self.sync()
+            except StoreClosed:
+                raise
+            except EngrainError as exc:
+                _log.warning("%s was not synced: %s", self.path, exc)
+                outcome, seen = exc, None if isinstance(exc, StoreError) else seen
+            if report is not None and (outcome or isinstance(outcome, EngrainError)):
+                report(outcome)
+
+    def stop(self) -> None:
+        """End `watch`, in whatever thread it runs."""
+        self._stop.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _round(self, terms: Terms) -> Synced:
+        one = Round(self._kit, self._scope, self._folder, terms)
+        if terms.dry_run:
+            return one.run()
+        with self._folder.lock(WAIT):
+            return one.run()
+
+    def _coming(self, now: datetime) -> bool:
+        """Whether something in the memory begins to hold by itself."""
+        later = parse_filter({"valid_from": {">": now}})
+        return bool(self._kit.items.page(ListQuery(self._scope, later, history=True, limit=1)))
+
+    def _seq(self, since: int) -> int:
+        """The number of the memory's last change."""
+        while True:
+            changes = self._kit.items.changes(self._scope, since, SEEN)
+            since = changes.changes[-1].seq if changes.changes else since
+            if changes.complete:
+                return since
+
+
+def _entries(text: str) -> int:
+    return sum(block.entry is not None for block in read_page(text))

@@ -1,0 +1,184 @@
+"""Write a memory's items into the pages of its folder, each page as little changed as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engrain.core.errors import TooLarge
+from engrain.core.markdown.layout import (
+    FACTS,
+    HEADER,
+    UNSURE,
+    Budget,
+    Piece,
+    chosen,
+    composed,
+    elsewhere,
+    noted,
+    unsure_blocks,
+    within,
+)
+from engrain.core.markdown.page import Block, Entry, key_of, line_end, read_page, written
+from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, Line, day_of
+from engrain.mirror.selection import Shelf, entry_of, heading_of, log_entry_of, when
+
+OVERFLOW_ITEMS = 2_000
+OVERFLOW_HEADER = "# Memory, the rest\n\n<!-- What MEMORY.md has no room for; kept in step in the same way. -->\n"
+ALONE = "the memory alone: `engrain list` shows them."
+LARGEST = 1_000_000  # bytes that we let a page of ours grow to
+
+Spot = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A file as it was read."""
+
+    name: str
+    text: str = ""
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def end(self) -> str:
+        return line_end(self.text)
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Page:
+        return cls(name, text, tuple(read_page(text, log=day_of(name) is not None)))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the items stand in the files: by block, the item that the block is about, or None if it is to go. In a log
+    only the blocks in `fresh` are written anew. Items that are `away` are not shown."""
+
+    ids: Mapping[Spot, str | None]
+    fresh: frozenset[Spot] = frozenset()
+    away: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Pages as they are to be, by name, and the lines that stand in them."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    lines: tuple[Line, ...] = ()
+
+
+def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget: Budget) -> Given:
+    """MEMORY.md within its budget, and the rest of it in the other file."""
+    entries = _entries(shelf, placed)
+    memory, overflow = pages[MEMORY], pages[OVERFLOW]
+    raws = _raws((memory, overflow), placed, entries)
+    pieces = [Piece(id, raws[id], heading_of(shelf.facts[id]), shelf.facts[id].pinned) for id in entries]
+    if not memory.text.strip():
+        memory = Page.of(MEMORY, HEADER)
+    fitting = chosen(pieces, _bare(memory, placed), budget)
+    rest = [one for one in pieces if one.id not in fitting]
+    # Under headings in the other file too: what is unsure must be told from the rest wherever it is read.
+    listed = _limited(rest, LARGEST)
+    first = _page(memory, _sorted([one for one in pieces if one.id in fitting], shelf), placed)
+    first = noted(first, len(listed), elsewhere(budget), memory.end) if first.strip() else HEADER
+    if rest and not within(first, budget):
+        raise TooLarge(f"MEMORY.md cannot be kept to {budget.lines:,} lines and {budget.bytes:,} bytes. Shorten it.")
+    if rest and not overflow.text.strip():
+        overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
+    second = noted(_page(overflow, listed, placed), len(rest) - len(listed), ALONE, overflow.end)
+    texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
+    keys = {key_of(entry): id for id, entry in entries.items()}
+    return Given(texts, tuple(line for name, text in texts.items() for line in _lines(name, text, keys)))
+
+
+def day_page(page: Page, shelf: Shelf, placed: Placed, known: Container[str]) -> Given:
+    """The log of a day: what is not in it yet is added at its end, what is gone goes, all else stays as it is."""
+    put: dict[int, str | None] = {}
+    keys: dict[str, str] = {}
+    for n, block in enumerate(page.blocks):
+        if block.entry is None or (page.name, n) not in placed.ids:
+            continue
+        id, entry = placed.ids[page.name, n], block.entry
+        if id is None:
+            put[n] = None
+            continue
+        if (page.name, n) in placed.fresh:
+            entry = log_entry_of(shelf.day(page.name)[id])
+            put[n] = written(entry, log=True, mark=block.mark, end=page.end)
+        keys[key_of(entry)] = id
+    new = _new_in(page.name, shelf, known, keys)
+    start = page if page.text.strip() or not new else Page.of(page.name, f"# {page.name[7:17]}\n\n")
+    pieces = [Piece(id, written(entry, log=True, end=page.end)) for id, entry in new.items()]
+    pieces = _limited(pieces, LARGEST - len(page.text.encode()))
+    text = composed(start.blocks, put, pieces, page.end)
+    keys |= {key_of(new[one.id]): one.id for one in pieces}
+    return Given({page.name: text}, tuple(_lines(page.name, text, keys)))
+
+
+def _entries(shelf: Shelf, placed: Placed) -> dict[str, Entry]:
+    """What is to be shown; of two items that say the same, as a relation and a fact may, the better one."""
+    found: dict[Entry, str] = {}
+    for id, item in shelf.facts.items():
+        if id not in placed.away:
+            found.setdefault(entry_of(item), id)
+    return {id: entry for entry, id in found.items()}
+
+
+def _new_in(name: str, shelf: Shelf, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
+    items = sorted(shelf.day(name).values(), key=lambda one: (when(one), one.id))
+    new = {one.id: log_entry_of(one) for one in items if one.id not in known}
+    return {id: entry for id, entry in new.items() if key_of(entry) not in keys}
+
+
+def _page(page: Page, pieces: Sequence[Piece], placed: Placed) -> str:
+    """Each piece where its item stands already, or else added; what is unsure nowhere but under its heading."""
+    raws = {one.id: one.raw for one in pieces}
+    unsure = {one.id for one in pieces if one.heading == UNSURE}
+    below = unsure_blocks(page.blocks) or frozenset()
+    put: dict[int, str | None] = {}
+    for n, block in enumerate(page.blocks):
+        if block.entry is not None and (page.name, n) in placed.ids:
+            id = placed.ids[page.name, n] or ""
+            put[n] = None if id in unsure and n not in below else raws.pop(id, None)
+    return composed(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
+
+
+def _bare(page: Page, placed: Placed) -> str:
+    """The page without any item's line and without the note of ours."""
+    spots = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in placed.ids]
+    return composed(page.blocks, dict.fromkeys(spots), [], page.end)
+
+
+def _raws(pages: Sequence[Page], placed: Placed, entries: Mapping[str, Entry]) -> dict[str, str]:
+    """How each item is written: as it stands in a page, if it says the same there."""
+    found: dict[str, str] = {}
+    for page in pages:
+        for n, block in enumerate(page.blocks):
+            id = placed.ids.get((page.name, n))
+            if id is None or id not in entries or id in found or block.entry is None:
+                continue
+            same = block.entry == entries[id]
+            ended = block.raw if block.raw.endswith("\n") else block.raw + page.end
+            found[id] = ended if same else written(entries[id], mark=block.mark, end=page.end)
+    end = pages[0].end
+    return {id: found.get(id) or written(entry, end=end) for id, entry in entries.items()}
+
+
+def _sorted(pieces: Sequence[Piece], shelf: Shelf) -> list[Piece]:
+    """Named values by name, the rest best first, as they come."""
+    return sorted(pieces, key=lambda one: (shelf.facts[one.id].slot or "") if one.heading == FACTS else "")
+
+
+def _limited(pieces: Sequence[Piece], room: int) -> list[Piece]:
+    found = []
+    for one in pieces[:OVERFLOW_ITEMS]:
+        room -= len(one.raw.encode())
+        if room < 0:
+            break
+        found.append(one)
+    return found
+
+
+def _lines(name: str, text: str, keys: Mapping[str, str]) -> list[Line]:
+    entries = [block.entry for block in read_page(text, log=day_of(name) is not None) if block.entry]
+    found = [key_of(entry) for entry in entries]
+    return [Line(keys[key], key, name) for key in dict.fromkeys(found) if key in keys]

@@ -1,0 +1,251 @@
+"""The receipt of an erasure, which says what was done and nothing of what was there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, get_args
+
+from engrain.core.errors import ConfigError, InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.audit import Entry, is_code
+from engrain.core.model.erasure import By, Erasure
+from engrain.core.model.results import several
+from engrain.maintenance.backups import code_of
+from engrain.ports import Kit
+from engrain.privacy.servers import Beside, look
+from engrain.version import __version__
+
+FORMAT = 1
+METHODS: Mapping[str, Sequence[str]] = {
+    "sqlite": ("rows_in_one_transaction", "secure_delete", "log_truncated", "unused_bytes_overwritten"),
+    "sqlite_encrypted": ("rows_in_one_transaction", "secure_delete", "log_truncated", "every_page_written_anew"),
+    "postgres": ("rows_in_one_transaction", "vacuum"),
+    "reference": ("rows_in_one_transaction",),
+}
+# What no erasure of ours reaches, and who lets it go; docs/erasure.md has a sentence for each.
+BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
+_ALL = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """`values` are what it says; `n` and `hash` name its entry in the audit log, which it is chained into."""
+
+    values: Mapping[str, Any]
+    n: int
+    hash: str
+
+    @staticmethod
+    def of(entry: Entry) -> Receipt:
+        return Receipt(entry.details, entry.n, entry.hash)
+
+    @staticmethod
+    def read(text: str | bytes) -> Receipt:
+        try:
+            values = _as_filed(json.loads(text))
+            audit = values.pop("audit")
+            if values.get("format") != FORMAT or not _sound(values) or not 0 < int(audit["n"]) < 1 << 60:
+                raise ValueError("format")
+            return Receipt(values, int(audit["n"]), str(audit["hash"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+            raise InvalidInput(
+                "this is not a receipt of an erasure, as `engrain erase --receipt FILE` writes."
+            ) from exc
+
+    @property
+    def digest(self) -> str:
+        """Of all that it says."""
+        return hashlib.blake2b(str(self).encode(), digest_size=16).hexdigest()
+
+    def __str__(self) -> str:
+        """As JSON, for a file."""
+        return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
+
+
+def _sound(values: Mapping[str, Any]) -> bool:
+    """What is acted on is of the right kind."""
+    named = all(is_code(values[name]) for name in ("receipt", "subject"))
+    times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
+    return named and values["by"] in get_args(By) and all(one.tzinfo is not None for one in times)
+
+
+def _as_filed(given: Any) -> dict[str, Any]:
+    """`erase --json` and `audit --json` print a receipt in forms of their own."""
+    found = given["receipt"] if isinstance(given.get("receipt"), dict) else given
+    values = found.get("values", found.get("details"))
+    return found if values is None else {**values, "audit": {"n": found["n"], "hash": found["hash"]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
+    whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `carried` is when a
+    restore was given this receipt in the place of the log that held it. `bytes` is how many were looked through for
+    them: none of a server. `copies` are files beside the store that somebody copied it to, which were not looked
+    into. `beside` tells of the servers of the settings: what could not be asked does not hold."""
+
+    rows: Mapping[str, int]
+    found: int
+    recorded: bool
+    faults: tuple[str, ...] = ()
+    bytes: int = 0
+    copies: tuple[str, ...] = ()
+    known: bool = True
+    carried: datetime | None = None
+    beside: Beside = field(default_factory=Beside)
+
+    def __bool__(self) -> bool:
+        told = self.recorded or self.carried is not None
+        if self.beside.left or self.beside.away:
+            return False
+        return told and not any(self.rows.values()) and not self.found and not self.faults
+
+    def __str__(self) -> str:
+        verdict = "It still holds." if self else "It does not hold."
+        return "\n".join([*self.lines, verdict])
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What was found, for people."""
+        rows = sum(self.rows.values())
+        left = several(rows, "row is", "rows are") if rows else "No row is"
+        yield f"{left} left from before the erasure."
+        if self.beside.asked:
+            yield f"{several(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
+        for why in self.beside.away:
+            yield f"Could not be asked: {why}"
+        if self.bytes:
+            traces = several(self.found, "trace") if self.found else "No trace"
+            others = ": it may be that others say the same" if self.found else ""
+            yield f"{traces} of the given texts in any file{others}."
+        yield self._record
+        yield from self.faults
+        for copy in self.copies:
+            yield f"Not looked into: {copy}, a copy of the store. Remove it if it is from before."
+
+    @property
+    def _record(self) -> str:
+        if self.faults:
+            holds = "holds this receipt" if self.recorded else "does not hold this receipt as it is"
+            return f"The audit log {holds}, but the log itself was changed: engrain audit verify"
+        if self.recorded:
+            return "The audit log holds this receipt."
+        if self.carried:
+            return (
+                f"This receipt was carried over by a restore of {self.carried:%Y-%m-%d}: the log that held it is lost."
+            )
+        if self.known:
+            return "The audit log says other things under the id of this receipt: the file was changed."
+        return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"
+
+
+def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+    status, now = kit.items.status(), kit.clock()
+    backend = status.backend
+    form = "sqlite_encrypted" if status.details.get("encrypted") else backend
+    return {
+        "format": FORMAT,
+        "engrain": __version__,
+        "receipt": one.id,
+        "subject": one.mark,
+        "by": one.by,
+        "asked_at": one.at.isoformat(),
+        "erased_at": now.isoformat(),
+        "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
+        "methods": list(METHODS.get(form, ())),
+        "verified": {"rows": 0, **scanned},
+        "remains": list(_remains(kit, one, backend, now)),
+    }
+
+
+def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+    """The audit log knows how many copies were made of what was there."""
+    log = kit.audit.entries(0, _ALL) if kit.audit else []
+    rules = kit.policies
+    rotation = code_of(kit, Path(rules.backup_folder)) if rules.backup_folder else None
+    if backend != "reference":
+        yield {"what": "backups_made_before", "known": _backups(log, rotation), "until": BY_HAND}
+    if rotation:
+        last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
+        yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
+    if copies := len(_made(log, "copy")):
+        yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
+    if beside := kit.erasing.copies() if kit.erasing else ():
+        yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
+    # Of a part: those of its user, or, in a memory of nobody, of all such memories.
+    owners = {one.mark, one.notes.get("owner", one.mark)}
+    if exports := len(_made([entry for entry in log if entry.subject in owners], "export")):
+        yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
+    if not one.notes.get("named"):
+        yield {"what": "folders_not_named", "until": BY_HAND}
+    if backend == "postgres":
+        yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
+    if kit.servers:
+        yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
+
+
+def _made(log: Sequence[Entry], what: str) -> list[Entry]:
+    """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
+    failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
+    begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
+    return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
+
+
+def _backups(log: Sequence[Entry], rotation: str | None) -> int:
+    """What is let go of by the clock, in the folder of now, is told apart."""
+    made = _made(log, "backup")
+    return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
+
+
+def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Verified:
+    """Once more by query, here and on the servers beside, by the chain of the audit log, and, for the texts that are
+    given, by every byte."""
+    if kit.erasing is None or kit.audit is None:
+        raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
+    values = receipt.values
+    done = Erasure(
+        values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
+    )
+    entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
+    same = entry is not None and Receipt.of(entry) == receipt
+    found, size = _found(kit, texts)
+    copies, beside = tuple(kit.erasing.copies()), look(kit, done, own)
+    log = kit.audit.entries(0, _ALL)
+    given = [(one.at, digest) for one in log if (digest := _given(one).get(done.id))]
+    known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
+    carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
+    faults = kit.audit.verify().faults
+    return Verified(kit.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
+
+
+def _given(entry: Entry) -> Mapping[str, str]:
+    """The receipts that a restore was given: the digest of each, by its id."""
+    found = entry.details.get("receipts") if entry.what == "restore" else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
+    """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
+    many bytes were looked through."""
+    from engrain.privacy.fingerprints import WINDOW, joined, looked_for, prints_of
+
+    if kit.erasing is None:
+        return 0, 0
+    prints = [prints_of([text.encode()]) for text in texts]
+    if not all(map(len, prints)):
+        raise InvalidInput(
+            f"a text of fewer than {WINDOW} bytes, or of the same few over and over, cannot be told from chance. "
+            "Name a longer one."
+        )
+    count, size = 0, 0
+    for one in prints:
+        found, size = looked_for(one, kit.erasing.raw())
+        if len(found):
+            kept, _ = looked_for(one, joined(kit.erasing.pieces(None)))
+            count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
+    return count, size

@@ -1,0 +1,223 @@
+"""An embedder behind an HTTP service that answers as OpenAI's does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.errors import EmbedderFailed, InvalidInput
+from engrain.core.model.queries import EmbeddingModel, EmbedKind
+from engrain.providers.embedding import checked_texts, cut, unit_rows, utf8_size, windows
+from engrain.providers.http import Endpoint, ServiceError, key_or_variable, post
+from engrain.providers.local import QueryCache
+
+if TYPE_CHECKING:
+    from engrain.ports import Matrix
+
+
+BATCH_TEXTS = 128
+BATCH_BYTES = 200_000
+BLANK = "."  # services refuse an empty text
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """`window` is the most bytes of one text: no tokenizer makes more tokens than bytes, so it always fits.
+
+    The prefixes are what the model was trained to see in front of a query and of a document.
+    """
+
+    model: EmbeddingModel
+    window: int = 8_000
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+    def prefix(self, kind: EmbedKind) -> str:
+        return self.query_prefix if kind == "query" else self.document_prefix
+
+
+class ServedEmbedder:
+    """The service's own noise, in the last digits of a vector, is what it is: only queries are remembered."""
+
+    def __init__(self, served: ServedModel, endpoint: Endpoint) -> None:
+        self._served = served
+        self._endpoint = endpoint
+        self._queries = QueryCache()
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._served.model
+
+    def embed(self, texts: Sequence[str], kind: EmbedKind) -> Matrix:
+        ready = [self._ready(text, kind) for text in checked_texts(texts, kind)]
+        if kind == "query":
+            return self._queries.embed(ready, lambda missing: self._embed(missing, "query"))
+        return self._embed(ready, "document")
+
+    def windows(self, text: str) -> list[str]:
+        return windows(text, utf8_size, self._served.window)
+
+    def _ready(self, text: str, kind: EmbedKind) -> str:
+        whole = text.encode("utf-8", "replace").decode()
+        return self._served.prefix(kind) + (cut(whole, utf8_size, self._served.window) if whole.strip() else BLANK)
+
+    def _embed(self, texts: list[str], kind: EmbedKind) -> Matrix:
+        import numpy as np
+
+        dimension = self.model.dimension
+        parts = [self._batch(batch, kind) for batch in _batches(texts)]
+        return np.concatenate(parts) if parts else np.empty((0, dimension), np.float32)
+
+    def _batch(self, texts: list[str], kind: EmbedKind) -> Matrix:
+        try:
+            answer = post(self._endpoint, self._body(texts, kind))
+        except ServiceError as exc:
+            raise EmbedderFailed(str(exc)) from exc
+        return unit_rows(self._rows(answer, len(texts)), len(texts), self.model.dimension, self._endpoint.who)
+
+    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+        """What the service is asked; each one has its own words for it."""
+        raise NotImplementedError
+
+    def _rows(self, answer: Any, count: int) -> list[Any]:
+        try:
+            rows = {int(entry.get("index", place)): entry["embedding"] for place, entry in enumerate(answer["data"])}
+            return [rows[place] for place in range(count)]
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            raise EmbedderFailed(
+                f"{self._endpoint.who} at {self._endpoint.url} did not return one embedding for each of {count} texts. "
+                "Check that the URL is that of an embeddings service."
+            ) from exc
+
+
+def chosen_model(model: str | ServedModel, known: dict[str, ServedModel], dimension: int | None) -> ServedModel:
+    """The model by its name, or as the caller describes it; `dimension` overrides what is known of a name."""
+    if isinstance(model, ServedModel):
+        return model
+    found = known.get(model)
+    if found is None and dimension is None:
+        raise InvalidInput(
+            f"how long the vectors of {model!r} are is not known here. Say it as its model card does: dimension=… in "
+            "Python, or dimension = … in the table [embedder] of a settings file."
+        )
+    if found is None or dimension is not None:
+        found = found or ServedModel(EmbeddingModel(model, "", 0))
+        size = found.model.dimension if dimension is None else dimension
+        described = EmbeddingModel(model, "", size, found.model.floor, found.model.mean, found.model.deviation)
+        found = ServedModel(described, found.window, found.query_prefix, found.document_prefix)
+    return found
+
+
+def _batches(texts: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = utf8_size(text)
+        if batch and (len(batch) >= BATCH_TEXTS or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    if batch:
+        yield batch
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+SHORTENED = "text-embedding-3-"  # only these take a wish for fewer dimensions
+
+# Means and deviations are guesses: none of these models was measured here.
+OPENAI_MODELS = {
+    served.model.name: served
+    for served in (
+        ServedModel(EmbeddingModel("text-embedding-3-small", "", 1536)),
+        ServedModel(EmbeddingModel("text-embedding-3-large", "", 3072)),
+        ServedModel(EmbeddingModel("text-embedding-ada-002", "", 1536, mean=0.71, deviation=0.03)),
+        ServedModel(
+            EmbeddingModel("nomic-embed-text", "", 768, mean=0.4, deviation=0.08),
+            query_prefix="search_query: ",
+            document_prefix="search_document: ",
+        ),
+        # Reads 512 tokens, of about four bytes; its servers cut what is longer.
+        ServedModel(
+            EmbeddingModel("mxbai-embed-large", "", 1024, mean=0.35, deviation=0.08),
+            window=1_600,
+            query_prefix="Represent this sentence for searching relevant passages: ",
+        ),
+        ServedModel(EmbeddingModel("bge-m3", "", 1024, mean=0.35, deviation=0.08)),
+    )
+}
+
+
+class OpenAIEmbedder(ServedEmbedder):
+    """Give `base_url` for another server than OpenAI's; a key is then sent only if there is one.
+
+    The key comes from `api_key` or OPENAI_API_KEY, the server from `base_url` or OPENAI_BASE_URL.
+    """
+
+    def __init__(
+        self,
+        model: str | ServedModel = "text-embedding-3-small",
+        *,
+        dimension: int | None = None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        served = chosen_model(model, OPENAI_MODELS, dimension)
+        url = (base_url or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
+        who = "OpenAI" if url == OPENAI_URL else "The OpenAI-compatible embedder"
+        key = key_or_variable(api_key, "OPENAI_API_KEY", who, required=url == OPENAI_URL)
+        super().__init__(served, Endpoint(who, url + "/embeddings", key, "OPENAI_API_KEY", timeout))
+
+    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model.name, "input": texts, "encoding_format": "float"}
+        if self.model.name.startswith(SHORTENED):
+            body["dimensions"] = self.model.dimension
+        return body
+
+
+VOYAGE_URL = "https://api.voyageai.com/v1"
+FIXED_SIZE = frozenset({"voyage-finance-2", "voyage-law-2", "voyage-3", "voyage-3-lite"})
+
+SIZES = {
+    "voyage-4-large": 1024,
+    "voyage-4": 1024,
+    "voyage-4-lite": 1024,
+    "voyage-3.5": 1024,
+    "voyage-3.5-lite": 1024,
+    "voyage-3-large": 1024,
+    "voyage-3": 1024,
+    "voyage-3-lite": 512,
+    "voyage-code-3": 1024,
+    "voyage-finance-2": 1024,
+    "voyage-law-2": 1024,
+}
+# Mean and deviation are the usual guess: none of these models was measured here.
+VOYAGE_MODELS = {name: ServedModel(EmbeddingModel(name, "", size)) for name, size in SIZES.items()}
+
+
+class VoyageEmbedder(ServedEmbedder):
+    """The key comes from `api_key` or VOYAGE_API_KEY. Voyage itself tells queries from documents."""
+
+    def __init__(
+        self,
+        model: str | ServedModel = "voyage-4",
+        *,
+        dimension: int | None = None,
+        api_key: str | None = None,
+        base_url: str = VOYAGE_URL,
+        timeout: float = 30.0,
+    ) -> None:
+        served = chosen_model(model, VOYAGE_MODELS, dimension)
+        key = key_or_variable(api_key, "VOYAGE_API_KEY", "Voyage", required=True)
+        super().__init__(
+            served, Endpoint("Voyage", base_url.rstrip("/") + "/embeddings", key, "VOYAGE_API_KEY", timeout)
+        )
+
+    def _body(self, texts: list[str], kind: EmbedKind) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model.name, "input": texts, "input_type": kind, "truncation": True}
+        if self.model.name not in FIXED_SIZE:
+            body["output_dimension"] = self.model.dimension
+        return body

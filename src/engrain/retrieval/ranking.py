@@ -1,0 +1,207 @@
+"""Weigh what is known of each candidate into a score for the order and a relevance for the floor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from engrain.core.rules.statements import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.ports import Sketch
+from engrain.retrieval.fusion import Floats, Ints, Table
+from engrain.retrieval.query import Day, Question, Span
+
+# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md says what each is worth.
+WEIGHTS = {
+    "meaning": 0.75,
+    "words": 2.1,
+    "cover": 1.4,
+    "words before": 0.5,
+    "words after": 1.1,
+    "session": 0.95,
+    "another speaker": -1.1,
+    "date": 2.0,
+    "number or time": 1.4,
+    "instruction": 4.3,
+    "preference": 2.8,
+    "only asks": -1.3,
+    "answers, by words": 1.75,
+    "answers, by meaning": 0.4,
+    "about me, assistant's": -2.2,
+    "about you, assistant's": 0.9,
+    "importance": 0.12,
+    "pinned": 0.06,
+    "trust": 0.12,
+    "recency": 0.03,
+}
+SECONDS_PER_MONTH = 30 * 86_400.0
+TOPICAL = 1.5  # the meaning from which a standing order counts in full
+SESSION_BEST = 3
+LIFT_OF_A_TURN, LIFT_OF_A_FACT = -1.0, -2.0
+SAID_BY_THE_NAMED = 0.5
+FACT_OF_ANOTHER = 2.8  # turns: "I live in Quito" is Bob's alone, while a turn may be talk about the one who is named
+CROWD = (20, 2_000)  # passages between which relevance was calibrated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    table: Table
+    score: Floats
+    relevance: Floats
+    parts: Floats  # a row per candidate, a column per weight: what each added to the score
+    names: tuple[str, ...]
+
+
+def rank(table: Table, question: Question, now: float) -> Ranked:
+    features = _features(table, question, now)
+    names = tuple(WEIGHTS)
+    parts = np.array([WEIGHTS[name] * features[name] for name in names])
+    relevance = _relevance(table, features, _said_by(table.sketches, question.speakers))
+    return Ranked(table, parts.sum(axis=0), relevance, parts.T, names)
+
+
+def _features(table: Table, question: Question, now: float) -> dict[str, Floats]:
+    sketches = table.sketches
+    traits = np.array([one.traits for one in sketches], dtype=np.int64)
+    asks = _flag(traits, ASKS)
+    topical = np.clip(table.meaning / TOPICAL, 0, 1) * question.requests
+    helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
+    occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)
+    asked_before = _of(asks, table.previous)
+    return {
+        "meaning": table.meaning,
+        "words": table.words,
+        "cover": table.cover,
+        "words before": _of(table.words, table.previous),
+        "words after": _of(table.words, table.next),
+        "session": _session(table),
+        "another speaker": _another(sketches, question),
+        "date": date_match(question.days, question.spans, occurred),
+        "number or time": _flag(traits, NUMBER_OR_TIME) * ("asks_number_or_time" in question.asks),
+        "instruction": _flag(traits, INSTRUCTION) * topical,
+        "preference": _flag(traits, PREFERENCE) * topical,
+        "only asks": asks,
+        "answers, by words": asked_before * _of(table.cover_unnamed, table.previous),
+        "answers, by meaning": asked_before * np.maximum(_of(table.meaning, table.previous), 0),
+        "about me, assistant's": helper * ("about_me" in question.asks),
+        "about you, assistant's": helper * ("about_you" in question.asks),
+        **_standing_of(sketches, occurred, now),
+    }
+
+
+def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
+    """What an item is worth in itself. Small, so that it orders equals; nothing for turns of a conversation."""
+    fact = np.array([one.kind != "message" for one in sketches], dtype=np.float64)
+    age = np.clip((now - occurred) / SECONDS_PER_MONTH, 0, 600)
+    return {
+        "importance": fact * (np.array([one.importance for one in sketches]) - 0.5),
+        "pinned": fact * np.array([one.pinned for one in sketches]),
+        "trust": np.array([one.trust for one in sketches]) - 1,
+        "recency": fact * np.exp(-age),
+    }
+
+
+def _relevance(table: Table, features: dict[str, Floats], named: Floats) -> Floats:
+    """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
+
+    The more there is to look through, the better the best chance match: the same match counts less in a large memory.
+    A good best lifts the others only so far, a turn further than a fact: a turn may answer by its context.
+    """
+    if not len(table):
+        return np.zeros(0)
+    meaning = table.meaning - table.background
+    least, most = CROWD
+    crowd = math.log1p(min(max(table.passages, least), most) / 10)
+    lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
+    logit = (
+        1.0 * meaning
+        + 4.7 * table.cover_unnamed
+        + 3.4 * np.minimum(features["date"], 1)
+        + 2.0 * (features["instruction"] + features["preference"])
+        + SAID_BY_THE_NAMED * named
+        + np.minimum(lift, np.where(table.session >= 0, LIFT_OF_A_TURN, LIFT_OF_A_FACT))
+    )
+    likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+    return likely
+
+
+def _of(values: Floats, rows: Ints) -> Floats:
+    """The values of other rows, 0 where there is none."""
+    if not len(values):
+        return values
+    taken: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
+    return taken
+
+
+def _flag(traits: Ints, bit: int) -> Floats:
+    flags: Floats = ((traits & bit) > 0).astype(np.float64)
+    return flags
+
+
+def _another(sketches: list[Sketch], question: Question) -> Floats:
+    if not question.speakers:
+        return np.zeros(len(sketches))
+    spoken = np.array([one.speaker is not None for one in sketches], dtype=np.float64)
+    weight = np.array([FACT_OF_ANOTHER if one.kind == "fact" else 1.0 for one in sketches])
+    other: Floats = (spoken - _said_by(sketches, question.speakers)) * weight
+    return other
+
+
+def _said_by(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
+    if not speakers:
+        return np.zeros(len(sketches))
+    return np.array([one.speaker in speakers for one in sketches], dtype=np.float64)
+
+
+def _session(table: Table) -> Floats:
+    """How far the best of an item's session stay behind the best session; 0 for an item of no session."""
+    behind = np.zeros(len(table))
+    turns = np.flatnonzero(table.session >= 0)
+    if not len(turns):
+        return behind
+    strength = (table.meaning / 2 + 2 * table.words)[turns]
+    number = table.session[turns]
+    order = np.lexsort((-strength, number))
+    sorted_number = number[order]
+    first = np.append(True, sorted_number[1:] != sorted_number[:-1])
+    group = np.cumsum(first) - 1
+    kept = np.arange(len(order)) - np.flatnonzero(first)[group] < SESSION_BEST
+    total = np.bincount(group[kept], strength[order][kept])
+    mean = total / np.bincount(group[kept])
+    behind[turns[order]] = (mean - mean.max())[group]
+    return behind
+
+
+def date_match(days: tuple[Day, ...], spans: tuple[Span, ...], occurred: Floats) -> Floats:
+    """1 for the month that is named, less for the month after and for the year, more for the week after a day."""
+    best = np.zeros(len(occurred))
+    if not len(occurred) or not (days or spans):
+        return best
+    moments = occurred.astype("M8[s]")
+    months = moments.astype("M8[M]").astype(np.int64)  # since January 1970
+    dates = moments.astype("M8[D]").astype(np.int64)
+    for day in days:
+        best = np.maximum(best, _day_match(day, months, dates))
+    for span in spans:
+        best = np.maximum(best, ((occurred >= span.start) & (occurred < span.end)).astype(np.float64))
+    return best
+
+
+def _day_match(day: Day, months: Ints, dates: Ints) -> Floats:
+    year = months // 12 + 1970
+    value = np.zeros(len(months))
+    if day.year:
+        value += 0.3 * (year == day.year)
+    if not day.month:
+        return value
+    wanted_year = np.where(day.year > 0, day.year, year)
+    since = months - ((wanted_year - 1970) * 12 + day.month - 1)
+    if not day.year:
+        since %= 12
+    value += np.where(since == 0, 1.0, np.where(since == 1, 0.3, 0.0))
+    if day.day:
+        first = ((wanted_year - 1970) * 12 + day.month - 1).astype("M8[M]").astype("M8[D]").astype(np.int64)
+        after = dates - (first + day.day - 1)
+        value += 0.7 * ((after >= 0) & (after <= 7))
+    return value

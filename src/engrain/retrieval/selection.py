@@ -1,0 +1,260 @@
+"""Choose what is returned: above the floor, as many as asked for, within the budget, not all from one source."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from engrain.core.model.items import Item
+from engrain.core.model.recall import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
+from engrain.core.text.passages import passages, sentence_spans
+from engrain.core.text.tokenizer import terms
+from engrain.core.tokens import CountTokens
+from engrain.ports import Outdated
+from engrain.retrieval.ranking import Ranked
+
+SPREAD = 0.3  # what each further item of a session already picked loses, where a question wants a list
+SPREAD_POOL = 60
+SHOWN = 3
+# A message a little longer than a passage is returned whole: cutting it would save nothing.
+WHOLE = 700
+CONTEXT_SHARE = 0.4  # of the budget, at most, goes to the session and to what happened last
+FAR_BELOW = 0.5  # of the relevance of a hit that did not fit: less does not stand in for it
+
+
+class Choice(NamedTuple):
+    """A candidate of one scope, in the order of that scope."""
+
+    scope: int
+    row: int
+    id: str
+    score: float
+    relevance: float
+    source: str | None
+
+
+# A quarter of the time of Choice(…), which is a call into Python for each.
+_choice: Callable[[tuple[Any, ...]], Choice] = partial(tuple.__new__, Choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens the block may have, None for any number, and the terms by which a long hit is cut."""
+
+    tokens: int | None
+    count: CountTokens
+    terms: frozenset[int] = frozenset()
+
+    def fit(self, hit: Hit, used: int) -> Hit | None:
+        """The hit, whole or cut down, if there is room for it."""
+        if self._fits(hit, used):
+            return hit
+        spans = sentence_spans(hit.item.text, *hit.span)
+        worth = [len(self.terms.intersection(terms(hit.item.text[left:right]))) for left, right in spans]
+        if len(spans) < 2:
+            return None
+        first = last = max(range(len(spans)), key=lambda number: (worth[number], -number))
+        found: Hit | None = None
+        while self._fits(some := shortened(hit, (spans[first][0], spans[last][1])), used):
+            found = some
+            # The better neighbour joins, as long as it has some of the words: the text stays in one piece.
+            behind = worth[last + 1] if last + 1 < len(spans) else 0
+            ahead = worth[first - 1] if first > 0 else 0
+            if not behind and not ahead:
+                break
+            first, last = (first, last + 1) if behind >= ahead else (first - 1, last)
+        return found
+
+    def bound(self, context: tuple[Section, ...]) -> tuple[Section, ...]:
+        """Of each section as many lines, from the first on, as fit into its even part of the context's share."""
+        if self.tokens is None or not context:
+            return context
+        room = int(self.tokens * CONTEXT_SHARE) // len(context)
+        bounded = []
+        for section in context:
+            lines = section.lines
+            while lines and self.count(str(Section(section.title, lines))) > room:
+                lines = lines[:-1]
+            if lines:
+                bounded.append(Section(section.title, lines))
+        return tuple(bounded)
+
+    def heading(self, title: str) -> int:
+        return 0 if self.tokens is None else self.count(f"\n## {title}\n")
+
+    def _fits(self, hit: Hit, used: int) -> bool:
+        return self.tokens is None or used + self.count(str(hit)) <= self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    taken: list[Choice]
+    left: dict[Reason, list[Choice]]
+
+
+def choices(ranked: Ranked, scope: int, spread: bool) -> list[Choice]:
+    """All candidates of a scope, best first; a newer id wins a tie."""
+    sketches, score, relevance = ranked.table.sketches, ranked.score.tolist(), ranked.relevance.tolist()
+    ids = [one.id for one in sketches]
+    order: list[int] = np.argsort(ranked.score)[::-1].tolist()
+    if len(set(score)) < len(score):
+        order.sort(key=lambda row: (score[row], ids[row]), reverse=True)
+    if spread:
+        order = _spread(order, ranked)
+    return [_choice((scope, row, ids[row], score[row], relevance[row], sketches[row].source)) for row in order]
+
+
+def merge(scopes: Sequence[list[Choice]]) -> list[Choice]:
+    """Each scope keeps its own order; between scopes the more relevant goes first."""
+    if len(scopes) == 1:
+        return scopes[0]
+    heads = [0] * len(scopes)
+    merged: list[Choice] = []
+    while True:
+        open_scopes = [number for number, head in enumerate(heads) if head < len(scopes[number])]
+        if not open_scopes:
+            return merged
+        best = max(open_scopes, key=lambda number: (scopes[number][heads[number]].relevance, -number))
+        merged.append(scopes[best][heads[best]])
+        heads[best] += 1
+
+
+def choose(candidates: Sequence[Choice], n: int, floor: float, usual_floor: float) -> Chosen:
+    """The first n above the floor, no named source with more than half of them while others have something to say."""
+    above = [one for one in candidates if one.relevance >= floor]
+    taken, set_back = _shared(above[:n], above[n:], usual_floor)
+    left: dict[Reason, list[Choice]] = {
+        "floor": [one for one in candidates if one.relevance < floor],
+        "n": above[n:],
+        "source": set_back,
+        "budget": [],
+    }
+    if set_back:
+        # What came in for others stands behind what it came in for.
+        picked = {(one.scope, one.row) for one in taken}
+        taken = [one for one in above if (one.scope, one.row) in picked]
+        left["n"] = [one for one in above[n:] if (one.scope, one.row) not in picked]
+    return Chosen(taken, left)
+
+
+def _shared(taken: list[Choice], waiting: list[Choice], usual_floor: float) -> tuple[list[Choice], list[Choice]]:
+    """Swap the last of a source that has more than its share for the best of the others.
+
+    Only what passes the usual floor has something to say, even where the caller has turned the floor off.
+    """
+    share = max(1, (len(taken) + 1) // 2)
+    counts = Counter(one.source for one in taken if one.source is not None)
+    speaking = [one for one in waiting if one.relevance >= usual_floor]
+    set_back: list[Choice] = []
+    for place in reversed(range(len(taken))):
+        source = taken[place].source
+        if source is None or counts[source] <= share:
+            continue
+        other = next((one for one in speaking if one.source is None or counts[one.source] < share), None)
+        if other is None:
+            break
+        speaking.remove(other)
+        set_back.append(taken[place])
+        taken[place] = other
+        counts[source] -= 1
+        if other.source is not None:
+            counts[other.source] += 1
+    return taken, set_back[::-1]
+
+
+def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: Sequence[Outdated]) -> Hit:
+    start, end = _span(item.text, passage)
+    parts = ranked.parts[choice.row].tolist()
+    arms = {name: round(part, 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
+    outlived = tuple(
+        Outlived(item.text[mark.start : mark.end], mark.until, mark.now)
+        for mark in outdated
+        if mark.start < end and mark.end > start
+    )
+    text = item.text[start:end]
+    return Hit(item, text, (start, end), choice.score, choice.relevance, arms=arms, outlived=outlived)
+
+
+def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget, context: tuple[Section, ...] = ()) -> Recall:
+    """As many of the hits, in order, as fit into the budget, however small it is.
+
+    One that does not fit is cut down to its best sentences. If even those are too long, nothing that is far less
+    relevant takes its place: a model would take it for the answer.
+    """
+    context = budget.bound(context)
+    kept: dict[Choice, Hit] = {}
+    cut: list[Choice] = []
+    titles: set[str] = set()
+    used = 0 if budget.tokens is None else budget.count(block(context, ()))
+    for choice, hit in hits.items():
+        missed = max((one.relevance for one in cut), default=0.0)
+        heading = 0 if title_of(hit) in titles else budget.heading(title_of(hit))
+        fitting = None if choice.relevance < FAR_BELOW * missed else budget.fit(hit, used + heading)
+        if fitting is None:
+            cut.append(choice)
+            continue
+        kept[choice] = fitting
+        titles.add(title_of(hit))
+        used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
+    text = block(context, kept.values())
+    # Lines may count more together than apart.
+    while budget.tokens is not None and kept and budget.count(text) > budget.tokens:
+        cut.append(kept.popitem()[0])
+        text = block(context, kept.values())
+    tokens = budget.count(text) if text else 0
+    return Recall(tuple(kept.values()), tokens, _left_out({**chosen.left, "budget": cut}), context)
+
+
+def shortened(hit: Hit, span: tuple[int, int]) -> Hit:
+    """The same hit with less of its text. A mark stays if any of the words it may mean is still there."""
+    start, end = span
+    item = hit.item
+    held = tuple(
+        old
+        for old in hit.outlived
+        if any(at.start() < end and at.end() > start for at in re.finditer(re.escape(old.text), item.text))
+    )
+    return replace(hit, text=item.text[start:end], span=span, outlived=held)
+
+
+def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
+    found = []
+    for reason, some in left.items():
+        if some:
+            best = sorted(some, key=attrgetter("relevance"), reverse=True)
+            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
+    return tuple(found)
+
+
+def _down(share: float) -> float:
+    """Rounded down: what is below the floor must not read as if it stood on it."""
+    return math.floor(share * 10_000) / 10_000
+
+
+def _span(text: str, number: int) -> tuple[int, int]:
+    if len(text) <= WHOLE:
+        return 0, len(text)
+    spans = passages(text)
+    return spans[min(number, len(spans) - 1)] if spans else (0, len(text))
+
+
+def _spread(order: list[int], ranked: Ranked) -> list[int]:
+    pool, rest = np.array(order[:SPREAD_POOL], dtype=np.int64), order[SPREAD_POOL:]
+    session = ranked.table.session[pool]
+    score = ranked.score[pool].copy()
+    picked: list[int] = []
+    for _ in range(len(pool)):
+        best = int(np.argmax(score))
+        picked.append(int(pool[best]))
+        score[best] = -np.inf
+        if session[best] >= 0:
+            score[session == session[best]] -= SPREAD
+    return picked + rest

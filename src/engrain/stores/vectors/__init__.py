@@ -1,0 +1,1 @@
+"""Vector servers that are fed from the outbox of the item store."""
