@@ -6,6 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 WEIGHTS := packages/engrain-minilm
+SUITES := packages/engrain-conformance
 
 .PHONY: demo test test-all check format bench install help clean
 
@@ -30,9 +31,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.core $(if $(PEERS),.venv-peers/.ready)  ## DATA="folder folder": recall on them, then speed; PEERS=1: others too
 ifneq ($(strip $(DATA)),)
-	$(BIN)/engrain bench recall $(DATA) $(if $(PEERS),--peers)
+	$(BIN)/python bench/run.py recall $(DATA) $(if $(PEERS),--peers)
 endif
-	$(BIN)/engrain bench speed $(if $(PEERS),--peers)
+	$(BIN)/python bench/run.py speed $(if $(PEERS),--peers)
 
 install: $(VENV)/.core  ## the package in .venv, and nothing for development
 
@@ -59,8 +60,8 @@ $(VENV)/.core: pyproject.toml $(WEIGHTS)/pyproject.toml | $(BIN)/python
 	@.venv-peers/bin/python -m pip --disable-pip-version-check -q install -r bench/peers/requirements.txt
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: $(VENV)/.core $(SUITES)/pyproject.toml
 	@echo "Installing the tools for tests and checks …"
-	@$(PIP) install --group dev
+	@$(PIP) install --group dev -e ./$(SUITES)
 	@$(PIP) install --no-deps --upgrade --target $(VENV)/encryption --group encryption
 	@touch $@

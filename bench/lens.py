@@ -29,7 +29,7 @@ MODEL = "bench/384"
 BIG, MIDDLE, SMALL = Scope(user="big"), Scope(user="middle"), Scope(user="small")
 START = 1_700_000_000_000_000
 QUERIES = 200
-SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_first.sql"
+SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_schema.sql"
 ITEM = (
     "insert into item (id, scope, changed, kind, importance, trust, traits, recorded_at, valid_from, place, session,"
     " speaker, role, hash, text) values (?, ?, ?, 'message', 0.5, 1.0, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -123,7 +123,7 @@ def build(path: Path, world: World, size: int) -> tuple[Db, Writing]:
     for statement in SCHEMA.read_text().split(";\n"):
         db.run(statement)
     for number, scope in enumerate((BIG, MIDDLE, SMALL), 1):
-        db.run("insert into scope (n, id) values (?, ?)", (number, scope.id))
+        db.run("insert into scope (scope, id) values (?, ?)", (number, scope.id))
     writing, seconds = Writing(db, world), 0.0
     # The small scope lies between the items of the big one, the middle one in a piece.
     scopes = [3 if place % 101 == 100 else 1 for place in range(size * 101 // 100)] + [2] * (size // 10)

@@ -18,6 +18,7 @@ from harness.synthetic import PreparedEmbedder
 from harness.timing import median
 
 THREADS = 32
+BENCH = Path(__file__).parents[1]  # where `harness` is found by a child process
 PROCESSES = 6
 SLOW_DISK = 0.002
 
@@ -83,7 +84,7 @@ def processes(folder: Path, seconds: float) -> dict[str, Any]:
     store = folder / "processes.db"
     command = [sys.executable, "-m", "harness.child", "write", str(store), str(seconds)]
     pipe = subprocess.PIPE
-    running = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(PROCESSES)]
+    running = [subprocess.Popen(command, cwd=BENCH, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(PROCESSES)]
     for process in running:
         assert process.stdout is not None
         process.stdout.readline()  # it has opened the store

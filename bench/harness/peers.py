@@ -99,9 +99,7 @@ def open_peers(folder: Path) -> Iterator[list[Peer]]:
 
 def peers_root() -> Path:
     """The clone of the repository that holds the peers and their environment."""
-    import engrain
-
-    for root in (Path(engrain.__file__).parents[2], Path.cwd()):
-        if (root / ".venv-peers" / "bin" / "python").exists() and (root / "bench" / "peers" / "serve.py").exists():
-            return root
+    root = Path(__file__).parents[2]
+    if (root / ".venv-peers" / "bin" / "python").exists():
+        return root
     raise ConfigError("the peers are not installed. In a clone of engrain run: make bench PEERS=1")

@@ -54,7 +54,9 @@ def cold_recall(store: Path, runs: int) -> dict[str, Any]:
 
 def held_memory(store: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "harness.child", "memory", str(store), "bench"]
-    answer = orjson.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    answer = orjson.loads(
+        subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=True).stdout
+    )
     return {**answer, "store_and_search": answer["after"] - answer["before"]}
 
 
@@ -97,7 +99,7 @@ def _source_size(name: str) -> int:
 
 
 def _run(command: list[str]) -> float:
-    return seconds(lambda: subprocess.run(command, capture_output=True, check=True))
+    return seconds(lambda: subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, check=True))
 
 
 def _drop_from_cache(store: Path) -> bool:

@@ -73,9 +73,8 @@ if TYPE_CHECKING:
     from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
     from engrain.memory.async_memory import AsyncMemory
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.replaying import replay_erasures
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.replay import replay_erasures
+    from engrain.memory.restore import restore_backup
     from engrain.privacy.erase import Erased, Undone
     from engrain.privacy.receipts import Receipt, Verified
     from engrain.tasks.admin import Timeline
@@ -112,9 +111,8 @@ _HOMES = {
     "core.model.tasks": "StepRecord TaskRecord",
     "memory": "Memory",
     "memory.async_memory": "AsyncMemory",
-    "memory.receipts": "read_receipts",
-    "memory.replaying": "replay_erasures",
-    "memory.restoring": "restore_backup",
+    "memory.replay": "replay_erasures",
+    "memory.restore": "restore_backup",
     "privacy.erase": "Erased Undone",
     "privacy.receipts": "Receipt Verified",
     "tasks.admin": "Timeline",
@@ -223,7 +221,6 @@ __all__ = [
     "WorkingMemory",
     "WrongKey",
     "__version__",
-    "read_receipts",
     "replay_erasures",
     "restore_backup",
     "tool",

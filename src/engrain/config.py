@@ -28,8 +28,8 @@ class Settings:
     """`store` is a path or a URL; `embedder` is "local", "openai:MODEL", "voyage:MODEL" or
     "sentence-transformers:MODEL".
 
-    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`; `sessions` is that of one which
-    keeps what a session has at hand: working memory and the newest messages.
+    `episodic` and `tasks` are URLs of Redis servers that hold those instead of `store`; `sessions` is the URL of one
+    that stores the working memory of sessions.
     `vectors` is the URL of a Qdrant or Chroma server that searches vectors in place of `store`.
     `model` is a small chat model for summaries and facts: "anthropic", "openai:MODEL", "ollama:MODEL"; None for none.
     `key` encrypts an SQLite file; it comes from ENGRAIN_KEY or the program, never from a file.

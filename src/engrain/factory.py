@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
@@ -18,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import policies
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
+from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
 
@@ -66,12 +65,11 @@ def open_kit(
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
-        state = servers[chosen.sessions].state if chosen.sessions else None
         kit = Kit(
             store,
             fed or store,
             store,
-            _cached_log(chosen.store, store, state) if state and not read_only else store,
+            store,
             ready,
             clock,
             count_tokens,
@@ -82,7 +80,7 @@ def open_kit(
             together=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
-            state=None if read_only else state,
+            state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
             before=_open_before(before, chosen, ready),
             folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
@@ -179,10 +177,6 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
         return SqliteStore(where, clock=clock, engine=engine, read_only=read_only, cache_bytes=chosen.cache_bytes)
     if chosen.key is not None:
         raise ConfigError(f"a key encrypts an SQLite file; a {scheme} store is encrypted by its own server or disk.")
-    if scheme == "reference":
-        from engrain_conformance.reference import ReferenceStore
-
-        return ReferenceStore(clock=clock)
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(chosen.store, clock, read_only)
     if scheme in REDIS:
@@ -195,6 +189,8 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
             f"a {scheme} server searches vectors beside a store of items. Name both in a .toml file: "
             f'[stores] default = "agent.db" (or postgresql://…), vectors = "{scheme}://…".'
         )
+    for plugin in entry_points(group="engrain.stores", name=scheme):
+        return plugin.load()(chosen.store, clock=clock, read_only=read_only)
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
@@ -229,19 +225,6 @@ def _open_redis(url: str, clock: Clock, read_only: bool) -> RedisStore:
     from engrain.stores.redis import RedisStore
 
     return RedisStore(url, clock=clock, read_only=read_only)
-
-
-def _cached_log(store_url: str, store: Any, state: SessionState) -> SessionLog:
-    from engrain.stores.cached_log import CachedLog
-
-    # Without the user; a path as it is wherever the program was started.
-    parts = urlsplit(store_url) if "://" in store_url else None
-    named = (
-        f"{parts.hostname}:{parts.port}{parts.path}?{parts.query}"
-        if parts
-        else str(Path(store_url).expanduser().resolve())
-    )
-    return CachedLog(store, store, state, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
 def _open_vectors(url: str, store: ItemStore, embedder: Embedder, clock: Clock) -> FedIndex:

@@ -29,7 +29,7 @@ ROWS: dict[str, type] = {
     "episodic": suites.EpisodesSuite,
     "procedural: outcomes": suites.OutcomesSuite,
     "durable tasks": suites.TaskJournalSuite,
-    "working memory and window of a session": suites.SessionStateSuite,
+    "working memory of a session": suites.SessionStateSuite,
     "search by meaning": suites.VectorIndexSuite,
     "search by words": suites.WordIndexSuite,
 }
@@ -50,9 +50,7 @@ def run_on(modules: tuple[str, ...]) -> set[type]:
     finally:
         sys.path.pop(0)
     classes = [one for values in found for one in values if isinstance(one, type) and one.__name__.startswith("Test")]
-    # A cache beside a log is not a log: its class gives the suite a store of another backend.
-    own = [one for one in classes if not one.__name__.startswith("TestCached")]
-    return {suite for suite in ROWS.values() if any(issubclass(one, suite) for one in own)}
+    return {suite for suite in ROWS.values() if any(issubclass(one, suite) for one in classes)}
 
 
 @pytest.fixture(scope="module")

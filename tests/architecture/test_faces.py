@@ -21,7 +21,7 @@ PUBLIC = """
     BadFile BadText BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull
     Effect EmbedderFailed EmptyText EngrainError Erased Event Exported Forgotten Hit Hold InputChanged InvalidInput
     Item LeaseLost LeftOut Loaded Maintained Memory Message ModelFailed NewerStore NotADatabase NotDone Note
-    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure read_receipts ReadOnlyStore Recall
+    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall
     Receipt Relation Released replay_erasures restore_backup Restored ResumableAgent Retry Run Scope Section
     ServerAway Source Status StepAmbiguous StepConcurrent StepFailed StepNested StepRecord StoreBusy StoreClosed
     StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline
@@ -94,7 +94,7 @@ def test_both_agents_are_made_and_run_alike() -> None:
 
 
 def test_importing_engrain_is_light() -> None:
-    heavy = ["numpy", "onnxruntime", "apsw", "rich", "click", "orjson", "stamina", "opentelemetry"]
+    heavy = ["numpy", "onnxruntime", "apsw", "rich", "click", "orjson", "httpx", "Stemmer", "opentelemetry"]
     code = f"import engrain, sys; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 

@@ -27,7 +27,7 @@ class Pair:
         self.episodes, self.journal = beside.episodes, beside.journal
         self._beside = beside
         whole = Composed(items, dict.fromkeys(IN_REDIS, beside.moving), self._close)
-        self.dump, self.restore, self.close = whole.dump, whole.restore, whole.close
+        self.dump, self.restore, self.preview, self.close = whole.dump, whole.restore, whole.preview, whole.close
 
     def _close(self) -> None:
         self._items.close()

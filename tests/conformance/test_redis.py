@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from engrain_conformance import EpisodesSuite, SessionLogSuite, SessionStateSuite, TaskJournalSuite
+from engrain_conformance import EpisodesSuite, SessionStateSuite, TaskJournalSuite
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, BEN
 from engrain_conformance.reference import ReferenceStore
 from redis_server import redis_cluster, redis_server
 from test_sqlite_tasks import CALLS, answer, random_call
 
-from engrain.core.errors import StoreUnavailable
-from engrain.core.identity import Scope
 from engrain.core.model.tasks import Lease, TaskQuery
-from engrain.stores.cached_log import CachedLog
 from engrain.stores.redis import RedisStore
-from engrain.stores.redis.episodes import RedisSessionState
-from engrain.stores.sqlite import SqliteStore
 
 Open = Callable[[], RedisStore]
 
@@ -79,59 +73,6 @@ class TestState(OneServer, SessionStateSuite):
 
 class TestStateOfACluster(Cluster, SessionStateSuite):
     pass
-
-
-class TestCachedLog(SessionLogSuite):
-    """The log of a SQLite file, read through a cache in Redis."""
-
-    @pytest.fixture
-    def another(self, tmp_path: Path, clock: SetClock) -> Iterator[Callable[[], SqliteStore]]:
-        opened: list[SqliteStore] = []
-
-        def open_store() -> SqliteStore:
-            opened.append(SqliteStore(tmp_path / "store.db", clock=clock))
-            return opened[-1]
-
-        yield open_store
-        for store in opened:
-            store.close()
-
-    @pytest.fixture
-    def store(self, another: Callable[[], SqliteStore]) -> SqliteStore:
-        return another()
-
-    @pytest.fixture
-    def state(self) -> Iterator[RedisSessionState]:
-        redis_server().client.flushall()
-        opened = RedisStore(redis_server().url)
-        yield opened.state
-        opened.close()
-
-    @pytest.fixture
-    def log(self, store: SqliteStore, state: RedisSessionState) -> CachedLog:
-        return CachedLog(store, store, state, "store")
-
-
-class Moody(RedisSessionState):
-    """A server that is emptied or away every other time it is asked."""
-
-    asked = 0
-
-    def kept(self, scope: Scope, session: str, name: str) -> str | None:
-        self.asked += 1
-        if self.asked % 4 == 1:
-            redis_server().client.flushall()
-        if self.asked % 4 == 3:
-            raise StoreUnavailable("away")
-        return super().kept(scope, session, name)
-
-
-class TestCachedLogOfAMoodyServer(TestCachedLog):
-    @pytest.fixture
-    def state(self) -> Iterator[RedisSessionState]:
-        opened = RedisStore(redis_server().url)
-        yield Moody(opened._link, opened.door)
-        opened.close()
 
 
 def listed(answer: Any) -> Any:

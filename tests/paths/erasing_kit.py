@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, Source
+from engrain import Memory, Restored, Source, restore_backup
 from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
@@ -47,6 +49,13 @@ def fill(memory: Memory, word: str = WORD) -> None:
         run.step(said["input"], lambda given: f"{said['result']} of {given}", said["input"])
         run.step("large", lambda: said["large"] * 2_000)
     memory.signal("waits-for-it", said["event"], said["event"])
+
+
+def replace_copy(store: Path, backup: Path, to: Path) -> Restored:
+    """Restore a backup in place of a copy of the present store, which may be in use."""
+    with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(to)) as target:
+        source.backup(target)
+    return restore_backup(backup, to, force=True)
 
 
 def found(folder: Path, word: str = WORD) -> dict[str, int]:

@@ -20,7 +20,7 @@ from servers import postgres
 
 from engrain import InvalidInput, Memory, OnHold, Source
 from engrain.cli.main import root
-from engrain.stores.sqlite import audit as log
+from engrain.stores.relational import audit as log
 
 Row = tuple[Any, ...]
 COLUMNS = ("n", "at", "what", "subject", "details", "previous", "hash")
@@ -202,12 +202,12 @@ def test_the_command_prints_a_head_and_takes_it_again(memory: Memory) -> None:
 def test_a_head_that_was_kept_is_in_a_copy_and_after_a_restore(memory: Memory, tmp_path: Path) -> None:
     store = memory.status().store["location"]
     memory.backup(tmp_path / "backup.db")
-    memory.hold(user="bruno", reason="case-7")
+    memory.forget(memory.remember("Said since."))
     kept = memory.verify_audit().kept  # the backup is older
     memory.close()
     for command in (
         ["copy", store, str(tmp_path / "copy.db")],
-        ["restore", str(tmp_path / "backup.db"), str(tmp_path / "again.db"), "--against", store],
+        ["restore", str(tmp_path / "backup.db"), store, "--force", "--yes"],
     ):
         ran = CliRunner().invoke(root, command)
         assert ran.exit_code == 0, ran.output
@@ -216,7 +216,7 @@ def test_a_head_that_was_kept_is_in_a_copy_and_after_a_restore(memory: Memory, t
 
 
 def test_a_page_at_a_time_finds_the_same(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "PAGE", 2)
+    monkeypatch.setattr(log, "_PAGE", 2)
     assert memory.verify_audit().entries == 6
     run(memory, ("delete from audit where n = 3", ()))
     assert not memory.verify_audit()
@@ -262,7 +262,7 @@ def test_a_clock_that_jumps_leaves_the_chain_whole(open_memory: Open, clock: Set
 WRITER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.embedder import HashEmbedder
 with Memory(sys.argv[1], user=sys.argv[2], background=False, embedder=HashEmbedder()) as memory:
     print("ready", flush=True)
     for n in range(int(sys.argv[3])):

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,8 @@ from engrain import (
 from engrain.cli.main import root
 from engrain.core.formats.manifests import backup_name
 from engrain.core.model.rows import Row, RowKind
-from engrain.memory.restoring import restore_backup
-from engrain.stores.sqlite import SqliteStore, placing
+from engrain.memory.restore import restore_backup
+from engrain.stores.sqlite import SqliteStore, migrate, placing
 
 CANARY = "canary-5b1e"
 HOUR = 3600.0
@@ -219,7 +220,8 @@ def test_a_restored_store_is_the_one_that_was_backed_up(store: Path, backup: Pat
     before = texts(store)
     with opened(store) as memory:
         memory.remember("Later.")
-    done = restore_backup(backup, tmp_path / "new.db", against=store)
+    done = restore_backup(backup, tmp_path / "new.db")
+    assert (done.may_hold_forgotten, done.kept_out) == (True, {})
     assert texts(tmp_path / "new.db") == before
     assert done.manifest.items == len(before)
     with opened(tmp_path / "new.db") as memory:
@@ -238,7 +240,7 @@ def test_what_was_forgotten_since_does_not_come_back(store: Path, tmp_path: Path
             if CANARY in item.text:
                 memory.forget(item.id)
     assert "agent.db" not in holding(tmp_path)
-    done = restore_backup(tmp_path / "b.db", store, over=True)
+    done = restore_backup(tmp_path / "b.db", store, force=True)
     (tmp_path / "b.db").unlink()
     assert holding(tmp_path) == []
     assert done.kept_out
@@ -262,7 +264,7 @@ def test_whom_was_erased_since_does_not_come_back(store: Path, tmp_path: Path) -
         memory.backup(tmp_path / "b.db")
         memory.erase(user="ana")
     assert "agent.db" not in holding(tmp_path)
-    restore_backup(tmp_path / "b.db", store, over=True)
+    restore_backup(tmp_path / "b.db", store, force=True)
     (tmp_path / "b.db").unlink()
     assert holding(tmp_path) == []
     for user in ("ana2", "Ana", "ana%"):
@@ -280,7 +282,7 @@ def test_what_was_cut_comes_back_as_it_stands_now(store: Path, tmp_path: Path) -
         for fact in facts:
             memory.forget(fact.id)
         now = memory.get(said)
-    restore_backup(tmp_path / "b.db", store, over=True)
+    restore_backup(tmp_path / "b.db", store, force=True)
     with opened(store) as memory:
         assert memory.get(said) == now
     (tmp_path / "b.db").unlink()
@@ -292,7 +294,7 @@ def test_what_was_told_anew_comes_back(store: Path, tmp_path: Path) -> None:
         memory.forget(memory.remember("Ana has a cat."))
         again = memory.remember("Ana has a cat.")
         memory.backup(tmp_path / "b.db")
-    restore_backup(tmp_path / "b.db", store, over=True)
+    restore_backup(tmp_path / "b.db", store, force=True)
     with opened(store) as memory:
         found = memory.get(again)
         assert found is not None
@@ -307,7 +309,7 @@ def test_what_was_told_anew_comes_back_every_time(store: Path, tmp_path: Path) -
         with opened(store) as memory:
             memory.backup(tmp_path / f"{name}.db")
             memory.forget(memory.remember(f"Said before the {name}."))
-        restore_backup(tmp_path / f"{name}.db", store, over=True)
+        restore_backup(tmp_path / f"{name}.db", store, force=True)
         with opened(store) as memory:
             assert memory.get(again) is not None, name
 
@@ -326,7 +328,7 @@ def test_what_stays_out_is_found_without_reading_every_item(
         return dump(self, kind, *rest)
 
     monkeypatch.setattr(SqliteStore, "dump", counted)
-    restore_backup(tmp_path / "b.db", store, over=True)
+    restore_backup(tmp_path / "b.db", store, force=True)
     assert "audit" in kinds
     assert "item" not in kinds
     with opened(store) as memory:
@@ -335,7 +337,7 @@ def test_what_stays_out_is_found_without_reading_every_item(
 
 def test_a_store_is_replaced_only_if_that_is_said(store: Path, backup: Path) -> None:
     before = store.read_bytes()
-    with pytest.raises(InvalidInput, match="--replace"):
+    with pytest.raises(InvalidInput, match="--force"):
         restore_backup(backup, store)
     assert store.read_bytes() == before
 
@@ -345,17 +347,8 @@ def test_another_memory_is_not_replaced(backup: Path, tmp_path: Path) -> None:
     with opened(other) as memory:
         memory.remember("Of another memory.")
     with pytest.raises(Conflict, match="another memory"):
-        restore_backup(backup, other, over=True)
+        restore_backup(backup, other, force=True)
     assert texts(other) == ["Of another memory."]
-
-
-def test_a_damaged_store_is_replaced_if_it_is_not_to_be_asked(store: Path, backup: Path) -> None:
-    store.write_bytes(b"\0" * 8192)
-    with pytest.raises(NotADatabase):
-        restore_backup(backup, store, over=True)
-    assert store.read_bytes() == b"\0" * 8192
-    assert restore_backup(backup, store, over=True, alone=True).kept_out is None
-    assert "Ana likes tea." in texts(store)
 
 
 def damage(store: Path, words: bytes) -> None:
@@ -376,27 +369,40 @@ def test_a_damaged_store_still_says_what_was_forgotten_in_it(store: Path, tmp_pa
     damage(store, b"Fact 150 about")
     with opened(store, read_only=True) as memory:
         assert [one.state for one in memory.check() if one.name == "integrity"] != ["pass"]
-    done = restore_backup(tmp_path / "b.db", store, over=True)
-    assert (done.damaged, done.kept_out and done.kept_out["item"]) == (True, 1)
-    assert "as far as the damaged store can say" in str(done)
+    done = restore_backup(tmp_path / "b.db", store, force=True)
+    assert (done.may_hold_forgotten, done.kept_out["item"]) == (True, 1)
+    assert "forgotten since may be back" in str(done)
     assert len(texts(store)) == done.items
     (tmp_path / "b.db").unlink()
     assert holding(tmp_path) == []
 
 
 @pytest.mark.parametrize("raw", [b"", b"\0" * 8192, b"SQLite format 3\0" + b"x" * 5000])
-def test_a_store_that_cannot_be_asked_stays_unless_that_is_said(store: Path, backup: Path, raw: bytes) -> None:
-    kept = store.with_name("kept.db")
-    shutil.copy(store, kept)
+def test_a_store_that_is_damaged_beyond_reading_is_replaced_and_the_answer_says_so(
+    store: Path, backup: Path, raw: bytes
+) -> None:
     store.write_bytes(raw)
-    with pytest.raises(StoreError, match=r"alone=True \(--alone\)"):
-        restore_backup(backup, store, over=True)
+    with pytest.raises(InvalidInput):
+        restore_backup(backup, store)
     assert store.read_bytes() == raw
-    assert restore_backup(backup, store, over=True, against=kept).kept_out is not None, "another copy is asked"
+    done = restore_backup(backup, store, force=True)
+    assert (done.may_hold_forgotten, done.kept_out) == (True, {})
     assert "Ana likes tea." in texts(store)
 
 
-def test_what_is_forgotten_in_the_store_that_is_asked_until_the_last_moment_is_kept_out(
+def test_what_is_no_store_is_not_replaced(backup: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as db:
+        db.execute("create table mine (value)")
+    before = other.read_bytes()
+    with pytest.raises(NotADatabase, match="another program"):
+        restore_backup(backup, other, force=True)
+    assert other.read_bytes() == before
+    with pytest.raises(InvalidInput, match="not a file"):
+        restore_backup(backup, tmp_path, force=True)
+
+
+def test_a_store_in_which_something_is_forgotten_until_the_last_moment_is_not_replaced(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(store) as memory:
@@ -406,16 +412,17 @@ def test_what_is_forgotten_in_the_store_that_is_asked_until_the_last_moment_is_k
 
     def late(*args: Any) -> None:
         with opened(store) as memory:
+            memory.remember("Said at the last moment.")
             memory.forget(gone)
         place(*args)
 
     with monkeypatch.context() as patch:
         patch.setattr(placing, "put_in_place", late)
         with pytest.raises(Conflict, match="meanwhile"):
-            restore_backup(tmp_path / "b.db", tmp_path / "new.db", against=store)
-    assert not (tmp_path / "new.db").exists()
-    restore_backup(tmp_path / "b.db", tmp_path / "new.db", against=store)
-    assert [text for text in texts(tmp_path / "new.db") if CANARY in text] == []
+            restore_backup(tmp_path / "b.db", store, force=True)
+    assert "Said at the last moment." in texts(store)
+    restore_backup(tmp_path / "b.db", store, force=True)
+    assert [text for text in texts(store) if CANARY in text] == []
 
 
 def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path) -> None:
@@ -423,27 +430,32 @@ def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path
         memory.remember("Said since.")
         memory.hold(user="ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
-        restore_backup(backup, store, over=True)
+        restore_backup(backup, store, force=True)
     with opened(store) as memory:
         memory.release(user="ana")
     assert "Said since." in texts(store)
-    assert "Said since." not in texts(restore_backup(backup, store, over=True).path)
+    assert "Said since." not in texts(restore_backup(backup, store, force=True).path)
 
 
 def test_a_store_in_use_is_not_replaced(store: Path, backup: Path) -> None:
     with opened(store) as memory:
         memory.remember("While open.")
         with pytest.raises(StoreBusy, match="close the programs"):
-            restore_backup(backup, store, over=True)
+            restore_backup(backup, store, force=True)
         memory.remember("Still open.")
     assert {"While open.", "Still open."} <= set(texts(store))
 
 
-def test_an_older_backup_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_an_older_backup_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older = tmp_path / "older.db"
-    shutil.copy(Path(__file__).parents[1] / "files" / "store-v1.db", older)
+    with Memory(older, embedder=HashEmbedder(), background=False) as memory:
+        memory.remember("Ana lives in Quito.")
     manifest = made_manifest(older)
     older.with_name("older.db.json").write_text(json.dumps(manifest))
+    known = migrate.migrations()
+    monkeypatch.setattr(
+        migrate, "migrations", lambda: (*known, (known[-1][0] + 1, "create table extra (n integer);\n"))
+    )
     restore_backup(older, tmp_path / "new.db")
     with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:
         assert memory.status().store["items"] == manifest["items"]
@@ -504,7 +516,7 @@ def test_a_backup_that_is_not_whole_changes_nothing(store: Path, backup: Path, h
     damage(backup)
     before = store.read_bytes()
     with pytest.raises(error):
-        restore_backup(backup, store, over=True)
+        restore_backup(backup, store, force=True)
     with pytest.raises(error):
         restore_backup(backup, store.with_name("new.db"))
     assert store.read_bytes() == before
@@ -529,8 +541,8 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Pat
     with opened(store) as memory:
         memory.remember_many([{"text": f"Since {n}."} for n in range(300)])
     code = (
-        "import sys; from engrain.memory.restoring import restore_backup\n"
-        "restore_backup(sys.argv[1], sys.argv[2], over=True)\n"
+        "import sys; from engrain.memory.restore import restore_backup\n"
+        "restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
     )
     count = len(texts(backup, read_only=True))
     running = subprocess.Popen([sys.executable, "-c", code, str(backup), str(store)])
@@ -538,7 +550,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Pat
     running.kill()
     running.wait()
     assert len(texts(store)) in (count, count + 300)
-    restore_backup(backup, store, over=True)
+    restore_backup(backup, store, force=True)
     assert len(texts(store)) == count
 
 
@@ -550,10 +562,10 @@ def test_a_backup_is_never_restored_over_itself_or_another(store: Path, backup: 
     for goal in (backup, link, tmp_path / "tuesday.db"):
         before = goal.read_bytes()
         with pytest.raises(InvalidInput, match="backup itself"):
-            restore_backup(backup, goal, over=True)
+            restore_backup(backup, goal, force=True)
         assert goal.read_bytes() == before
     store.with_name("agent.db.json").write_text('{"mine": 1}')
-    restore_backup(backup, store, over=True)
+    restore_backup(backup, store, force=True)
 
 
 def test_a_store_behind_a_link_is_replaced_where_it_is(store: Path, backup: Path, tmp_path: Path) -> None:
@@ -563,14 +575,14 @@ def test_a_store_behind_a_link_is_replaced_where_it_is(store: Path, backup: Path
     with opened(store) as memory:
         memory.remember("Ana likes rum.")
         with pytest.raises(StoreBusy):
-            restore_backup(backup, link, over=True)
+            restore_backup(backup, link, force=True)
         assert "Ana likes rum." in [item.text for item in memory.list()]
-    restore_backup(backup, link, over=True)
+    restore_backup(backup, link, force=True)
     assert link.is_symlink()
     assert "Ana likes rum." not in texts(store)
     (loop := tmp_path / "loop.db").symlink_to(loop)
     with pytest.raises(InvalidInput, match="a link"):
-        restore_backup(backup, loop, over=True)
+        restore_backup(backup, loop, force=True)
 
 
 def test_a_restore_to_where_nothing_can_be_written_is_a_typed_error(
@@ -586,7 +598,7 @@ def test_a_restore_to_where_nothing_can_be_written_is_a_typed_error(
 
         monkeypatch.setattr("engrain.stores.sqlite.backup.write_copy", fails)
         with pytest.raises(error, match=str(store)):
-            restore_backup(backup, store, over=True)
+            restore_backup(backup, store, force=True)
     assert store.read_bytes() == before
 
 
@@ -638,7 +650,7 @@ def test_backups_are_taken_when_due_and_the_newest_kept(tmp_path: Path, clock: S
         clock.advance(-48 * HOUR)
         assert memory.maintain().counts["backed_up"] == 0, "a clock that jumps back makes none and drops none"
         assert names(folder) == kept
-    restore_backup(folder / kept[0], tmp_path / "new.db", against=tmp_path / "agent.db")
+    restore_backup(folder / kept[0], tmp_path / "new.db")
     assert texts(tmp_path / "new.db") == ["Ana likes tea."]
 
 
@@ -768,17 +780,17 @@ def test_the_commands_take_a_backup_and_bring_it_back(
     code, said = run("--store", str(store), "backup", "b.db")
     assert (code, "items" in said and "checked" in said) == (0, True), said
     code, said = run("restore", "b.db", "new.db")
-    assert (code, "--against" in said) == (1, True), said
-    code, said = run("--store", str(store), "restore", "b.db", "new.db")
-    assert (code, "kept out: nothing" in said) == (0, True), said
-    tmp_path.joinpath("engrain.toml").write_text('[stores]\ndefault = "other.db"\n')
-    code, said = run("restore", "b.db", "engrain.toml")
-    assert (code, "--against" in said) == (1, True), said
-    code, said = run("restore", "b.db", "engrain.toml", "--against", str(store))
-    assert (code, (tmp_path / "other.db").exists()) == (0, True), said
-    code, said = run("restore", "b.db", "alone.db", "--alone", "--json")
-    assert (code, json.loads(said)["kept_out"]) == (0, None), said
-    code, said = run("restore", "b.db", str(store), "--replace")
+    assert (code, "kept out: nothing" in said, "may be back: no readable store" in said) == (0, True, True), said
+    code, said = run("replay", "new.db", "--against", str(store))
     assert code == 0, said
+    tmp_path.joinpath("engrain.toml").write_text('[stores]\ndefault = "other.db"\n')
+    code, said = run("restore", "b.db", "engrain.toml", "--json")
+    assert (code, json.loads(said)["may_hold_forgotten"], (tmp_path / "other.db").exists()) == (0, True, True), said
+    code, said = run("restore", "b.db", str(store))
+    assert (code, "--force" in said) == (1, True), said
+    code, said = run("restore", "b.db", str(store), "--force")
+    assert (code, "Add --yes" in said) == (2, True), said
+    code, said = run("restore", "b.db", str(store), "--force", "--yes")
+    assert (code, "may be back" in said) == (0, False), said
     code, said = run("--store", str(store), "backup", "sealed.db", "--encrypt")
     assert (code, "ENGRAIN_BACKUP_KEY" in said) == (1, True), said

@@ -210,7 +210,7 @@ def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) ->
     damaged.write_bytes(raw)
     before = told(store, "integrity")
     assert before["state"] == "fail"
-    match = re.search(r"engrain (restore) BACKUP STORE (--replace)`, with (--alone)", before["mend"])
+    match = re.search(r"engrain (restore) BACKUP STORE (--force) (--yes)`", before["mend"])
     assert match, before
     verb, *options = match.groups()
     ran = CliRunner().invoke(root, [verb, str(tmp_path / "copy.db"), str(damaged), *options])

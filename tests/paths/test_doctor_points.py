@@ -214,7 +214,7 @@ def test_09_a_reference_to_nothing_fails(memory: Memory) -> None:
     items = memory._open.kit.items
     assert items.snapshot(lambda db: db.rows("pragma foreign_keys")) == [(1,)]  # type: ignore[attr-defined]
     path = memory.status().store["location"]
-    _outside(path, "insert into source (item, number, kind) values (999, 0, 'user')")
+    _outside(path, "insert into source (scope, item, number, kind) values (1, 999, 0, 'user')")
     assert_stands(memory, "integrity", "fail", "rows point to rows that are gone", "restore")
 
 
@@ -346,7 +346,7 @@ def test_17_an_item_that_its_own_words_do_not_find_fails(memory: Memory) -> None
     assert_stands(memory, "self-recall", "pass", "20 of 20 items")
     run(memory, "update words set pairs = x''")
     run(memory, "update item set changed = changed + 1000000")
-    run(memory, "update counter set seq = seq + 2000000")
+    run(memory, "update counter set change = change + 2000000")
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")
     memory.rebuild()
     assert_stands(memory, "self-recall", "pass")
@@ -361,7 +361,7 @@ def test_17_an_item_that_its_own_vector_does_not_find_fails(memory: Memory) -> N
         for key, windows in db.rows("select key, windows from code"):
             db.run("update code set windows = ? where key = ?", (turned(windows), key))
         db.run("update item set changed = changed + 1000000")
-        db.run("update counter set seq = seq + 2000000")
+        db.run("update counter set change = change + 2000000")
 
     memory._open.kit.items.transaction(turn)  # type: ignore[attr-defined]
     assert_stands(memory, "self-recall", "fail", "20 of 20 items", "--rebuild")

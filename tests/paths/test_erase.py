@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from engrain_conformance.drafts import derived
 from engrain_conformance.embedder import HashEmbedder
-from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
+from erasing_kit import FIELDS, WORD, fill, found, opened, other_process, replace_copy
 from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
@@ -28,7 +28,6 @@ from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Cite, Note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode
-from engrain.memory.restoring import restore_backup
 from engrain.ports import Kit
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
@@ -73,8 +72,8 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
             one.wait()
     assert done.receipt.values["verified"]["prints"] > len(FIELDS)
     counts = done.counts
-    kinds = ("item", "vector", "source", "episode", "raw", "session", "summary", "request", "trial", "task", "step")
-    assert all(counts[kind] for kind in (*kinds, "snapshot", "result", "event", "scope"))
+    kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task")
+    assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "scope"))
     assert [one for one in memory.check() if one.state == "fail"] == []
 
 
@@ -143,7 +142,7 @@ def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory,
         memory.verify_erasure(receipt, texts=[text])
 
 
-@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "result", "event"])
+@pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event"])
 def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
     memory: Memory, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,7 +376,7 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
         assert set(found(backups)) == {"monday.db"}
     restored = tmp_path / "restored"
     restored.mkdir()
-    restore_backup(backups / "monday.db", restored / "agent.db", against=store)
+    replace_copy(store, backups / "monday.db", restored / "agent.db")
     assert found(restored) == {}
     with opened(restored / "agent.db") as memory, opened(restored / "agent.db", user="ben") as ben:
         assert memory.list() == []

@@ -20,7 +20,7 @@ from engrain.cli.main import root
 from engrain.core.errors import OnHold
 from engrain.core.model.erasure import Erasure
 from engrain.core.model.sessions import Episode
-from engrain.memory.restoring import restore_backup
+from engrain.memory.restore import restore_backup
 from engrain.ports import Kit
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
@@ -179,7 +179,7 @@ def test_a_user_of_whom_only_tasks_or_episodes_are_left_is_not_gone(memory: Memo
     receipt = memory.erase(user="ana").receipt
     assert receipt
     assert not any(memory.verify_erasure(receipt).rows.values())
-    restore_backup(tmp_path / "backup.db", tmp_path / "new.db", alone=True)
+    restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
     with opened(tmp_path / "new.db", background=False) as restored:
         assert restored.verify_erasure(receipt).rows[kind] == 1
 

@@ -120,7 +120,7 @@ def test_rows_of_a_session_that_postgres_passed_over_are_noticed(
         assert f"'{kind}'" in done.why
 
 
-@pytest.mark.parametrize(("statement", "table"), [("words", "word"), ("vectors", "embedding"), ("trials", "trial")])
+@pytest.mark.parametrize(("statement", "table"), [("words", "word"), ("vectors", "embedding")])
 def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
     url: str, statement: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,8 +128,7 @@ def test_rows_of_an_item_that_postgres_passed_over_are_noticed(
         fill(memory)
         procedure = memory.procedural.learn("Brew", ["Take tea."])
         memory.procedural.used(procedure, "monday", True, "It went well.")
-        passed_over = "select %s::uuid, %s::text[]" if table == "trial" else "select %s::bigint[]"
-        monkeypatch.setitem(forget._SQL, f"remove_{statement}", passed_over)  # type: ignore[arg-type]
+        monkeypatch.setitem(forget._SQL, f"remove_{statement}", "select %s::uuid, %s::bigint[]")  # type: ignore[arg-type]
         done = memory.erase(id=procedure)
         assert done.pending
         assert f"'{table}'" in done.why
@@ -144,19 +143,20 @@ def test_every_table_of_the_schema_is_reached_by_an_erasure(url: str, schema: st
             (schema,),
         ).fetchall()
     scoped = {table for table, column, kind in columns if (column, kind) == ("scope", "uuid")}
-    assert scoped == {*rows._TABLES, "tombstone", "gone"}, "what keeps the erased out: hashes, and random ids"
+    keep_out = {"tombstone", "deleted_item"}  # hashes, and random ids
+    assert scoped == {"scope", *rows._TABLES, *keep_out}
     # Of the store as a whole: hashes, codes, numbers, the settings, and the names of models and of vector servers.
-    nobodys = {"audit", "erased", "hold", "meta", "model", "sweep", "target"}
-    assert {table for table, *_ in columns} - scoped == {"scope", "erasing", *nobodys}
+    nobodys = {"audit", "erasure_receipt", "hold", "meta", "model", "sweep", "outbox_reader"}
+    assert {table for table, *_ in columns} - scoped == {"erasure", *nobodys}
     holding = {table for table, _, kind in columns if kind in ("text", "bytea", "vector", "jsonb")}
-    assert holding - {"tombstone", "gone", *nobodys} <= set(care._SWEPT), "what the vacuum goes over"
+    assert holding - {"tombstone", "deleted_item", *nobodys} <= set(care._SWEPT), "what the vacuum goes over"
 
 
 def test_a_source_that_postgres_did_not_strip_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(url) as memory:
         memory.remember("Tea is hot.", source=Source("page", "web"))
         memory.remember("Tea is hot.")
-        monkeypatch.setitem(part._SQL, "strip", "select %s::bigint, %s::bigint")  # type: ignore[arg-type]
+        monkeypatch.setitem(part._SQL, "strip", "select %s::uuid, %s::bigint, %s::bigint")  # type: ignore[arg-type]
         done = memory.undo("page", dry_run=False).done
         assert done
         assert done.pending
@@ -562,11 +562,11 @@ def test_what_a_program_has_at_hand_comes_to_no_redis_that_was_looked_through(
         assert state is not None
 
         def late(*args: Any) -> Erasure:
-            state.keep(memory.scope, "s", "working", "Lima")
+            state.save(memory.scope, "s", "Lima")
             return unname(*args)
 
         monkeypatch.setattr(SqliteErasing, "unname", late)
-        state.keep(memory.scope, "s", "working", "Lima")
+        state.save(memory.scope, "s", "Lima")
         assert ben.erase(user="ana").receipt
         assert server.client.keys(f"*{memory.scope.id}*") == []
 

@@ -428,7 +428,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
 LOADER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.embedder import HashEmbedder
 from engrain.stores.sqlite.restoring import Restoring
 def keep(self, rows, made, keep=Restoring.keep):
     keep(self, rows, made)
@@ -685,7 +685,7 @@ def test_the_words_of_a_load_are_made_before_others_have_to_wait(
 EXPORTER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.embedder import HashEmbedder
 def told(more):
     print(more, flush=True)
     sys.stdin.readline()

@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from export_kit import exported, filled
 from redis_server import Server, redis_server
 from servers import postgres
 
-from engrain import Memory
+from engrain import Conflict, Memory, TooLarge
 from engrain.stores.redis import transfer
 from engrain.stores.redis.transfer import RedisMoving
+from engrain.transfer import preview
 
 DEPLOYED = ("sqlite", "sqlite+redis", "postgres", "postgres+redis")
 _numbers = count()
@@ -80,6 +82,42 @@ def test_a_memory_is_the_same_in_every_deployment(source: str, stores: Deploymen
         assert exported(there) == raw, kind
         assert (answer.kept_out, answer.repeated) == (0, 0)
         assert loaded(there, raw).added == 0
+
+
+@pytest.mark.parametrize("kind", DEPLOYED)
+def test_a_dry_run_says_what_a_load_does_and_leaves_no_row(kind: str, stores: Deployments, clock: SetClock) -> None:
+    raw = exported(filled(stores.fresh("sqlite"), clock))
+    notes = b'{"text": "Lima", "slot": "c"}\n{"text": "Quito", "slot": "c"}\n{"text": "Quito", "slot": "c"}\n'
+    there = stores.fresh(kind)
+    there.remember("Ana likes tea.")
+    for file in (raw, notes):
+        before = exported(there)
+        dry = loaded(there, file, dry_run=True)
+        assert exported(there) == before
+        done = loaded(there, file)
+        assert replace(dry, written=True) == done
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_dry_run_does_not_keep_others_waiting_for_long(
+    kind: str, stores: Deployments, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = exported(filled(stores.fresh("sqlite"), clock))
+    there = stores.fresh(kind)
+    monkeypatch.setattr(preview, "SECONDS", -1.0)
+    for file in (raw, b'{"text": "Lima"}\n', b'{"text": "Lima", "place": {"session": "s", "number": 0}}\n'):
+        with pytest.raises(TooLarge, match="other writers"):
+            loaded(there, file, dry_run=True)
+        assert there.list() == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_dry_run_meets_the_refusal_that_the_load_would_meet(kind: str, stores: Deployments, clock: SetClock) -> None:
+    store = stores.named(kind)
+    raw = exported(filled(stores.opened(store), clock))
+    for dry_run in (True, False):
+        with pytest.raises(Conflict, match="ids of another memory"):
+            loaded(stores.opened(store, user="ben"), raw, other_scope=True, dry_run=dry_run)
 
 
 def test_a_load_that_was_cut_off_anywhere_is_finished_by_the_next(

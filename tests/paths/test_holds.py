@@ -14,7 +14,7 @@ from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
 from engrain.factory import open_movable
-from engrain.stores.sqlite.audit import SqliteAudit
+from engrain.stores.relational.audit import Audit
 from engrain.transfer.copy import copy
 
 
@@ -52,9 +52,9 @@ def test_a_release_that_leaves_open_which_case_is_refused_with_all_of_them(store
 
 def test_several_cases_end_together_or_not_at_all(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    write = SqliteAudit.write
+    write = Audit.write
 
-    def failing(self: SqliteAudit, db: Any, what: str, *rest: Any) -> Any:
+    def failing(self: Audit, db: Any, what: str, *rest: Any) -> Any:
         written.append(what)
         if written.count("release") == 2:
             raise StoreUnavailable("the machine is gone.")
@@ -63,7 +63,7 @@ def test_several_cases_end_together_or_not_at_all(store: Path, monkeypatch: pyte
     with opened(store) as memory:
         memory.hold("ana", reason="case-7")
         memory.hold("ana", reason="case-8")
-        monkeypatch.setattr(SqliteAudit, "write", failing)
+        monkeypatch.setattr(Audit, "write", failing)
         with pytest.raises(StoreUnavailable):
             memory.release("ana", reason=["case-7", "case-8"])
         assert [one.reasons for one in memory.holds()] == [("case-7", "case-8")]

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
-from erasing_kit import WORD, fill, found, opened
+from erasing_kit import WORD, fill, found, opened, replace_copy
 
 from engrain import Memory, Source
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
-from engrain.memory.restoring import restore_backup
+from engrain.memory.replay import replay_erasures
+from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite import SqliteStore, placing
 
 TEXT = f"A text with {WORD}-text in it."
@@ -140,10 +141,10 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
 
     monkeypatch.setattr(placing, "put_in_place", erased_first)
     with pytest.raises(Conflict, match="meanwhile"):
-        restore_backup(tmp_path / "backup.db", store, over=True)
+        restore_backup(tmp_path / "backup.db", store, force=True)
     monkeypatch.undo()
     assert recorded(store) == ["backup_begun", "backup", "erase"]
-    assert restore_backup(tmp_path / "backup.db", store, over=True).kept_out
+    assert restore_backup(tmp_path / "backup.db", store, force=True).kept_out
     with opened(store) as memory:
         assert memory.list() == []
     assert found(store.parent) == {}
@@ -158,7 +159,7 @@ def test_a_backup_from_halfway_through_an_erasure_does_not_go_on_with_it(store: 
         memory.backup(tmp_path / "backup.db")
         assert memory.resume_erasures()[0].receipt
     (tmp_path / "new").mkdir()
-    restore_backup(tmp_path / "backup.db", tmp_path / "new" / "agent.db", against=store)
+    replace_copy(store, tmp_path / "backup.db", tmp_path / "new" / "agent.db")
     with opened(tmp_path / "new" / "agent.db", user=WORD) as memory:
         port = memory._open.kit.erasing
         assert port
@@ -176,7 +177,7 @@ def test_what_a_restore_that_was_killed_has_left_goes_too(
     with monkeypatch.context() as killed:
         killed.setattr(placing, "put_in_place", lambda *_: None)
         killed.setattr(placing, "_clear", lambda _: None)
-        restore_backup(tmp_path / "backup.db", store, over=True)
+        restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
         assert len(found(store.parent)) == 2
         assert memory.erase(user="ana").receipt
@@ -205,7 +206,7 @@ def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -
         fill(memory)
         memory.backup(backup)
         receipt = memory.erase(user="ana").receipt
-    done = restore_backup(backup, new, against=store)
+    done = replace_copy(store, backup, new)
     assert done.kept_out
     assert done.kept_out["item"] > 0
     assert found(new.parent) == {}
@@ -251,8 +252,9 @@ def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
     told = run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
     assert "engrain erase --resume" in told
     with pytest.raises(Conflict, match="engrain erase --resume"):
-        restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
-    assert not (tmp_path / "new.db").exists()
+        restore_backup(tmp_path / "backup.db", store, force=True)
+    with opened(store) as memory:
+        assert memory._open.kit.erasing.running()  # type: ignore[union-attr]
 
 
 def test_a_store_that_is_replayed_against_itself_by_another_name_loses_nothing(store: Path) -> None:
@@ -276,7 +278,8 @@ def test_a_hold_made_since_is_in_the_restored_store(store: Path, tmp_path: Path)
         memory.hold("ana", reason="case-7")
         with pytest.raises(OnHold):
             memory.erase(user="ana")
-    restore_backup(tmp_path / "backup.db", new, against=store)
+    restore_backup(tmp_path / "backup.db", new)
+    replay_erasures(new, store)
     with opened(new) as memory:
         assert [(hold.reason, hold.hidden) for hold in memory.holds()] == [("case-7", True)]
         assert memory.list() == []
@@ -303,7 +306,8 @@ def test_what_was_forgotten_of_a_hidden_user_stays_out(store: Path, tmp_path: Pa
         memory.forget(gone)
         if hidden == "in the present store":
             hide()
-    restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
+    restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
+    replay_erasures(tmp_path / "new.db", store)
     with opened(tmp_path / "new.db") as memory:
         assert memory.list() == []
         assert memory.release("ana")
@@ -316,7 +320,7 @@ def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, tmp_path: Pa
         memory.remember("Said since.")
         memory.hold("ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
-        restore_backup(tmp_path / "backup.db", store, over=True)
+        restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
         assert [item.text for item in memory.list()] == ["Said since."]
 
@@ -345,7 +349,8 @@ def test_what_a_hold_hides_is_not_copied_but_backed_up(store: Path, tmp_path: Pa
             memory.erase(user="ana")
         memory.backup(tmp_path / "backup.db")
     assert "engrain backup" in run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
-    restore_backup(tmp_path / "backup.db", tmp_path / "new.db", against=store)
+    restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
+    replay_erasures(tmp_path / "new.db", store)
     with opened(tmp_path / "new.db") as memory:
         memory.release("ana")
         assert [item.text for item in memory.list()] == ["Ana drinks tea."]

@@ -287,7 +287,7 @@ def test_what_a_process_still_has_in_hand_goes_to_no_redis_after_its_user(tmp_pa
         memory.working.add_thought("Ana is back.")
         assert WORD not in json.dumps(memory.working.snapshot())
         assert memory._open.kit.state is not None
-        assert WORD not in (memory._open.kit.state.kept(memory.scope, "monday", "working") or "")
+        assert WORD not in (memory._open.kit.state.load(memory.scope, "monday") or "")
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

@@ -29,8 +29,8 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.sessions import Episode, Happening
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.stores.postgres import PostgresStore
-from engrain.stores.postgres.audit import PostgresAudit
 from engrain.stores.postgres.link import Db, Timed
+from engrain.stores.relational.audit import Audit
 
 CODER = Scope(ANA.tenant, "coder", ANA.user)
 LATER = START.replace(year=START.year + 1)
@@ -163,14 +163,14 @@ def test_a_release_takes_no_reason_along_that_comes_meanwhile(store: PostgresSto
 def test_several_reasons_end_together_or_not_at_all(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for reason in ("case-7", "case-8"):
         store.erasing.hold(USER, reason)
-    write = PostgresAudit.write
+    write = Audit.write
 
-    def failing(self: PostgresAudit, db: Db, what: str, details: Any, subject: str | None = None) -> Any:
+    def failing(self: Audit, db: Db, what: str, details: Any, subject: str | None = None) -> Any:
         if details == {"reason": "case-8"}:
             raise StoreUnavailable("the server is gone.")
         return write(self, db, what, details, subject)
 
-    monkeypatch.setattr(PostgresAudit, "write", failing)
+    monkeypatch.setattr(Audit, "write", failing)
     with pytest.raises(StoreUnavailable):
         store.erasing.release(USER, ["case-7", "case-8"])
     assert [one.reasons for one in store.erasing.holds()] == [("case-7", "case-8")]
@@ -222,7 +222,7 @@ FIRST: dict[str, tuple[str, Callable[[PostgresStore], object]]] = {
     "remember": ("slot is null", lambda store: add(store, fact("Ana's word is blue."), scope=CODER)),
     "claim a task": ("from task join", lambda store: store.journal.claim(Claim(CODER, "task", "worker", 30))),
     "load": ("select tick", lambda store: store.restore([moving.session_row(CODER, "monday", 1, 1)])),
-    "advance": ("select seq from scope", lambda store: store.advance(ANA, "monday", "extract", 1)),
+    "advance": ("select last_change from scope", lambda store: store.advance(ANA, "monday", "extract", 1)),
     "signal": ("insert into event", lambda store: store.journal.signal(ANA, "task", "paid", "now")),
 }
 
@@ -256,7 +256,7 @@ def test_an_erasure_takes_the_very_first_write_of_a_user(store: PostgresStore, s
 def test_a_first_write_beside_an_erasure_is_refused(
     store: PostgresStore, item: str, stopped: Stopped, statement: str, write: Callable[[PostgresStore], object]
 ) -> None:
-    with stopped.behind("order by id for update", lambda: store.erasing.begin("e1", USER)) as first:
+    with stopped.behind("order by scope for update", lambda: store.erasing.begin("e1", USER)) as first:
         second, waits = stopped.meanwhile(lambda: write(store))
     assert (first.result().scopes, waits) == ((ANA,), True)
     with pytest.raises(BeingErased):

@@ -99,16 +99,15 @@ def test_behind_a_pooler_no_statement_is_prepared(url: str, pooled: bool, monkey
 KILLED = """
 import os, signal, sys
 from engrain import replay_erasures
-from engrain.lifecycle.erasure import replay
-from engrain.stores.postgres.audit import PostgresAudit
-from engrain.stores.sqlite.audit import SqliteAudit
+from engrain.privacy import tombstones as replay
+from engrain.stores.relational.audit import Audit
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 at, restored, present = sys.argv[1:]
 if at == "log":
-    PostgresAudit.append = SqliteAudit.append = die
+    Audit.append = die
 else:
     setattr(replay, at, die)
 replay_erasures(restored, present)
@@ -144,10 +143,10 @@ USERS = ("ana", "bruno", "carla", "dora")
 DIES = """
 import os, signal, sys
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from engrain.core.clock import from_micros
-from engrain.core.plans import Forget
+from engrain.core.model.plans import Forget
 from engrain.stores.postgres import PostgresStore
 
 apply, times = PostgresStore.apply, []

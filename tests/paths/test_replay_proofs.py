@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engrain_conformance.clock import SetClock
-from erasing_kit import WORD, found, opened
+from erasing_kit import WORD, found, opened, replace_copy
 from export_kit import body, exported
 from held_read import held_read
 
@@ -21,8 +21,9 @@ from engrain.core.errors import Conflict, OnHold, StoreBusy, StoreCorrupt
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Cite
 from engrain.core.model.sessions import Episode
-from engrain.memory.present import Present
-from engrain.memory.restoring import restore_backup
+from engrain.memory import restore
+from engrain.memory.replay import replay_erasures
+from engrain.memory.restore import restore_backup
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
 from engrain.stores.sqlite import backup, placing
@@ -59,11 +60,14 @@ def memory(store: Path, clock: SetClock) -> Iterator[Memory]:
 
 @pytest.fixture
 def restored(copy: Path, store: Path, new: Path, clock: SetClock) -> Iterator[Callable[..., Memory]]:
-    """The memory that comes back, by default against the present store."""
+    """The memory that comes back: without receipts, in place of a copy of the present store, or of another one."""
     with ExitStack() as stack:
 
-        def back(**how: Any) -> Memory:
-            restore_backup(copy, new, **(how or {"against": store}))
+        def back(present: Path = store, receipts: Sequence[Receipt] = ()) -> Memory:
+            if receipts:
+                restore_backup(copy, new, receipts=receipts)
+            else:
+                replace_copy(present, copy, new)
             return stack.enter_context(opened(new, clock=clock, background=False))
 
         yield back
@@ -185,10 +189,10 @@ def test_the_log_of_a_store_that_went_another_way_is_not_written_over(
     memory.backup(tmp_path / "monday.db")
     memory.hold("ben", reason="case-7")
     memory.backup(copy)
-    restore_backup(tmp_path / "monday.db", tmp_path / "other.db", alone=True)
+    restore_backup(tmp_path / "monday.db", tmp_path / "other.db")
     with opened(tmp_path / "other.db", background=False) as other:
         other.forget(secret)
-    again = restored(against=tmp_path / "other.db")
+    again = restored(tmp_path / "other.db")
     assert texts(again) == []
     assert again.verify_audit().faults == ()
     kept = [entry.what for entry in again.audit()]
@@ -209,7 +213,7 @@ def test_a_receipt_that_the_backup_knows_takes_nothing_out_whatever_the_file_say
     clock.advance(60)
     memory.backup(copy)
     later = Receipt.read(json.dumps({**json.loads(str(receipt)), "asked_at": clock().isoformat()}))
-    assert texts(restored(against=[later])) == ["Ana is back."]
+    assert texts(restored(receipts=[later])) == ["Ana is back."]
 
 
 def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
@@ -229,7 +233,7 @@ def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
     monkeypatch.setattr(run, "_take", said_first)
     receipt = memory.erase(session="monday").receipt
     assert receipt
-    done = restore_backup(copy, new, against=[receipt])
+    done = restore_backup(copy, new, receipts=[receipt])
     assert list(done.receipts.values()) == [3], "two episodes, and the session"
     with opened(new, clock=clock, background=False) as again:
         assert (again.load(file).added, episodes(again)) == (0, [])
@@ -244,19 +248,19 @@ def test_a_restored_store_that_still_has_the_bytes_is_not_put_in_its_place(
     item = memory.remember(TEXT)
     memory.backup(copy)
     memory.forget(item)
-    replay = Present.replay
+    remove = restore._remove_forgotten
     with ExitStack() as readers:
 
-        def while_one_reads(self: Present, ready: Any) -> Any:
+        def while_one_reads(*given: Any) -> Any:
             readers.enter_context(held_read(new.with_name(f"{new.name}.restoring")))
-            return replay(self, ready)
+            return remove(*given)
 
-        monkeypatch.setattr(Present, "replay", while_one_reads)
+        monkeypatch.setattr(restore, "_remove_forgotten", while_one_reads)
         with pytest.raises(StoreBusy):
-            restore_backup(copy, new, against=store)
-    assert not new.exists()
+            replace_copy(store, copy, new)
+    assert found(new.parent) == {}, "the present store is still there"
     monkeypatch.undo()
-    restore_backup(copy, new, against=store)
+    replace_copy(store, copy, new)
     assert found(new.parent) == {}
 
 
@@ -276,7 +280,7 @@ def test_a_store_in_which_an_erasure_has_just_begun_is_not_replaced(
 
     monkeypatch.setattr(placing, "put_in_place", begun_first)
     with pytest.raises(Conflict, match="engrain erase --resume"):
-        restore_backup(copy, store, over=True)
+        restore_backup(copy, store, force=True)
     with opened(store, background=False) as memory:
         (done,) = memory.resume_erasures()
         assert done.receipt
@@ -300,9 +304,9 @@ def test_nothing_of_the_old_store_stays_beside_the_one_that_takes_its_place(
         assert texts(again) == ["The sea is near."]
 
 
-def test_a_restored_store_is_for_its_owner_alone(memory: Memory, copy: Path, store: Path, new: Path) -> None:
+def test_a_restored_store_is_for_its_owner_alone(memory: Memory, copy: Path, new: Path) -> None:
     memory.backup(copy)
-    restore_backup(copy, new, against=store)
+    restore_backup(copy, new)
     assert [one.stat().st_mode & 0o077 for one in (copy, new)] == [0, 0]
 
 
@@ -328,18 +332,19 @@ def test_an_older_copy_does_not_set_an_erasure_back(
         assert memory.erase(user="ana").receipt
         memory.backup(tmp_path / name)
         clock.advance(60)
-    restore_backup(tmp_path / "older.db", tmp_path / "other.db", alone=True)
-    again = restored(against=tmp_path / "other.db")
+    restore_backup(tmp_path / "older.db", tmp_path / "other.db")
+    again = restored(tmp_path / "other.db")
     assert (again.load(tmp_path / "ana.jsonl").added, episodes(again)) == (0, [])
 
 
-def test_an_older_copy_takes_no_reason_from_a_hold(
-    memory: Memory, copy: Path, tmp_path: Path, restored: Callable[..., Memory]
-) -> None:
+def test_an_older_copy_takes_no_reason_from_a_hold(memory: Memory, copy: Path, new: Path, tmp_path: Path) -> None:
     memory.remember(TEXT)
     memory.hold("ana", reason="case-7")
     memory.backup(tmp_path / "older.db")
     memory.hold("ana", reason="case-8")
     memory.backup(copy)
-    restore_backup(tmp_path / "older.db", tmp_path / "other.db", alone=True)
-    assert [one.reasons for one in restored(against=tmp_path / "other.db").holds()] == [("case-7", "case-8")]
+    restore_backup(tmp_path / "older.db", tmp_path / "other.db")
+    restore_backup(copy, new)
+    replay_erasures(new, tmp_path / "other.db")
+    with opened(new, background=False) as again:
+        assert [one.reasons for one in again.holds()] == [("case-7", "case-8")]

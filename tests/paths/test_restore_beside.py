@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.embedder import HashEmbedder
+from erasing_kit import replace_copy
 
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, StoreBusy
-from engrain.memory import restoring
-from engrain.memory.replaying import replay_erasures
-from engrain.memory.restoring import restore_backup
+from engrain.memory import restore
+from engrain.memory.replay import replay_erasures
+from engrain.memory.restore import restore_backup
 from engrain.privacy import tombstones
 from engrain.stores.urls import shown
 
@@ -49,41 +50,41 @@ def store(tmp_path: Path) -> Path:
 def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(store, "ana") as memory:
         assert memory.erase(user="ana").receipt
-    backup, purged = store.with_name("backup.db"), restoring._purged
+    backup, clean = store.with_name("backup.db"), restore._clean
     told: list[BaseException] = []
 
     def meanwhile() -> None:
         try:
-            restore_backup(backup, store, over=True)
+            restore_backup(backup, store, force=True)
         except StoreBusy as exc:
             told.append(exc)
 
-    def purged_while_another_begins(*given: Any) -> Any:
-        monkeypatch.setattr(restoring, "_purged", purged)
+    def clean_while_another_begins(*given: Any) -> Any:
+        monkeypatch.setattr(restore, "_clean", clean)
         other = threading.Thread(target=meanwhile)
         other.start()
         other.join()
-        return purged(*given)
+        return clean(*given)
 
-    monkeypatch.setattr(restoring, "_purged", purged_while_another_begins)
-    assert restore_backup(backup, store, over=True).items == 1
+    monkeypatch.setattr(restore, "_clean", clean_while_another_begins)
+    assert restore_backup(backup, store, force=True).items == 1
     assert "another restore" in str(told[0])
     assert texts(store, "ana") == []
-    assert restore_backup(backup, store, over=True).items == 1
+    assert restore_backup(backup, store, force=True).items == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder is not locked there")
 def test_a_restore_that_was_killed_is_in_nobody_s_way(store: Path) -> None:
     code = (
         "import os, sys\n"
-        "from engrain.memory import restoring\n"
-        "restoring._purged = lambda *given: os.kill(os.getpid(), 9)\n"
-        "restoring.restore_backup(sys.argv[1], sys.argv[2], over=True)\n"
+        "from engrain.memory import restore\n"
+        "restore._clean = lambda *given: os.kill(os.getpid(), 9)\n"
+        "restore.restore_backup(sys.argv[1], sys.argv[2], force=True)\n"
     )
     backup = store.with_name("backup.db")
     assert subprocess.run([sys.executable, "-c", code, backup, store], check=False).returncode == -9
     assert store.with_name("agent.db.restoring").exists()
-    assert restore_backup(backup, store, over=True).items == 2
+    assert restore_backup(backup, store, force=True).items == 2
     assert sorted(os.listdir(store.parent)) == ["agent.db", "agent.db-lock", "backup.db", "backup.db.json"]
 
 
@@ -93,7 +94,7 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
     older = store.with_name("older.db")
     with opened(store, "bob") as memory:
         memory.forget(memory.list()[0].id)
-    restore_backup(store.with_name("backup.db"), older, alone=True)
+    restore_backup(store.with_name("backup.db"), older)
     carry = tombstones._carry
 
     def carry_then_erase(*given: Any) -> None:
@@ -136,11 +137,11 @@ def test_who_was_erased_since_may_come_back_to_what_is_restored(store: Path, way
         receipt = memory.erase(user="cleo").receipt
     assert receipt
     if way == "restore":
-        restore_backup(backup, older, against=store)
+        replace_copy(store, backup, older)
     elif way == "receipt":
-        restore_backup(backup, older, against=[receipt])
+        restore_backup(backup, older, receipts=[receipt])
     elif way == "replay":
-        restore_backup(backup, older, alone=True)
+        restore_backup(backup, older)
         replay_erasures(older, store)
     else:
         done = CliRunner().invoke(root, ["copy", str(store), str(older)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from erasing_kit import WORD, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
 from engrain.cli.main import root
-from engrain.memory.receipts import read_receipts
 from engrain.stores.sqlite import remaining
 
 
@@ -62,11 +60,11 @@ def test_who_was_erased_stays_out_though_the_store_is_lost(lost: Path) -> None:
 
 
 def test_a_backup_that_knows_of_the_erasure_keeps_what_was_said_since(lost: Path) -> None:
-    restore_backup(lost / "b2.db", lost / "again.db", alone=True)
+    restore_backup(lost / "b2.db", lost / "again.db")
     with opened(lost / "again.db", background=False) as ana:
         ana.remember("Ana is back.")
         ana.backup(lost / "b3.db")
-    done = restore_backup(lost / "b3.db", lost / "third.db", against=read_receipts([lost / "receipts"]))
+    done = restore_backup(lost / "b3.db", lost / "third.db", receipts=[lost / "receipts"])
     assert not any(done.receipts.values())
     with opened(lost / "third.db", background=False) as ana:
         assert [one.text for one in ana.list()] == ["Ana is back."]
@@ -102,14 +100,15 @@ def test_what_is_no_receipt_is_refused_before_anything_is_restored(lost: Path) -
     (lost / "empty").mkdir()
     for place in ("empty", "none.json"):
         with pytest.raises(InvalidInput):
-            read_receipts([lost / place])
+            restore_backup(lost / "b1.db", lost / "a.db", receipts=[lost / place])
 
 
-def test_who_restores_alone_is_asked_for_receipts(lost: Path) -> None:
-    told = run("restore", lost / "b1.db", lost / "a.db", "--alone")
-    assert (told.exit_code, "--receipts FILE" in told.output) == (0, True)
-    both = run("restore", lost / "b1.db", lost / "c.db", "--alone", "--against", lost / "a.db")
-    assert (both.exit_code, "leave out --against" in both.output) == (2, True)
+def test_what_may_be_back_is_said_plainly(lost: Path) -> None:
+    told = run("restore", lost / "b1.db", lost / "a.db")
+    assert (told.exit_code, "forgotten after this backup may be back" in told.output) == (0, True)
+    assert "--receipts FILE" in told.output
+    with opened(lost / "a.db", background=False) as ana:
+        assert ana.audit()[-1].details["may_hold_forgotten"] is True
 
 
 @pytest.fixture
@@ -133,67 +132,44 @@ def kept(store: Path) -> tuple[list[str], list[str]]:
         return [one.text for one in bo.list()], [one.what for one in bo.audit(after=0)]
 
 
-def test_a_store_that_can_be_read_is_asked_beside_the_receipts(healthy: Path) -> None:
-    receipts = "--receipts", healthy / "ana.json"
-    ways = (
-        ("new.db", "--against", healthy / "h.db"),
-        ("other.db", "--store", healthy / "h.db"),
-        ("h.db", "--replace"),
-    )
-    for name, *how in ways:
-        told = run("restore", healthy / "hb.db", healthy / name, *how, *receipts, "--json")
+def test_the_replaced_store_is_asked_beside_the_receipts(healthy: Path) -> None:
+    with opened(healthy / "h.db", user="cleo", background=False) as cleo:
+        cleo.backup(healthy / "older.db")  # a copy of the store that does not know of the next erasure
+        (healthy / "older.db.json").unlink()
+        (healthy / "bo.json").write_text(str(cleo.erase(user="bo").receipt))
+    wanted = {"h.db": ["ana.json"], "older.db": ["bo.json"]}
+    for name, receipts in wanted.items():
+        named = [word for receipt in receipts for word in ("--receipts", healthy / receipt)]
+        told = run("restore", healthy / "hb.db", healthy / name, "--force", "--yes", *named, "--json")
         assert told.exit_code == 0, told.output
-        assert (json.loads(told.output)["asked"], all(json.loads(told.output)["receipts"].values())) == (True, True)
+        answer = json.loads(told.output)
+        assert (answer["may_hold_forgotten"], all(answer["receipts"].values())) == (False, True)
         texts, log = kept(healthy / name)
-        assert texts == ["Bo lives in Bergen."], name
+        assert texts == [], name
         assert {"forget", "erase", "restore"} <= set(log), name
         with opened(healthy / name, background=False) as ana:
             assert (ana.list(), ana.verify_audit().faults) == ([], ())
 
 
-def test_receipts_keep_out_what_an_older_copy_of_the_store_does_not_know(healthy: Path) -> None:
-    with opened(healthy / "h.db", user="bo", background=False) as bo:
-        bo.backup(healthy / "older.db")
-        (healthy / "bo.json").write_text(str(bo.erase(user="bo").receipt))
-    told = run(
-        "restore",
-        healthy / "hb.db",
-        healthy / "new.db",
-        "--against",
-        healthy / "older.db",
-        "--receipts",
-        healthy / "bo.json",
-    )
-    assert (told.exit_code, "or by 1 receipt" in told.output) == (0, True), told.output
-    assert kept(healthy / "new.db")[0] == []
-
-
-def test_a_store_that_is_whole_is_not_passed_over(healthy: Path) -> None:
-    shutil.copy(healthy / "hb.db", healthy / "older.db")
-    for other in (["--alone"], ["--against", healthy / "older.db"]):
-        for more in ((), ("--receipts", healthy / "ana.json")):
-            told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", *other, *more)
-            assert (told.exit_code, f"({other[0]})" in told.output) == (1, True), told.output
-            assert kept(healthy / "h.db")[0] == ["Bo lives in Bergen."]
-    told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--against", healthy / "h.db")
-    assert (told.exit_code, kept(healthy / "h.db")[0]) == (0, ["Bo lives in Bergen."]), told.output
-
-
-def test_receipts_replace_a_store_that_cannot_be_read(healthy: Path) -> None:
-    for more in ((), ("--alone",)):
-        (healthy / "h.db").write_bytes(b"\0" * 8192)
-        told = run(
-            "restore", healthy / "hb.db", healthy / "h.db", "--replace", "--receipts", healthy / "ana.json", *more
-        )
-        assert (told.exit_code, "erased since by 1 receipt" in told.output) == (0, True), told.output
-        with opened(healthy / "h.db", background=False) as ana:
-            assert ana.list() == []
-
-
-def test_who_names_a_damaged_store_hears_of_receipts(healthy: Path) -> None:
+def test_receipts_keep_the_erased_out_of_a_store_that_was_damaged_beyond_reading(healthy: Path) -> None:
     (healthy / "h.db").write_bytes(b"\0" * 8192)
-    told = run("restore", healthy / "hb.db", healthy / "new.db", "--against", healthy / "h.db")
-    assert (told.exit_code, "--receipts)" in told.output) == (1, True), told.output
+    told = run("restore", healthy / "hb.db", healthy / "h.db", "--force", "--yes", "--receipts", healthy / "ana.json")
+    assert (told.exit_code, "may be back: no readable store" in told.output) == (0, True), told.output
+    with opened(healthy / "h.db", background=False) as ana:
+        assert ana.list() == []
+    assert "Bo has a secret." in kept(healthy / "h.db")[0], "it was only forgotten"
+
+
+def test_what_a_new_path_does_not_know_is_removed_by_a_replay(healthy: Path) -> None:
+    restore_backup(healthy / "hb.db", healthy / "new.db")
+    assert "Bo has a secret." in kept(healthy / "new.db")[0]
+    told = run("replay", healthy / "new.db", "--against", healthy / "h.db", "--receipts", healthy / "ana.json")
+    assert told.exit_code == 0, told.output
+    assert kept(healthy / "new.db")[0] == ["Bo lives in Bergen."]
+    with opened(healthy / "new.db", background=False) as ana:
+        assert ana.list() == []
+    for wrong in ((), ("--against", healthy / "none.db")):
+        assert run("replay", healthy / "new.db", *wrong).exit_code != 0
 
 
 @pytest.mark.parametrize("way", ["restore", "replay"])
@@ -202,7 +178,7 @@ def test_a_receipt_that_was_carried_over_holds(lost: Path, way: str) -> None:
     if way == "restore":
         told = run("restore", lost / "b1.db", goal, "--receipts", lost / "receipts")
     else:
-        restore_backup(lost / "b1.db", goal, alone=True)
+        restore_backup(lost / "b1.db", goal)
         told = run("replay", goal, "--receipts", lost / "receipts")
     assert told.exit_code == 0, told.output
     ids = [json.loads((lost / "receipts" / f"{name}.json").read_text())["receipt"] for name in ("ana", "ben")]
@@ -217,7 +193,7 @@ def test_a_receipt_that_was_carried_over_holds(lost: Path, way: str) -> None:
 
 
 def test_a_receipt_that_no_restore_was_given_does_not_hold(lost: Path) -> None:
-    restore_backup(lost / "b1.db", lost / "a.db", against=read_receipts([lost / "receipts" / "ana.json"]))
+    restore_backup(lost / "b1.db", lost / "a.db", receipts=[lost / "receipts" / "ana.json"])
     seen = run("--store", lost / "a.db", "erase", "verify", lost / "receipts" / "ben.json")
     assert (seen.exit_code, "no receipt of this id" in seen.output) == (1, True), seen.output
 
@@ -246,7 +222,7 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
             (tmp_path / f"{n}.json").write_text(receipt)
         paths = [tmp_path / f"{n}.json" for n in range(len(receipts))]
         looks.clear()
-        told = restore_backup(tmp_path / "b.db", tmp_path / f"{len(receipts)}.db", against=read_receipts(paths))
+        told = restore_backup(tmp_path / "b.db", tmp_path / f"{len(receipts)}.db", receipts=paths)
         assert sorted(looks) == (["session"] if len(receipts) == 1 else ["id", "session", "source"])
     by_receipt = [told.receipts[json.loads(each)["receipt"]] for each in kept]
     assert [bool(count) for count in by_receipt[:3]] == [True] * 3
@@ -261,8 +237,8 @@ def test_a_restore_says_in_words_how_many_items_came_back(tmp_path: Path) -> Non
         memory.backup(tmp_path / "one.db")
         memory.remember("Ana lives in Lima.")
         memory.backup(tmp_path / "two.db")
-    with pytest.raises(InvalidInput, match=r"say over=True \(--replace\)"):
+    with pytest.raises(InvalidInput, match=r"force=True \(--force\)"):
         restore_backup(tmp_path / "one.db", store)
-    told = [str(restore_backup(tmp_path / name, store, over=True)) for name in ("one.db", "two.db")]
+    told = [str(restore_backup(tmp_path / name, store, force=True)) for name in ("one.db", "two.db")]
     assert "agent.db: the only item in the backup of " in told[0]
     assert "agent.db: all 2 items in the backup of " in told[1]

@@ -20,7 +20,7 @@ from engrain.ports import SketchQuery, VectorQuery, WordQuery
 from engrain.stores.sqlite import index_rows
 from engrain.stores.sqlite.lens import Lenses
 
-SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_first.sql"
+SCHEMA = Path(index_rows.__file__).parent / "migrations" / "0001_schema.sql"
 ANA, BEN = Scope(user="ana"), Scope(user="ben")
 MODEL = "small/8"
 Answer = TypeVar("Answer")
@@ -131,7 +131,7 @@ class LensStore:
     def _added(self, scope: Scope, id: str) -> int:
         if scope not in self.scopes:
             self.scopes[scope] = len(self.scopes) + 1
-            self.run("insert into scope (n, id) values (?, ?)", (self.scopes[scope], scope.id))
+            self.run("insert into scope (scope, id) values (?, ?)", (self.scopes[scope], scope.id))
         self.run(
             "insert into item (id, scope, changed, kind, importance, trust, recorded_at, valid_from, hash, text)"
             " values (?, ?, 0, 'fact', 0.5, 1, ?, ?, randomblob(16), '')",
@@ -151,9 +151,10 @@ class LensStore:
                 row.valid_to, row.retracted_at, row.expires_at, row.place, row.session, row.speaker, row.n,
             ),
         )  # fmt: skip
-        self.run("delete from source where item = ?", (row.n,))
+        scope = self.scopes[row.scope]
+        self.run("delete from source where scope = ? and item = ?", (scope, row.n))
         for number, name in enumerate(row.sources):
-            self.run("insert into source values (?, ?, 'user', ?)", (row.n, number, name))
+            self.run("insert into source values (?, ?, ?, 'user', ?)", (scope, row.n, number, name))
         if index:
             index_rows.drop_vectors(self, row.n)
             index_rows.write_index(self, row.n, words_of(row.passages), None)
@@ -164,7 +165,7 @@ class LensStore:
         self.seq += 1
         index_rows.drop_index(self, row.n)
         self.run("delete from item where n = ?", (row.n,))
-        self.run("insert into gone values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
+        self.run("insert into deleted_item values (?, ?, ?, ?)", (self.seq, self.scopes[row.scope], row.n, row.id))
         del self.items[row.n]
 
     # The oracle

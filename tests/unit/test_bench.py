@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,18 +14,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness.baselines import baselines
+from harness.show import speed_tables, targets_table
 from harness.svg import recall_plot, speed_plot
 from harness.synthetic import Corpus, PreparedEmbedder, turns
 from harness.targets import _bulk_embedded, recall_targets
 from harness.timing import Times
 from rich.console import Console
+from run import main as compare
 
 from engrain.bench import measures
 from engrain.bench.cli import bench
 from engrain.bench.folders import Doc, read_folder
 from engrain.bench.measures import Found, Scores
 from engrain.bench.recall import Answer, Floored, FolderRun, run_recall, summed
-from engrain.bench.show import recall_tables, speed_tables, targets_table
+from engrain.bench.show import recall_tables
 from engrain.bench.systems import Asked, Batch, KeptVectors
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Place
@@ -216,7 +219,7 @@ def test_the_baselines_find_by_words_by_meaning_and_by_both(folder: Path) -> Non
 
 
 def test_a_run_reports_every_system_measure_and_category(folder: Path) -> None:
-    report = run_recall([read_folder(folder)], ToyEmbedder())
+    report = run_recall([read_folder(folder)], ToyEmbedder(), open_others=lambda _: nullcontext(baselines()))
     found = report["folders"]["tiny"]
     assert found["with_gold"] == 3
     assert list(found["systems"]) == ["engrain", "dense", "BM25", "RRF"]
@@ -237,10 +240,14 @@ def test_the_floor_is_charged_for_what_it_cuts(folder: Path) -> None:
 
 def test_bench_recall_from_end_to_end(folder: Path, tmp_path: Path) -> None:
     out, plot = tmp_path / "report.json", tmp_path / "plot.svg"
-    run = CliRunner().invoke(bench, ["recall", str(folder), "--json", "--out", str(out), "--plot", str(plot)])
+    run = CliRunner().invoke(bench, ["recall", str(folder)])
+    assert run.exit_code == 0, run.output
+    assert "engrain by kind of question" in run.stdout
+    run = CliRunner().invoke(compare, ["recall", str(folder), "--json", "--out", str(out), "--plot", str(plot)])
     assert run.exit_code == 0, run.output
     report = json.loads(run.stdout)
     assert report == json.loads(out.read_text())
+    assert list(report["systems"]) == ["engrain", "dense", "BM25", "RRF"]
     assert report["machine"]["cores"] >= 1
     assert report["folders"]["tiny"]["systems"]["engrain"]["all"]["r10"] == 1.0
     assert ElementTree.fromstring(plot.read_text()).tag.endswith("svg")
@@ -249,7 +256,7 @@ def test_bench_recall_from_end_to_end(folder: Path, tmp_path: Path) -> None:
 
 def test_bench_speed_from_end_to_end(tmp_path: Path) -> None:
     plot = tmp_path / "plot.svg"
-    run = CliRunner().invoke(bench, ["speed", "--items", "300", "--json", "--plot", str(plot)])
+    run = CliRunner().invoke(compare, ["speed", "--items", "300", "--json", "--plot", str(plot)])
     assert run.exit_code == 0, run.output
     report = json.loads(run.stdout)
     assert report["short"]
@@ -274,8 +281,8 @@ def test_bench_speed_from_end_to_end(tmp_path: Path) -> None:
 
 
 def test_a_wrong_number_of_items_is_a_usage_error() -> None:
-    assert CliRunner().invoke(bench, ["speed", "--items", "many"]).exit_code == 2
-    assert CliRunner().invoke(bench, ["speed", "--items", "0"]).exit_code == 2
+    assert CliRunner().invoke(compare, ["speed", "--items", "many"]).exit_code == 2
+    assert CliRunner().invoke(compare, ["speed", "--items", "0"]).exit_code == 2
 
 
 # What is shown

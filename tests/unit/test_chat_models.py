@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stamina
 from wire_server import Says, Sends, WireServer, fails
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
@@ -330,6 +329,16 @@ def test_nonsense_is_a_typed_error(
         model_of(kind, server).reply(HELLO)
 
 
+def test_an_answer_that_is_too_large_is_a_typed_error(
+    server: WireServer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LARGEST_ANSWER", 1_000)
+    server.script = [Sends(200, b" " * 1_001)]
+    with pytest.raises(ModelFailed, match="more than 1,000 bytes"):
+        model_of(kind, server).reply(HELLO)
+    assert len(server.asked) == 1
+
+
 def test_a_request_that_the_service_refuses_is_not_repeated(server: WireServer, kind: str) -> None:
     server.script = [fails(400, "no")] * 3
     with pytest.raises(ModelFailed):
@@ -418,22 +427,10 @@ def test_another_attempt_is_logged_under_our_name_and_is_no_warning(
     server.script = [fails(503, "busy"), Says("There.")]
     with caplog.at_level("DEBUG"):
         assert model_of(kind, server).reply(HELLO).text == "There."
-    (told,) = [one for one in caplog.records if one.name in ("engrain", "stamina")]
-    assert (told.name, told.levelname) == ("engrain", "INFO")
+    (told,) = [one for one in caplog.records if one.name == "engrain"]
+    assert told.levelname == "INFO"
     assert "busy" in told.message
     assert "Trying again in " in told.message
-
-
-def test_what_others_try_again_is_logged_as_before(
-    server: WireServer, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.script = [Says("There.")]
-    model_of(kind, server).reply(HELLO)
-    for attempt in stamina.retry_context(on=OSError, attempts=2, wait_initial=0.01, wait_jitter=0):
-        with attempt:
-            if attempt.num == 1:
-                raise OSError
-    assert [one.name for one in caplog.records] == ["stamina"]
 
 
 def test_a_server_that_is_not_there_is_a_typed_error() -> None:
@@ -444,8 +441,17 @@ def test_a_server_that_is_not_there_is_a_typed_error() -> None:
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
     server: WireServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert model_of(kind, server).reply(HELLO).text == "ok"
+    for proxy in ("http://127.0.0.1:9", "socks5://127.0.0.1:9", "nonsense://x"):
+        monkeypatch.setenv("http_proxy", proxy)
+        assert model_of(kind, server).reply(HELLO).text == "ok"
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5://127.0.0.1:9", "nonsense://x", "http://[::1"])
+def test_a_proxy_that_cannot_be_used_is_a_typed_error(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.setenv(name, "" if name == "no_proxy" else proxy)
+    with pytest.raises(ModelFailed, match=r"cannot be reached at http://a\.example"):
+        OpenAIModel("m", base_url="http://a.example", timeout=2).reply(HELLO)
 
 
 # What cannot be asked

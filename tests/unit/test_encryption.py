@@ -21,7 +21,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain import BackendMissing, ConfigError, InvalidInput, Memory, NotADatabase, StoreError, WrongKey
 from engrain.cli.main import root
 from engrain.config import Settings, settings
-from engrain.memory.restoring import restore_backup
+from engrain.memory.restore import restore_backup
 from engrain.stores.sqlite.engine import Sealed
 from engrain.stores.sqlite.opening import survey
 
@@ -220,17 +220,37 @@ def test_a_plain_store_has_an_encrypted_backup(tmp_path: Path, monkeypatch: pyte
 
 
 @encrypting
-def test_backup_then_forget_then_restore_leaves_no_word(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_then_forget_then_restore_leaves_no_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAIN_KEY", KEY)
-    with opened(store) as memory:
-        memory.backup(store.parent / "b.db")
+    path = tmp_path / "agent.db"
+    with opened(path) as memory:
+        memory.remember(f"The code is {CANARY}.", slot="door.code")
+        memory.remember("Tea is the word.")
+        memory.backup(tmp_path / "b.db")
         memory.forget({"slot": "door.code"})
-    new = store.parent / "new.db"
-    restore_backup(store.parent / "b.db", new, against=store)
-    with opened(new) as memory:
+    restore_backup(tmp_path / "b.db", path, force=True)
+    with opened(path) as memory:
         assert memory.slot("door.code") is None
-    assert b"is the word" in decrypted(new), "other words are"
-    assert b"The code is" not in decrypted(new)
+    assert b"is the word" in decrypted(path), "other words are"
+    assert b"The code is" not in decrypted(path)
+
+
+@encrypting
+def test_a_store_whose_key_is_not_given_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, backup = tmp_path / "agent.db", tmp_path / "b.db"
+    with opened(path) as memory:
+        memory.remember("Ana likes tea.")
+        memory.backup(backup, key="of the backup")
+    before = path.read_bytes()
+    monkeypatch.delenv("ENGRAIN_KEY", raising=False)
+    for given in (None, "another"):
+        if given:
+            monkeypatch.setenv("ENGRAIN_KEY", given)
+        with pytest.raises(WrongKey, match="ENGRAIN_KEY"):
+            restore_backup(backup, path, key="of the backup", force=True)
+        assert path.read_bytes() == before
+    path.write_bytes(bytes(len(before)))
+    assert restore_backup(backup, path, key="of the backup", force=True).may_hold_forgotten, "a damaged one is"
 
 
 def decrypted(path: Path) -> bytes:
@@ -254,7 +274,7 @@ def test_the_command_encrypts_a_backup(tmp_path: Path, monkeypatch: pytest.Monke
     result = CliRunner().invoke(root, ["--store", str(tmp_path / "plain.db"), "backup", sealed, "--encrypt"])
     assert (result.exit_code, "encrypted" in result.output, KEY in result.output) == (0, True, False), result.output
     assert holding(tmp_path, CANARY) == [str(tmp_path / "plain.db")]
-    result = CliRunner().invoke(root, ["restore", sealed, str(tmp_path / "new.db"), "--alone"])
+    result = CliRunner().invoke(root, ["restore", sealed, str(tmp_path / "new.db")])
     assert result.exit_code == 0, result.output
 
 
@@ -346,7 +366,7 @@ def test_a_store_gets_another_key_and_what_was_forgotten_meanwhile_stays_out(
         memory.forget(gone)
     if after is not None:
         monkeypatch.setenv("ENGRAIN_KEY", after)
-    done = restore_backup(backup, path, key=before, over=True)
+    done = restore_backup(backup, path, key=before, force=True)
     assert done.kept_out
     assert done.kept_out["item"] == 1
     with opened(path, after) as memory:

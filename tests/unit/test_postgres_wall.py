@@ -61,8 +61,7 @@ def schema() -> Iterator[str]:
 def test_a_statement_without_a_scope_sees_only_its_own_rows(schema: str) -> None:
     with member(schema, ANA) as connection:
         for table in tables(connection, schema):
-            column = "id" if table == "scope" else "scope"
-            rows = connection.execute(f"select {column} from {table}".encode()).fetchall()
+            rows = connection.execute(f"select scope from {table}".encode()).fetchall()
             assert {row[0].hex for row in rows} == {ANA.id}, table
 
 
@@ -79,13 +78,13 @@ def test_rows_of_others_are_neither_changed_nor_removed_nor_made(schema: str) ->
         before = {table: _count(schema, BEN, table) for table in tables(connection, schema)}
         for table in before:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(f"update {table} set {_owner(table)} = %s".encode(), (BEN.id,))
+                connection.execute(f"update {table} set scope = %s".encode(), (BEN.id,))
         for table in before:
             connection.execute(f"delete from {table}".encode())
         assert {table: _count(schema, BEN, table) for table in before} == before
         assert all(before.values())
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("insert into gone (seq, scope, id) values (99999, %s, 'x')", (BEN.id,))
+            connection.execute("insert into deleted_item (change, scope, n, id) values (99999, %s, 9, 'x')", (BEN.id,))
 
 
 def test_the_scope_ends_with_the_transaction(schema: str) -> None:
@@ -153,10 +152,6 @@ def test_the_index_is_used_under_row_level_security(schema: str, what: str, monk
         assert f"Seq Scan on {table}" not in used, used
     monkeypatch.undo()
     store.close()
-
-
-def _owner(table: str) -> str:
-    return "id" if table == "scope" else "scope"
 
 
 def _count(schema: str, scope: Scope, table: str) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from itertools import pairwise
 
 import pytest
 
-from engrain.core.errors import InvalidInput
+from engrain.core.errors import BackendMissing, InvalidInput
 from engrain.core.secrets.redact import MARKS, PRIVATE, finds, redacted, redacted_json, redactor
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -218,6 +219,25 @@ def test_a_function_of_one_s_own_comes_after() -> None:
 def test_an_unknown_kind_is_refused(wanted: object) -> None:
     with pytest.raises(InvalidInput):
         redactor(wanted)
+
+
+def test_phones_need_their_library_and_the_rest_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "phonenumbers", None)
+    with pytest.raises(BackendMissing, match=r'pip install "engrain\[redact\]"'):
+        redactor(["mails", "phones"])
+    assert redactor([one for one in PRIVATE if one != "phones"])("ana@example.org") == "«mail»"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "text", ["(506) 234-5678", "0664 1234567", "010-2000-0000", "+44 7700 900123", "021 123 4567", "011 2345 6789"]
+)
+def test_a_number_of_many_a_country_is_found_with_no_word_before_it(text: str) -> None:
+    assert redacted(text, ("phones",)) == "«phone»"
+
+
+@pytest.mark.parametrize("text", ["104.16.21.36", "0136.66688", "000-123-4567", "052.5200 013.4050"])
+def test_a_number_of_no_country_stays(text: str) -> None:
+    assert redacted(text, ("phones",)) == text
 
 
 def test_a_function_that_gives_no_text_is_refused() -> None:

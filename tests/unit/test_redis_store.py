@@ -187,7 +187,7 @@ def test_erasing_a_scope_blocks_nobody_and_leaves_the_others(server: Server, clu
     for scope in (ANA, BEN):
         store.journal.claim(Claim(scope, "order", "me"))
         for number in range(600):
-            store.state.keep(scope, f"session {number}", "at hand", "text")
+            store.state.save(scope, f"session {number}", "text")
     assert store.erase(ANA) > 600
     assert store.left(ANA) == 0
     assert store.left(BEN) > 600

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
-from dataclasses import replace
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from engrain_conformance.clock import START, SetClock
-from engrain_conformance.drafts import ANA, BEN, add, derived, fact, forget, message
+from engrain_conformance.clock import START
+from engrain_conformance.drafts import ANA, BEN, add, derived, forget, message
 from engrain_conformance.episodes import episode, raw
 
 from engrain.core.errors import NotFound, ReadOnlyStore
-from engrain.core.identity import Scope
 from engrain.core.model.items import Cite
-from engrain.core.model.plans import Add, Change, Forget, Plan, own
-from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
-from engrain.stores.sqlite import SqliteStore, migrate
-from engrain.stores.sqlite.engine import Connection, Row, connect, uri
+from engrain.core.model.plans import Add, Change, Plan, own
+from engrain.ports import Episode, Happening
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite.dialect import load_statements
+from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
 
-FILES = Path(__file__).parents[1] / "files"
-SECOND, THIRD = FILES / "journal-v1.db", FILES / "tiers-v1.db"
 HOUR = timedelta(hours=1)
 
 
@@ -41,14 +36,17 @@ def way(db: Connection, sql: str) -> str:
 def test_no_statement_reads_a_whole_scope_for_a_few_rows() -> None:
     """Forgetting one of 20,000 items took 5 ms instead of 0.1, because SQLite took the scope's index."""
     store = SqliteStore(":memory:")
-    statements = {**load("episodes.sql"), **load("outcomes.sql"), **load("forget.sql")}
+    statements = {**load("episodes.sql"), **load("forget.sql")}
+    statements |= {
+        name: load_statements()[name].sql for name in ("add_trial", "count_trials", "load_trials", "find_item")
+    }
     statements["corrected"] = load("queries.sql")["corrected"]
     del statements["recent"]  # whose order is that of the scope
 
     def check(db: Connection) -> None:
         for name, sql in statements.items():
             for step in way(db, sql).split(" / "):
-                assert not re.search(r"\(scope=\?\)|SCAN (episode|item|raw|trial)", step), f"{name}: {step}"
+                assert not re.search(r"\(scope=\?\)|SCAN (episode|item|raw_text|trial)", step), f"{name}: {step}"
         for name in ("recent", "recent_of"):
             assert "TEMP B-TREE" not in way(db, load("episodes.sql")[name]), name
 
@@ -94,7 +92,7 @@ def test_the_episodes_of_a_session_are_counted_right_whatever_happens() -> None:
         return (
             db.rows("select scope, session, episodes from session where episodes <> 0 order by 1, 2"),
             db.rows("select scope, session, count(*) from episode group by 1, 2 order by 1, 2"),
-            db.rows("select count(*) from raw where (scope, id) not in (select scope, id from episode)"),
+            db.rows("select count(*) from raw_text where (scope, id) not in (select scope, id from episode)"),
         )
 
     for _ in range(600):
@@ -149,70 +147,3 @@ def test_a_read_only_store_shows_episodes_and_takes_none(tmp_path: Path) -> None
     with pytest.raises(ReadOnlyStore):
         shown.episodes.add(ANA, episode("b"))
     shown.close()
-
-
-# Older stores
-
-
-def test_a_store_of_the_second_version_takes_episodes(tmp_path: Path) -> None:
-    path = Path(shutil.copy(SECOND, tmp_path / "store.db"))
-    before = connect(uri(path, "ro", immutable=True), "apsw")
-    assert before.rows("pragma user_version") == [(2,)]
-    before.close()
-    store = SqliteStore(path)
-    assert store.status().schema == migrate.latest() > 2
-    over = Happening(Episode("", "s", "turn", "", 0.5, START, None, item=own(0)))
-    applied = store.apply(Plan(ANA, (Add(message("Said.")),), episodes=(over,)))
-    assert [one.item for one in store.episodes.recent(ANA, None, 9, START)] == [applied.outcomes[0].id]
-    assert [one.point for one in store.check() if one.state == "fail"] == []
-    store.close()
-
-
-def test_summaries_and_sessions_of_the_second_version_are_kept(tmp_path: Path) -> None:
-    path = Path(shutil.copy(SECOND, tmp_path / "store.db"))
-    with closing(sqlite3.connect(path)) as old, old:
-        sessions = [("s", 2, 1, 1, 4, "In sum."), ("t", 1, 2, None, 0, None)]
-        old.executemany("insert into session values (1, ?, ?, ?, ?, ?, ?)", sessions)
-    store, ana = SqliteStore(path), Scope(user="ana")
-    assert (store.summary(ana, "s"), store.summary(ana, "t")) == (Summary("In sum.", 1, 4, ""), None)
-    assert (store.length(ana, "s"), store.length(ana, "t"), store.progress(ana, "s", "w")) == (2, 1, 0)
-    (said,) = store.append(ana, "s", [message("c", "s")], 2).outcomes
-    store.summarize(ana, "s", Summary("More.", 3, 5, "digest"))
-    store.apply(Plan(ana, (Forget(said.id or ""),)))
-    assert store.summary(ana, "s") == Summary("", 0, 6, "")
-    store.close()
-
-
-def make_third(path: Path) -> None:
-    """How tests/files/tiers-v1.db was made, by the version that brought schema 3. Never run again."""
-    store = SqliteStore(path, clock=SetClock())
-    over = Episode("", "s", "turn", "", 0.5, START, START + 24 * HOUR, data={"ü": [1]}, item=own(0), key="said")
-    steps = (Add(message("I live in Lima.", "s")), Add(derived("Ana lives in Lima.", Cite(own(0), 2, 14), slot="city")))
-    store.apply(Plan(ANA, steps, episodes=(Happening(over, raw("At length.")), Happening(episode("alone", 1)))))
-    episodes = (Happening(replace(over, happened_at=START + HOUR), raw("More.")),)
-    store.apply(Plan(ANA, (Add(message("I live in Lima!", "s")),), episodes=episodes))
-    (way,) = add(store, fact("Bake, then wait.", kind="procedure"))
-    for task, success in (("a", True), ("b", False), ("c", True)):
-        store.outcomes.count(ANA, Trial(way, task, success, START, "a note"))
-    store.summarize(ANA, "s", Summary("In sum.", 1, 1, "digest"))
-    store.advance(ANA, "s", "extract", 1)
-    store.close()
-
-
-def test_a_store_of_the_third_version_opens(tmp_path: Path) -> None:
-    store = SqliteStore(shutil.copy(THIRD, tmp_path / "store.db"))
-    first, second = store.read(ANA, "s", 0, 9)
-    (way,) = (item.id for item in store.page(ListQuery(ANA)) if item.kind == "procedure")
-    again, alone = store.episodes.recent(ANA, "s", 9, START)
-    assert (alone.id, alone.text, alone.item) == ("alone", "What alone was.", None)
-    assert (again.id, again.item, again.count, again.key, again.data) == (second.id, second.id, 2, "said", {"ü": [1]})
-    assert (store.episodes.raw(ANA, second.id, START), store.episodes.raw(ANA, first.id, START)) == ("More.", None)
-    assert store.outcomes.tallies(ANA, [way]) == {way: Tally(2, 1, START)}
-    assert store.summary(ANA, "s") == Summary("In sum.", 1, 1, "digest")
-    assert store.behind(ANA, "extract", 9) == [Behind(ANA, "s", 1, 2)]
-    forget(store, second.id)
-    forget(store, first.id)
-    assert (store.summary(ANA, "s"), store.slot(ANA, "city", None)) == (Summary("", 0, 3, ""), None)
-    assert [one.id for one in store.episodes.recent(ANA, None, 9, START)] == ["alone"]
-    assert [one.point for one in store.check() if one.state == "fail"] == []
-    store.close()

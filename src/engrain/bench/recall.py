@@ -1,17 +1,13 @@
-"""Ask every question of a folder of every system, and put the measures side by side."""
+"""Ask every question of a folder through recall, and score what comes back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-
-from harness.baselines import baselines
-from harness.machine import facts
-from harness.peers import open_peers
 
 from engrain.bench.folders import Folder, Question
 from engrain.bench.measures import Found, Scores, mean, paired_bootstrap, recall_at, score
@@ -56,18 +52,23 @@ class FolderRun:
 
 
 def run_recall(
-    folders: Iterable[Folder], embedder: Embedder, *, peers: bool = False, progress: Progress = lambda *_: None
+    folders: Iterable[Folder],
+    embedder: Embedder,
+    *,
+    open_others: Callable[[Path], AbstractContextManager[Sequence[System]]] = lambda _: nullcontext(()),
+    progress: Progress = lambda *_: None,
 ) -> dict[str, Any]:
-    """The whole report, ready for JSON: figures only, no text of any document or question."""
+    """Return the whole report, ready for JSON: figures only, no text of any document or question.
+
+    `open_others` opens the systems to compare with; it is given a folder for their files.
+    """
     kept = KeptVectors(embedder)
-    report: dict[str, Any] = {"machine": facts(), "embedder": kept.model.key, "folders": {}, "systems": {}}
+    report: dict[str, Any] = {"embedder": kept.model.key, "folders": {}, "systems": {}}
     for folder in folders:
         with TemporaryDirectory(prefix="engrain-bench-") as place, ExitStack() as stack:
             engrain = Engrain(Path(place) / "bench.db", kept)
-            others: list[System] = [*baselines()]
-            if peers:
-                others += stack.enter_context(open_peers(Path(place)))
             stack.callback(engrain.close)
+            others = stack.enter_context(open_others(Path(place)))
             report["systems"] |= {system.name: system.version for system in (engrain, *others)}
             run = _run_folder(folder, engrain, others, kept, progress)
         report["folders"][folder.name] = summed(folder, run)

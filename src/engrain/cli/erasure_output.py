@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 REMAINS = {
     "backups_made_before": "backups made before, {known} on record: remove them, and the NAME.part of one that was "
-    "killed; `engrain restore` leaves it out",
+    "killed; `engrain restore` with its receipt leaves it out",
     "backups_in_rotation": "backups by the clock, of which the last that has it goes by {until}",
     "copies_made_before": "copies made before, {known} on record: erase it there too",
     "copies_beside": "copies of the store's file beside it, {known}: remove them; `engrain erase verify` names them",

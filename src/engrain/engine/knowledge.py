@@ -20,8 +20,7 @@ from engrain.core.model.sessions import Event
 from engrain.core.validation import MAX_QUERY, checked_count, checked_share, checked_text
 from engrain.engine.parts import Parts
 from engrain.ingest import write
-from engrain.ports import ListQuery, SessionState
-from engrain.ports.sessions import WINDOW
+from engrain.ports import ListQuery
 from engrain.retrieval.search import search
 from engrain.tiers.semantic import SemanticMemory
 
@@ -116,8 +115,6 @@ class Knowledge(Parts):
         forgotten = self.semantic.forget(what, keep_source, request_id)
         if self.kit.episodes is not None and not self.kit.together and not self._episodes_removed(forgotten):
             forgotten = replace(forgotten, pending=True)
-        if self.kit.state is not None and forgotten and not self._window_dropped(self.kit.state):
-            forgotten = replace(forgotten, pending=True)
         if forgotten.marked:
             self._embed_marked(len(forgotten.marked))
         if forgotten and not self.feeder.brought(self.scope, {*forgotten.ids, *forgotten.marked}):
@@ -130,15 +127,6 @@ class Knowledge(Parts):
         except StoreError as exc:
             # The words are gone, and no entry shows without them; `maintain` removes what is left of it.
             _log.warning("the episodes of what was forgotten are still to be removed: %s", exc)
-            return False
-        return True
-
-    def _window_dropped(self, state: SessionState) -> bool:
-        try:
-            state.clear(self.scope, WINDOW)
-        except StoreError as exc:
-            # None of it is shown any more; it goes within a day.
-            _log.warning("messages that were cached are still to be removed: %s", exc)
             return False
         return True
 

@@ -11,7 +11,6 @@ from engrain.core.errors import InvalidInput, StoreError
 from engrain.core.identity import Scope
 from engrain.ingest.write import clean
 from engrain.ports import SessionState
-from engrain.ports.sessions import WORKING
 from engrain.tiers.working import WorkingMemory
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ class Snapshots:
             snapshot = clean(working.snapshot(), self._redact)
             try:
                 if snapshot == _EMPTY:
-                    self._state.drop(self._scope, session, WORKING)
+                    self._state.drop(self._scope, session)
                 else:
-                    self._state.keep(self._scope, session, WORKING, json.dumps(snapshot))
+                    self._state.save(self._scope, session, json.dumps(snapshot))
             except StoreError as exc:
                 _log.warning("working memory is in this process alone: %s", exc)
 
@@ -46,7 +45,7 @@ class Snapshots:
         if working.snapshot() != _EMPTY:
             return False
         try:
-            kept = self._state.kept(self._scope, session, WORKING)
+            kept = self._state.load(self._scope, session)
             if kept is None:
                 return False
             working.load(json.loads(kept))

@@ -13,9 +13,6 @@ from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import Behind, Summary
 from engrain.core.model.sessions import Episode, Raw
 
-# The names under which a SessionState keeps what a session has at hand.
-WORKING, WINDOW = "working", "window"
-
 
 class SessionLog(Protocol):
     """Append-only messages: items of kind "message" in the same domain, so get_many, search and forget see them.
@@ -89,18 +86,18 @@ class Episodes(Protocol):
 
 
 class SessionState(Protocol):
-    """What sessions have at hand, kept for a day outside the process. Never the truth: what is not there is read or
-    made anew. Every call raises StoreUnavailable if the server does not answer."""
+    """The working memory of sessions, stored for a day outside the process. A session without one starts empty. Every
+    call raises StoreUnavailable if the server does not answer."""
 
-    def keep(self, scope: Scope, session: str, name: str, text: str) -> None:
-        """In place of what was kept under this name; the day begins anew."""
+    def save(self, scope: Scope, session: str, text: str) -> None:
+        """Replaces the session's stored text. The day starts again."""
 
-    def kept(self, scope: Scope, session: str, name: str) -> str | None: ...
+    def load(self, scope: Scope, session: str) -> str | None: ...
 
-    def drop(self, scope: Scope, session: str, name: str) -> None: ...
+    def drop(self, scope: Scope, session: str) -> None: ...
 
-    def clear(self, scope: Scope, name: str | None = None) -> int:
-        """All that is kept of a scope, or what has this name in any of its sessions; how many."""
+    def clear(self, scope: Scope) -> int:
+        """Drops the texts of all sessions of a scope; returns how many there were."""
 
 
 class Outcomes(Protocol):

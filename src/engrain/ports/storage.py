@@ -68,6 +68,10 @@ class Movable(Protocol):
         """What this thread reads here in `do` is of one moment, whatever others write meanwhile. It writes nothing
         there, and `do` may be called twice. A fork may end the moment early, and a store in memory may have none."""
 
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        """Run `do` in one transaction and roll it back, whether it returns or raises. Reads in `do` see its writes.
+        `do` may be called twice. Other writers may have to wait for it. Never called inside another transaction."""
+
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
 

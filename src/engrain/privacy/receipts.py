@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -65,6 +66,35 @@ class Receipt:
     def __str__(self) -> str:
         """As JSON, for a file."""
         return json.dumps({**self.values, "audit": {"n": self.n, "hash": self.hash}}, indent=2, sort_keys=True)
+
+
+def read_receipts(given: Sequence[Receipt | str | os.PathLike[str]]) -> list[Receipt]:
+    """Receipts as they are, those of files, and those of the .json files in folders. InvalidInput names a bad file."""
+    found: list[Receipt] = []
+    for one in given:
+        if isinstance(one, Receipt):
+            found.append(one)
+            continue
+        path = Path(one).expanduser()
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise InvalidInput(f"there is no receipt in {path}: none of its files ends in .json.")
+        found += map(_read_file, files)
+    return found
+
+
+def _read_file(file: Path) -> Receipt:
+    try:
+        return Receipt.read(file.read_bytes())
+    except OSError as exc:
+        raise InvalidInput(f"{file} cannot be read: {exc.strerror}. Nothing is restored.") from exc
+    except InvalidInput as exc:
+        raise InvalidInput(f"{file}: {exc} Nothing is restored.") from exc
+
+
+def digests_of(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
+    """The digest of each receipt by its id, as the audit log of a restored store has them."""
+    return {"receipts": {str(one.values["receipt"]): one.digest for one in receipts}} if receipts else {}
 
 
 def _sound(values: Mapping[str, Any]) -> bool:

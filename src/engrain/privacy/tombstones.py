@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Hold, Subject, owner, tombstone_hash
+from engrain.core.model.erasure import By, Erased, Erasure, Hold, Subject, owner, tombstone_hash
 from engrain.core.model.rows import Key, Row, RowKind, hold_of, hold_row
-from engrain.ports import Kit, Movable
+from engrain.ports import AuditLog, Kit, Movable
 from engrain.ports.erasure import Erasing
+from engrain.privacy.receipts import Receipt
 
 PAGE = 1_000
 
@@ -89,6 +91,7 @@ def _subjects(row: Row) -> Iterator[tuple[By, str]]:
         yield "source", names[0]
 
 
+Answer = TypeVar("Answer")
 REPLAY_PAGE = 500
 
 
@@ -98,14 +101,21 @@ class Forgetting(Movable, Protocol):
     @property
     def erasing(self) -> Erasing: ...
 
+    @property
+    def audit(self) -> AuditLog: ...
+
     def removed(self) -> list[str]: ...
 
+    def together(self, do: Callable[[], Answer]) -> Answer: ...
 
-def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
+    def purge(self) -> bool: ...
+
+
+def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) -> Mapping[str, int]:
     """How many rows of each kind were kept out.
 
     What stands in the present store is not forgotten, although a tombstone may have its words, because it was told
-    anew, or was cut: it comes back as it stands there."""
+    anew, or was cut: it comes back as it stands there. Nothing comes back from a `damaged` store."""
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
         raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
     if present.erasing.running():
@@ -117,9 +127,38 @@ def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
     before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
     gone = set(restored.removed()) - before
-    back = _put_back(present, restored, gone) if gone else 0
+    back = _put_back(present, restored, gone) if gone and not damaged else 0
     _carry(present, restored)
     return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
+
+
+def replay_receipts(receipts: Sequence[Receipt], restored: Forgetting) -> Mapping[str, int]:
+    """Remove what receipts name, unless the store knows of that erasure already: rows by kind."""
+    known = restored.erasing.all_erased()
+    ids, times = {one.receipt for one in known}, {one.mark: one.at for one in known}
+    erased = [
+        Erased(one.values["subject"], one.values["by"], erased_at(one), one.values["receipt"])
+        for one in sorted(receipts, key=lambda one: str(one.values["asked_at"]))
+        if one.values["receipt"] not in ids
+    ]
+    newer = [one for one in erased if one.mark not in times or times[one.mark] < one.at]
+    return restored.erasing.replay(newer, []) if newer else {}
+
+
+def count_named(
+    receipts: Sequence[Receipt], left_of: Callable[[Sequence[Erasure]], Sequence[Mapping[str, int]]]
+) -> Mapping[str, int]:
+    """How many rows each receipt names, by its id. `left_of` counts them in a store."""
+    asked = [
+        Erasure(one.values["receipt"], one.values["subject"], one.values["by"], "named", erased_at(one))
+        for one in receipts
+    ]
+    return {one.id: sum(rows.values()) for one, rows in zip(asked, left_of(asked), strict=True)}
+
+
+def erased_at(receipt: Receipt) -> datetime:
+    """The store marks a user when the erasure is asked for, and a part of a memory when it is erased."""
+    return datetime.fromisoformat(receipt.values["asked_at" if receipt.values["by"] == "user" else "erased_at"])
 
 
 def _items(store: Movable) -> set[str]:

@@ -9,7 +9,7 @@ import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput, ModelFailed
 from engrain.core.model.chat import Ask, Stop, ToolCall, checked_timeout
-from engrain.providers.http import Endpoint, ServiceError, post, said
+from engrain.providers.http import Endpoint, ServiceError, post, read_error_message
 
 if TYPE_CHECKING:
     from engrain.ports import Model
@@ -31,7 +31,7 @@ def asked(endpoint: Endpoint, ask: Ask, body: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise unusable(endpoint)
     if answer.get("error"):
-        reason = said(answer)
+        reason = read_error_message(answer)
         raise ModelFailed(
             f"{endpoint.who} at {endpoint.url} answered with an error" + (f": {reason}." if reason else ".")
         )

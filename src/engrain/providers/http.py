@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import email.utils
-import functools
-import http.client
 import logging
 import os
+import random
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from engrain.core.errors import ConfigError, InvalidInput
-
-if TYPE_CHECKING:
-    from stamina.instrumentation import RetryDetails, RetryHook
-
 
 ATTEMPTS = 4
 PATIENCE = 60.0  # seconds for all attempts together; what asks to wait longer ends at once
@@ -32,8 +26,11 @@ FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 LARGEST_ANSWER = 128 * 2**20
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 BEARER = "Authorization"
+# Never behind a proxy, even if the environment sets one for everything else.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_log = logging.getLogger("engrain")
+# Called with a sentence before each further attempt. A ContextVar: a program changes it for its own calls alone.
+on_retry: ContextVar[Callable[[str], object]] = ContextVar("on_retry", default=logging.getLogger("engrain").info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,64 +49,36 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not _usable(self.url):
+        if not _is_web_url(self.url):
             raise ConfigError(f"The URL of {self.who} must start with http:// or https://, not {self.url!r}.")
         if not (self.key.isascii() and self.key.isprintable()):
             raise ConfigError(f"The key of {self.who} holds characters that no key has. Check {self.key_variable}.")
 
 
 class ServiceError(Exception):
-    """What went wrong, for a person; `wait` is True, or seconds, if another attempt may succeed."""
+    """A failed request. `retry`: another attempt may succeed; `after`: the seconds that the service asks to wait."""
 
-    def __init__(self, message: str, wait: bool | float = False) -> None:
+    def __init__(self, message: str, retry: bool = False, after: float | None = None) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.retry = retry
+        self.after = after
 
 
 def post(endpoint: Endpoint, body: dict[str, Any], patience: float = PATIENCE) -> Any:
-    import stamina
-
-    _log_our_own_retries()
-    data = _written(endpoint, body)
+    data = _encode_body(endpoint, body)
     deadline = time.monotonic() + patience
     longest = min(LONGEST_WAIT, patience / ATTEMPTS)
-
-    def wait(error: Exception) -> bool | float:
-        """True, or seconds, only if the time left is enough."""
-        if not isinstance(error, ServiceError) or error.wait is False:
-            return False
-        return error.wait if time.monotonic() + (longest if error.wait is True else error.wait) < deadline else False
-
-    for attempt in stamina.retry_context(
-        on=wait, attempts=ATTEMPTS, timeout=patience, wait_initial=FIRST_WAIT, wait_max=longest, wait_jitter=FIRST_WAIT
-    ):
-        with attempt:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
             return _post_once(endpoint, data, max(0.01, min(endpoint.timeout, deadline - time.monotonic())))
-    raise AssertionError("a retry context ends with a result or an error")
-
-
-def _log_our_own_retries() -> None:
-    """The warnings of the retry library name neither the service nor the cause. Its log of what others retry, and hooks
-    that a program has set, stay as they are."""
-    from stamina import instrumentation
-
-    hooks = instrumentation.get_on_retry_hooks()
-    if any(map(_only_logs, hooks)):
-        instrumentation.set_on_retry_hooks([_logged(one) if _only_logs(one) else one for one in hooks])
-
-
-def _only_logs(hook: RetryHook) -> bool:
-    return hook.__module__ in ("stamina.instrumentation._logging", "stamina.instrumentation._structlog")
-
-
-def _logged(hook: RetryHook) -> RetryHook:
-    def told(details: RetryDetails) -> None:
-        if isinstance(details.caused_by, ServiceError):
-            _log.info("%s Trying again in %.1f s.", details.caused_by, details.wait_for)
-        else:
-            hook(details)
-
-    return told
+        except ServiceError as exc:
+            backoff = min(longest, FIRST_WAIT * (2 ** (attempt - 1) + random.random()))
+            wait = backoff if exc.after is None else exc.after
+            if not exc.retry or attempt == ATTEMPTS or time.monotonic() + wait >= deadline:
+                raise
+            on_retry.get()(f"{exc} Trying again in {wait:.1f} s.")
+        time.sleep(wait)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def key_or_variable(api_key: str | None, variable: str, who: str, *, required: bool) -> str:
@@ -120,7 +89,7 @@ def key_or_variable(api_key: str | None, variable: str, who: str, *, required: b
     return key
 
 
-def said(answer: object) -> str:
+def read_error_message(answer: object) -> str:
     """The message inside an error answer, in any of the shapes that services use."""
     for name in ("error", "message", "detail"):
         if isinstance(answer, dict) and name in answer:
@@ -128,7 +97,7 @@ def said(answer: object) -> str:
     return " ".join(answer.split())[:300].rstrip(".") if isinstance(answer, str) else ""
 
 
-def _usable(url: str) -> bool:
+def _is_web_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -138,7 +107,7 @@ def _usable(url: str) -> bool:
     return written and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0
 
 
-def _written(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
+def _encode_body(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError as exc:
@@ -146,31 +115,34 @@ def _written(endpoint: Endpoint, body: dict[str, Any]) -> bytes:
 
 
 def _post_once(endpoint: Endpoint, data: bytes, seconds: float) -> Any:
-    import http.client
-    import urllib.request
+    import httpx
 
-    headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "engrain"}
-    if endpoint.key:
-        bearer = endpoint.key_header == BEARER
-        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if bearer else endpoint.key
-    request = urllib.request.Request(endpoint.url, data, headers | dict(endpoint.headers), method="POST")
+    url = urlsplit(endpoint.url)
+    verify = url.scheme != "http"  # certificates take 40 ms to load
     try:
-        content = send(request, seconds, LARGEST_ANSWER)
-    except Refused as exc:
-        raise _refused(endpoint, exc.status, exc.retry_after, exc.content) from exc
-    except TimeoutError as exc:
-        raise ServiceError(
-            f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s.", True
-        ) from exc
-    except (OSError, http.client.HTTPException, UnicodeError) as exc:
-        told = f"{endpoint.who} cannot be reached at {endpoint.url}: {getattr(exc, 'reason', exc)}."
-        raise ServiceError(f"{told} Check that it runs there.", wait=True) from exc
-    return _parsed(endpoint, content)
-
-
-def _parsed(endpoint: Endpoint, content: bytes) -> Any:
-    if len(content) > LARGEST_ANSWER:
-        raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
+        # A client with a transport of its own reads no proxy from the environment.
+        direct = httpx.HTTPTransport(verify=verify) if url.hostname in LOOPBACK else None
+        with (
+            _cut_connection_after(seconds) as trace,
+            httpx.Client(timeout=seconds, verify=verify, transport=direct) as client,
+            client.stream(
+                "POST", endpoint.url, content=data, headers=_headers(endpoint), extensions={"trace": trace}
+            ) as response,
+        ):
+            content = bytearray()
+            for chunk in response.iter_raw():
+                content += chunk
+                if len(content) > LARGEST_ANSWER:
+                    raise ServiceError(f"{endpoint.who} sent an answer of more than {LARGEST_ANSWER:,} bytes.")
+    except (TimeoutError, httpx.TimeoutException) as exc:
+        late = f"{endpoint.who} at {endpoint.url} did not answer within {round(seconds, 1):g} s."
+        raise ServiceError(late, retry=True) from exc
+    except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError) as exc:
+        # ImportError and ValueError: httpx cannot use the proxy that the environment names.
+        unreachable = f"{endpoint.who} cannot be reached at {endpoint.url}: {exc}. Check that it runs there."
+        raise ServiceError(unreachable, retry=isinstance(exc, httpx.HTTPError)) from exc
+    if not response.is_success:
+        raise _refusal_error(endpoint, response.status_code, response.headers.get("Retry-After"), content)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as exc:
@@ -180,9 +152,55 @@ def _parsed(endpoint: Endpoint, content: bytes) -> Any:
         ) from exc
 
 
-def _refused(endpoint: Endpoint, status: int, retry_after: str | None, content: bytes) -> ServiceError:
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    # Not compressed: the limit is on the bytes that come in.
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "engrain"}
+    if endpoint.key:
+        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if endpoint.key_header == BEARER else endpoint.key
+    return headers | dict(endpoint.headers)
+
+
+@contextmanager
+def _cut_connection_after(seconds: float) -> Iterator[Callable[[str, dict[str, Any]], None]]:
+    """Yields a trace function for httpx. Raises TimeoutError when the time is over.
+
+    httpx's own time-outs begin again with every read, so a server that sends a byte now and then is never late.
+    """
+    sockets: list[socket.socket] = []
+    expired = threading.Event()
+
+    def cut() -> None:
+        expired.set()
+        for connected in sockets:
+            with suppress(OSError):
+                # Not SSLSocket.shutdown, which would take the TLS state from under a read.
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    def trace(event: str, info: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            sockets.append(info["return_value"].get_extra_info("socket"))
+            if expired.is_set():
+                cut()
+
+    timer = threading.Timer(seconds, cut)
+    timer.daemon = True
+    timer.start()
     try:
-        reason = said(orjson.loads(content))
+        yield trace
+    except Exception as exc:
+        if expired.is_set():
+            raise TimeoutError from exc
+        raise
+    finally:
+        timer.cancel()
+    # An answer without a length ends where the connection was cut.
+    if expired.is_set():
+        raise TimeoutError
+
+
+def _refusal_error(endpoint: Endpoint, status: int, retry_after: str | None, content: bytearray) -> ServiceError:
+    try:
+        reason = read_error_message(orjson.loads(content))
     except orjson.JSONDecodeError:
         reason = ""
     told = f"{endpoint.who} answered {status}" + (f": {reason}" if reason else "") + "."
@@ -194,13 +212,13 @@ def _refused(endpoint: Endpoint, status: int, retry_after: str | None, content: 
         return ServiceError(f"{told} Check the URL {endpoint.url} and the name of the model.")
     if status not in TRANSIENT or b"insufficient_quota" in content:
         return ServiceError(told)
-    seconds = _seconds(retry_after)
-    if seconds is None:
-        return ServiceError(told, wait=True)
-    return ServiceError(f"{told} It asks to wait {seconds:.0f} s." if seconds >= 1 else told, wait=seconds)
+    seconds = _parse_retry_after(retry_after)
+    if seconds is not None and seconds >= 1:
+        told += f" It asks to wait {seconds:.0f} s."
+    return ServiceError(told, retry=True, after=seconds)
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _parse_retry_after(retry_after: str | None) -> float | None:
     """Retry-After is a number of seconds or a date."""
     if not retry_after:
         return None
@@ -212,118 +230,3 @@ def _seconds(retry_after: str | None) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
     except ValueError:
         return None
-
-
-LARGEST_ERROR = 4_096
-# These are never behind a proxy, though one may be set for everything else.
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-class Refused(Exception):
-    """Any status but success; a redirect is not followed."""
-
-    def __init__(self, status: int, retry_after: str | None, content: bytes) -> None:
-        super().__init__(status)
-        self.status, self.retry_after, self.content = status, retry_after, content
-
-
-def send(request: urllib.request.Request, seconds: float, largest: int) -> bytes:
-    """At most `largest` + 1 bytes of the answer; TimeoutError after `seconds`, even if bytes still drip in."""
-    with _Watch(seconds) as watch:
-        try:
-            content = _answer(request, seconds, largest, watch)
-        except (OSError, http.client.HTTPException) as exc:
-            if watch.expired or isinstance(getattr(exc, "reason", exc), TimeoutError):
-                raise TimeoutError from exc
-            raise
-    if watch.expired:
-        raise TimeoutError
-    return content
-
-
-def _answer(request: urllib.request.Request, seconds: float, largest: int, watch: _Watch) -> bytes:
-    try:
-        with _opener(request, watch).open(request, timeout=seconds) as answer:
-            content: bytes = answer.read(largest + 1)
-    except urllib.error.HTTPError as exc:
-        said = b""
-        with exc, contextlib.suppress(OSError, http.client.HTTPException):
-            said = exc.read(LARGEST_ERROR)
-        raise Refused(exc.code, exc.headers.get("Retry-After"), said) from exc
-    return content
-
-
-class _Watch:
-    """Cuts a connection when its time is over: a socket's own time-out begins anew with every byte."""
-
-    def __init__(self, seconds: float) -> None:
-        self.expired = False
-        self._socket: socket.socket | None = None
-        self._timer = threading.Timer(seconds, self._expire)
-        self._timer.daemon = True
-
-    def __enter__(self) -> _Watch:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def over(self, connected: socket.socket) -> None:
-        self._socket = connected
-        if self.expired:
-            self._cut()
-
-    def _expire(self) -> None:
-        self.expired = True
-        self._cut()
-
-    def _cut(self) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                # Not SSLSocket.shutdown, which would take the TLS state from under a read.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-
-def _opener(request: urllib.request.Request, watch: _Watch) -> urllib.request.OpenerDirector:
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirects(), _Watched(watch)]
-    if urlsplit(request.full_url).hostname in LOOPBACK:
-        handlers.append(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener(*handlers)
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    def __init__(self, watch: _Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(functools.partial(_Connection, self._watch), req)
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(functools.partial(_SecureConnection, self._watch), req)
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, watch: _Watch, host: str, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._watch = watch
-
-    def connect(self) -> None:
-        super().connect()
-        self._watch.over(self.sock)
-
-
-class _SecureConnection(http.client.HTTPSConnection):
-    def __init__(self, watch: _Watch, host: str, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._watch = watch
-
-    def connect(self) -> None:
-        super().connect()
-        self._watch.over(self.sock)

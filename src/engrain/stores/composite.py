@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -34,6 +35,7 @@ class Composed:
         self._items = items
         self._parts = parts
         self._close = close
+        self._local = threading.local()
 
     def dump(self, kind: RowKind, after: Key | None, limit: int, scope: Scope | None = None) -> list[Row]:
         return self._parts.get(kind, self._items).dump(kind, after, limit, scope)
@@ -50,8 +52,22 @@ class Composed:
     ) -> None:
         elsewhere = [row for row in rows if row.kind in self._parts]
         self._items.restore([row for row in rows if row.kind not in self._parts], since, done)
+        if getattr(self._local, "previewing", False):
+            return
         for kind, group in groupby(elsewhere, key=lambda row: row.kind):
             self._parts[kind].restore(list(group), done=done)
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        """The store of the items rolls back. The others cannot, so `restore` leaves their rows out meanwhile."""
+
+        def run() -> Answer:
+            self._local.previewing = True
+            try:
+                return do()
+            finally:
+                self._local.previewing = False
+
+        return self._items.preview(run)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
         """One transaction of the items' store; what the others keep is kept again if it is done again."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
-from engrain.core.clock import checked_time
 from engrain.core.formats.importers import ATTACHMENT
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Note, Source, Worth
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.messages import message_of
 from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import statements
@@ -60,13 +58,16 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
-    """Each in place of the words that came in before."""
+def corrections(
+    changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int, *, embed: bool = True
+) -> Iterator[Plan]:
+    """Plans that put each note in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
-        drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
+        notes = [_in_place(item, note) for item, note in part]
+        drafts = write.drafts(notes, kit) if embed else [write.draft(note, kit.redact) for note in notes]
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
-        kit.items.apply(Plan(scope, steps, began=began))
+        yield Plan(scope, steps, began=began)
 
 
 def _in_place(item: Item, note: Note) -> Note:
@@ -107,36 +108,36 @@ HEAD = 20_000  # characters: what is behind them was pasted
 PAGE = 256
 
 
-def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+def find_worth(text: str) -> list[Worth]:
+    """The statements of a message that are worth keeping. It takes a millisecond or two."""
+    # What somebody wanted forgotten there is no matter of this memory.
+    return [one for one in gate.worth(blank_recalled(text[:HEAD])) if isinstance(one, Worth)]
+
+
+def drawn(
+    notes: Sequence[Note], scope: Scope, kit: Kit, find: Callable[[str], list[Worth]] = find_worth
+) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
-    told = {asked[name]: note for note in notes if _by_user(note) and asked.get(name := note.request_id or "")}
+    told = {asked[name]: note for note in notes if by_user(note) and asked.get(name := note.request_id or "")}
     ids = list(told)
     for start in range(0, len(ids), PAGE):
         for item in kit.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                said = Said(message_of(item), item.id)
+                found = _facts(said, find(said.message.text), told[item.id], kit)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
-def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
-    """The same of messages that are not here yet, and so without their cites."""
-    for note in filter(_by_user, notes):
-        message = Message("user", write.draft(note, kit.redact).text, occurred_at=_time(note))
-        for fact in _facts(Said(message, ""), note, kit):
-            yield replace(fact, source=Source(_name(note), "import"))
-
-
-def _by_user(note: Note) -> bool:
+def by_user(note: Note) -> bool:
     """Said by them, not handed over."""
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
-    for found in gate.worth(blank_recalled(said.message.text[:HEAD])):
-        # What somebody wanted forgotten there is no matter of this memory.
-        if isinstance(found, Worth) and (words := said.words(found)).strip():
+def _facts(said: Said, worth: Sequence[Worth], note: Note, kit: Kit) -> Iterator[Note]:
+    for found in worth:
+        if (words := said.words(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
             fact = note_for(replace(found, slot=None) if ended else found, said, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
@@ -146,7 +147,3 @@ def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
 
 def _name(note: Note) -> str | None:
     return note.source.name if isinstance(note.source, Source) else None
-
-
-def _time(note: Note) -> datetime | None:
-    return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import BinaryIO
 
-from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError
+from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
+from engrain.core.model.plans import Add, Plan
 from engrain.ingest import write
 from engrain.ports import Kit
-from engrain.transfer.dedupe import Sorted, drawn, foreseen, sort, take_over
-from engrain.transfer.preview import foretold
+from engrain.transfer.dedupe import Sorted, by_user, corrections, drawn, find_worth, sort
+from engrain.transfer.preview import preview
 from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
 from engrain.transfer.restore import restore
 from engrain.transfer.verify import proved
@@ -22,6 +24,7 @@ from engrain.transfer.verify import proved
 PART = 2_048  # notes between two words of progress
 
 Done = Callable[[int], None]
+Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +121,18 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
 
 
 def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    began = kit.items.moment()
+    load = _NoteLoad(scope, kit, kit.items.moment())
     if form == "notes" and any(map(_may_clash, read.notes)):
-        read = _proved(read, scope, kit)
+        read = load.find_clashes(read)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
     given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
-    with _counted(done) as counting:
-        if terms.dry_run:
-            fates = list(map(str, foretold(given.new, scope, kit)))
-        else:
-            fates = list(_written(given.new, scope, kit, began, counting))
-            take_over(given.changed, scope, kit, began)
-        found.update(fates)
-        new = [note for note, fate in zip(given.new, fates, strict=True) if fate == "added"]
-        facts = _drawn(read.notes, new, scope, kit, terms, began) if terms.facts else 0
+    conversations = read.notes if terms.facts else ()
+    statuses, facts = load.preview(given, conversations) if terms.dry_run else load.write(given, conversations, done)
+    found.update(statuses)
+    drawn_facts = Counter(facts)
     return Loaded(
         form,
         len(read.notes) + len(read.bad),
@@ -143,20 +141,89 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
         found["replaced"],
         found["behind"],
         found["kept_out"],
-        facts=facts,
+        facts=drawn_facts["added"] + drawn_facts["replaced"] + drawn_facts["behind"],
         bad=tuple(read.bad),
         written=not terms.dry_run,
     )
 
 
-def _drawn(notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, terms: Terms, began: int) -> int:
-    facts = list(drawn(notes, scope, kit))
-    if terms.dry_run:
-        facts += foreseen(new, kit)
-        told = Counter(map(str, foretold(facts, scope, kit)))
-    else:
-        told = Counter(_written(facts, scope, kit, began, lambda _: None))
-    return told["added"] + told["replaced"] + told["behind"]
+@dataclass(frozen=True, slots=True)
+class _NoteLoad:
+    """Notes on their way into a scope. A plan of them is too late after an erasure since `began`."""
+
+    scope: Scope
+    kit: Kit
+    began: int
+
+    def write(self, given: Sorted, conversations: Sequence[Note], done: Done) -> Statuses:
+        """Write the notes, and the facts drawn from the conversations: the status of each."""
+        with _counted(done) as counting:
+            statuses = self._commit(given.new, counting)
+            for plan in corrections(given.changed, self.scope, self.kit, self.began):
+                self.kit.items.apply(plan)
+            facts = list(drawn(conversations, self.scope, self.kit)) if conversations else []
+            return statuses, self._commit(facts, lambda _: None)
+
+    def preview(self, given: Sorted, conversations: Sequence[Note]) -> Statuses:
+        """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
+        new = self._plans(given.new)
+        changed = list(corrections(given.changed, self.scope, self.kit, self.began, embed=False))
+        find = cache(find_worth)
+        for note in filter(by_user, conversations):
+            find(write.draft(note, self.kit.redact).text)  # slow, and other writers wait for the transaction
+
+        def do(check: Done) -> Statuses:
+            statuses = self._apply(new, check)
+            self._apply(changed, check)
+            facts = list(drawn(conversations, self.scope, self.kit, find)) if conversations else []
+            return statuses, self._apply(self._plans(facts), check)
+
+        return preview(self.kit, do)
+
+    def find_clashes(self, read: Read) -> Read:
+        """Move the notes that the store refuses to `bad`. Each is tried on top of the ones before it."""
+        planned: list[tuple[int, Note, Plan]] = []
+        bad = list(read.bad)
+        for line, note in zip(read.lines, read.notes, strict=True):
+            try:
+                planned.append((line, note, self._plans([note])[0]))
+            except EngrainError as exc:
+                bad.append(_bad_line(line, exc))
+
+        def do(check: Done) -> tuple[list[Note], list[BadLine]]:
+            good, refused = list[Note](), list[BadLine]()
+            for line, note, plan in planned:
+                check(1)
+                try:
+                    self.kit.items.apply(plan)
+                    good.append(note)
+                except (InvalidInput, NotFound, Conflict) as exc:
+                    refused.append(_bad_line(line, exc))
+            return good, refused
+
+        good, refused = preview(self.kit, do)
+        return Read(good, bad=sorted(bad + refused))
+
+    def _commit(self, notes: Sequence[Note], done: Done) -> list[str]:
+        statuses: list[str] = []
+        for start in range(0, len(notes), PART):
+            part = notes[start : start + PART]
+            outcomes = write.commit_many(part, self.scope, self.kit, None, done, self.began)
+            statuses += [one.status for one in outcomes]
+        return statuses
+
+    def _plans(self, notes: Sequence[Note]) -> list[Plan]:
+        """Plans without vectors."""
+        steps = [Add(write.draft(note, self.kit.redact), note.request_id) for note in notes]
+        parts = (tuple(steps[start : start + write.BATCH]) for start in range(0, len(steps), write.BATCH))
+        return [Plan(self.scope, part, began=self.began) for part in parts]
+
+    def _apply(self, plans: Sequence[Plan], check: Done) -> list[str]:
+        statuses: list[str] = []
+        for plan in plans:
+            check(len(plan.steps))
+            statuses += [one.status for one in self.kit.items.apply(plan).outcomes]
+        return statuses
 
 
 def _may_clash(note: Note) -> bool:
@@ -165,18 +232,5 @@ def _may_clash(note: Note) -> bool:
     return bool(cites) or (note.place is not None and note.place.number is not None)
 
 
-def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
-    """The notes that can be written, one after the other."""
-    good, bad = Read(), list(read.bad)
-    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, kit), strict=True):
-        if isinstance(fate, EngrainError):
-            bad.append(BadLine(line, type(fate).__name__, str(fate)))
-        else:
-            good.notes.append(note)
-    return Read(good.notes, bad=sorted(bad))
-
-
-def _written(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
-    for start in range(0, len(notes), PART):
-        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done, began):
-            yield outcome.status
+def _bad_line(line: int, error: EngrainError) -> BadLine:
+    return BadLine(line, type(error).__name__, str(error))

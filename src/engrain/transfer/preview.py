@@ -1,125 +1,33 @@
-"""Tell what would become of notes, without writing any."""
+"""Try a load in one transaction that is rolled back, so that a dry run is exact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
-from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
-from engrain.core.formats.consistency import held_by
-from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Note, Place
-from engrain.core.model.plans import Version, mergeable, reconcile
-from engrain.ingest import write
-from engrain.ingest.write import clean_note
-from engrain.ports import Kit, Movable
-from engrain.privacy.tombstones import Barrier
-from engrain.transfer.export import every, movable
+from engrain.core.errors import TooLarge
+from engrain.ports import Kit
+from engrain.transfer.export import movable
+
+Answer = TypeVar("Answer")
+# Other writers wait for a preview: those of the file in SQLite, those of the scope in Postgres.
+SECONDS = 60.0
 
 
-def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | EngrainError]:
-    """For each note the status that a write would give it, as core.reconcile decides, one after the other; or the error
-    that it would meet."""
-    store = movable(kit)
-    foreseen = _Foreseen(scope, kit, store)
-    cleaned = [_cleaned(note, kit) for note in notes]
-    barrier = Barrier([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
-    for note in cleaned:
-        if isinstance(note, EngrainError):
-            yield note
-            continue
-        try:
-            yield foreseen.status(note, barrier.bars(note.text))
-        except EngrainError as exc:
-            yield exc
+def preview(kit: Kit, do: Callable[[Callable[[int], None]], Answer]) -> Answer:
+    """`do` is given a function to call now and then, which raises TooLarge if it takes too long."""
 
+    def run() -> Answer:
+        until = time.monotonic() + SECONDS
 
-def _cleaned(note: Note, kit: Kit) -> Note | EngrainError:
-    """As it would be kept, and as a tombstone knows it."""
-    try:
-        return clean_note(note, kit.redact)
-    except EngrainError as exc:
-        return exc
+        def check(_: int) -> None:
+            if time.monotonic() > until:
+                raise TooLarge(
+                    f"a dry run keeps other writers waiting, so it ends after {SECONDS:g} seconds, and this file takes "
+                    "longer. Nothing was written. Split the file, or try it on a copy of the store."
+                )
 
+        return do(check)
 
-class _Foreseen:
-    def __init__(self, scope: Scope, kit: Kit, store: Movable) -> None:
-        self._scope, self._kit = scope, kit
-        self._now = kit.clock()
-        self._asked = {row.key[1] for row in every(store, "request", scope)}
-        self._held: set[tuple[Any, ...]] = set()
-        self._texts: dict[str, str] = {}
-        self._places: dict[tuple[str, int], str] = {}
-        for row in every(store, "item", scope):
-            self._held.update(held_by(row.values))
-            self._texts[row.key[0]] = row.values["text"]
-            if row.values["session"] is not None and row.values["retracted_at"] is None:
-                self._places[row.values["session"], row.values["place"]] = row.values["text"]
-        self._lengths = {row.key[1]: row.values["length"] for row in every(store, "session", scope)}
-        self._slots: dict[str, list[Version]] = {}
-
-    def status(self, note: Note, barred: bool) -> str:
-        if note.derived and barred:
-            return "kept_out"
-        if note.request_id is not None and note.request_id in self._asked:
-            return "repeated"
-        draft = write.draft(note)
-        for cite in draft.source.cites:
-            self._check(cite)
-        if draft.place and self._placed(draft, draft.place):
-            return "repeated"
-        self._asked.add(note.request_id or "")
-        if draft.slot is not None:
-            return self._in_slot(draft, draft.slot)
-        if not mergeable(draft):
-            return "added"
-        words = "words", draft.text, draft.kind, *((vars_of(draft)) if draft.relation else ())
-        status = "repeated" if words in self._held else "added"
-        self._held.add(words)
-        return status
-
-    def _check(self, cite: Cite) -> None:
-        text = self._texts.get(cite.item)
-        if text is None:
-            raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
-        if cite.end is not None and cite.end > len(text):
-            raise InvalidInput(f"the cited span {cite.start}:{cite.end} is not in item {cite.item!r}.")
-
-    def _placed(self, draft: Draft, place: Place) -> bool:
-        """Whether it stands there already."""
-        length = self._lengths.get(place.session, 0)
-        number = length if place.number is None else place.number
-        taken = self._places.get((place.session, number))
-        if taken is not None and taken != draft.text:
-            raise Conflict(f"place {number} of session {place.session!r} holds another text.")
-        self._places[place.session, number] = draft.text
-        self._lengths[place.session] = max(length, number + 1)
-        return taken is not None
-
-    def _in_slot(self, draft: Draft, slot: str) -> str:
-        if slot not in self._slots:
-            found = self._kit.items.history(self._scope, slot)
-            self._slots[slot] = [
-                Version(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
-                for one in found
-                if one.retracted_at is None
-            ]
-        versions = self._slots[slot]
-        decision = reconcile(draft, f"{draft.kind} {draft.text}", self._now, versions)
-        if decision.action == "repeat":
-            return "repeated"
-        self._slots[slot] = [_ended(one, decision.closes, decision.valid_from) for one in versions]
-        self._slots[slot].append(
-            Version(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
-        )
-        return "behind" if decision.valid_to is not None else "replaced" if decision.closes else "added"
-
-
-def vars_of(draft: Draft) -> tuple[str, str, str]:
-    assert draft.relation is not None
-    return draft.relation.subject, draft.relation.relation, draft.relation.object
-
-
-def _ended(version: Version, closes: str | None, at: datetime) -> Version:
-    return Version(version.id, version.hash, version.valid_from, at) if version.id == closes else version
+    return movable(kit).preview(run)

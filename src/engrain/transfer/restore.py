@@ -22,6 +22,7 @@ from engrain.core.secrets.redact import Redact, redacted_json
 from engrain.ports import Embedder, Kit, Movable
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
+from engrain.transfer.preview import preview
 from engrain.transfer.verify import numbered
 
 TASKS: tuple[RowKind, ...] = ("task", "step", "event")
@@ -45,8 +46,8 @@ class Decision:
 def restore(
     rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
-    """All in one transaction. `origin` is the memory that the rows were exported from. BadFile names every line that
-    says something else than what is here under the same name; then nothing is written."""
+    """All in one transaction, which a dry run rolls back. `origin` is the memory that the rows were exported from.
+    BadFile names every line that says something else than what is here under the same name; then nothing is written."""
     store = movable(kit)
     # A file may say that it is of another tenant; nobody learns from it what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
@@ -54,7 +55,7 @@ def restore(
         # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
         since = store.standing(scopes)
         decision = _Deciding(rows, scope, kit, store, scopes).decided()
-        if dry_run or _written(decision, store, since, done):
+        if _written(decision, kit, since, None if dry_run else done):
             break
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
@@ -64,11 +65,14 @@ def restore(
     return decision
 
 
-def _written(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None]) -> bool:
-    """False if something was forgotten or erased since: then it is decided anew."""
+def _written(decision: Decision, kit: Kit, since: Standing, done: Callable[[int], None] | None) -> bool:
+    """False if something was forgotten or erased since: then it is decided anew. Rolled back without `done`."""
+    store = movable(kit)
     try:
-        if decision.new:
+        if decision.new and done:
             store.restore(decision.new, since, done)
+        elif decision.new:
+            preview(kit, lambda check: store.restore(decision.new, since, check))
         return True
     except Conflict as exc:
         if store.standing(since.scopes) != since:

@@ -1,4 +1,4 @@
-"""What a store of session state promises: kept texts by scope, session and name, and nothing across them."""
+"""The contract of a store of session state: texts by scope and session, and nothing across them."""
 
 from __future__ import annotations
 
@@ -17,40 +17,37 @@ class SessionStateSuite(Suite):
         state: SessionState = store.state
         return state
 
-    def test_what_is_kept_is_there_until_it_is_replaced_or_dropped(self, state: SessionState) -> None:
-        assert state.kept(ANA, "s", "working") is None
-        state.keep(ANA, "s", "working", "first")
-        state.keep(ANA, "s", "working", "second")
-        assert state.kept(ANA, "s", "working") == "second"
-        state.drop(ANA, "s", "working")
-        state.drop(ANA, "s", "working")
-        assert state.kept(ANA, "s", "working") is None
+    def test_a_saved_text_stays_until_it_is_replaced_or_dropped(self, state: SessionState) -> None:
+        assert state.load(ANA, "s") is None
+        state.save(ANA, "s", "first")
+        state.save(ANA, "s", "second")
+        assert state.load(ANA, "s") == "second"
+        state.drop(ANA, "s")
+        state.drop(ANA, "s")
+        assert state.load(ANA, "s") is None
 
-    def test_scopes_sessions_and_names_are_apart(self, state: SessionState) -> None:
-        places = [(scope, session, name) for scope in (ANA, BEN) for session in ("s", "t") for name in ("a", "b")]
+    def test_scopes_and_sessions_are_apart(self, state: SessionState) -> None:
+        places = [(scope, session) for scope in (ANA, BEN) for session in ("s", "t")]
         for number, place in enumerate(places):
-            state.keep(*place, str(number))
-        assert [state.kept(*place) for place in places] == [str(number) for number in range(8)]
-        state.drop(ANA, "s", "a")
-        assert [state.kept(*place) for place in places[:3]] == [None, "1", "2"]
+            state.save(*place, str(number))
+        assert [state.load(*place) for place in places] == ["0", "1", "2", "3"]
+        state.drop(ANA, "s")
+        assert [state.load(*place) for place in places] == [None, "1", "2", "3"]
 
-    def test_all_of_a_name_or_of_a_scope_goes_at_once(self, state: SessionState) -> None:
+    def test_all_texts_of_a_scope_go_at_once(self, state: SessionState) -> None:
         for scope in (ANA, BEN):
             for session in ("s", "t"):
-                for name in ("window", "working"):
-                    state.keep(scope, session, name, "text")
-        assert state.clear(ANA, "window") == 2
-        assert state.kept(ANA, "s", "window") is None
-        assert state.kept(ANA, "s", "working") == "text"
+                state.save(scope, session, "text")
         assert state.clear(ANA) == 2
-        assert state.kept(ANA, "t", "working") is None
+        assert state.load(ANA, "s") is None
+        assert state.load(ANA, "t") is None
         assert state.clear(ANA) == 0
-        assert state.kept(BEN, "s", "window") == "text"
+        assert state.load(BEN, "s") == "text"
 
-    def test_any_name_and_any_text_is_kept_as_it_is(self, state: SessionState) -> None:
+    def test_any_session_name_and_any_text_is_stored_as_it_is(self, state: SessionState) -> None:
         for number, odd in enumerate(HOSTILE):
-            state.keep(ANA, odd, "working", f"{odd}{number}")
-        assert [state.kept(ANA, odd, "working") for odd in HOSTILE] == [f"{odd}{n}" for n, odd in enumerate(HOSTILE)]
+            state.save(ANA, odd, f"{odd}{number}")
+        assert [state.load(ANA, odd) for odd in HOSTILE] == [f"{odd}{n}" for n, odd in enumerate(HOSTILE)]
         for number, scope in enumerate(hostile_scopes()):
-            state.keep(scope, "s", "working", str(number))
-        assert all(state.kept(scope, "s", "working") == str(n) for n, scope in enumerate(hostile_scopes()))
+            state.save(scope, "s", str(number))
+        assert all(state.load(scope, "s") == str(n) for n, scope in enumerate(hostile_scopes()))

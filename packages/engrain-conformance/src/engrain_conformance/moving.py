@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engrain.core.errors import Conflict, OnHold, StoreClosed
+from engrain.core.errors import Conflict, NotFound, OnHold, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Cite, Relation, Source
@@ -180,6 +180,26 @@ class MovingSuite(Suite):
         assert first == second
         assert len(dumped(store, scope=ANA)) > len(first)
         add(store, fact("It is written to again."))
+
+    def test_a_preview_sees_its_own_writes_and_leaves_nothing(self, store: Any, clock: SetClock) -> None:
+        add(store, fact("Tea."))
+        source = ReferenceStore(clock=clock)
+        fill(source, clock)
+        rows = [row for row in dumped(source) if row.kind not in OWN]
+        before = dumped(store)
+
+        def write() -> list[str]:
+            add(store, fact("Coffee."))
+            add(store, fact("Somebody's coffee."), scope=Scope(user="new"))
+            store.restore(rows)
+            return _said(store, ANA)
+
+        assert {"Tea.", "Coffee.", *_said(source, ANA)} == set(store.preview(write))
+        with pytest.raises(NotFound):
+            store.preview(lambda: (write(), store.apply(Plan(ANA, (Change("missing", pinned=True),)))))
+        assert (dumped(store), store.status().items) == (before, 1)
+        (kept,) = add(store, fact("Coffee."))
+        assert store.page(ListQuery(ANA))[0].id == kept
 
     def test_an_id_of_another_scope_is_not_taken_over(self, store: Any, clock: SetClock) -> None:
         add(store, fact("Ana likes tea."))

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from engrain.cli.command import verb
-from engrain.cli.context import DEFAULT_STORE, Session
+from engrain.cli.context import Session
 from engrain.cli.output import faint, many, progress
 from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import Restored
     from engrain.core.model.audit import Entry
     from engrain.ports import AuditLog
-    from engrain.privacy.receipts import Receipt
 
 
 KEY_VARIABLE = "ENGRAIN_BACKUP_KEY"
@@ -49,82 +48,52 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @verb(
     "restore",
     examples=(
-        "engrain restore agent-monday.db agent.db --replace",
-        "engrain restore agent-monday.db new.db --against agent.db",
+        "engrain restore agent-monday.db new.db",
+        "engrain restore agent-monday.db agent.db --force --yes",
         "engrain restore agent-monday.db agent.db --receipts receipts",
     ),
     prints="The store that was made, how many items are in it, and what was kept out because it was forgotten since.",
 )
 @click.argument("source", metavar="BACKUP")
 @click.argument("target", metavar="TO")
-@click.option("--replace", is_flag=True, help="TO is there, and the backup takes its place.")
-@click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten since.")
+@click.option("--force", is_flag=True, help="Replace the store at TO.")
+@click.option("--yes", "-y", is_flag=True, help="Confirm --force: what was written to TO since the backup is lost.")
 @click.option(
-    "--alone", is_flag=True, help="No store is left that could be asked: what was forgotten since comes back."
+    "--receipts", metavar="FILE|DIR", multiple=True, help="Receipts of erasures: the people in them stay out."
 )
-@click.option(
-    "--receipts",
-    metavar="FILE|DIR",
-    multiple=True,
-    help="Who was erased by these stays out, if the store is lost or older.",
-)
-def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
-    """Bring a backup back, without what was forgotten or erased since it was taken.
+def restore(cli: Session, source: str, target: str, force: bool, yes: bool, receipts: tuple[str, ...]) -> None:
+    """Restore a backup, without what was forgotten or erased since it was taken.
 
-    The backup is checked first; if anything is wrong with it, TO stays as it is. Close the programs that use TO.
-    The present store is TO itself if it is replaced, else the one of --against, else that of --store. If it is damaged,
-    it still says what was forgotten in it, as far as that can be read. If it is lost, receipts that were kept elsewhere
-    say who was erased: give only those that you trust, for nobody can check them without the store. Of a store that can
-    be read and receipts both are asked. If TO is whole it is always asked: --alone, or another store than it with
-    --against, is then refused. The backup itself is never changed.
+    The backup is checked first. After any error TO is as it was, and the backup is never changed. Close the programs
+    that use TO. With --force the store at TO is replaced. First it says what was forgotten and erased in it since the
+    backup, and that stays out. If it is damaged, or TO is new, forgotten items may be back, and the answer says so.
+    Receipts of erasures keep erased people out in every case. Give only your own: nobody can check a receipt without
+    its store.
     """
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.restore import restore_backup
 
-    against, alone = _against(cli, target, chosen), chosen["alone"]
+    if force and not yes:
+        raise click.UsageError(
+            f"--force replaces {target}: what was written to it since the backup is lost. Add --yes."
+        )
     key = os.environ.get(KEY_VARIABLE) or None
     with progress("Restoring", None, cli.json):
-        done = restore_backup(source, target, against=against, key=key, over=chosen["replace"], alone=alone)
+        done = restore_backup(source, target, key=key, force=force, receipts=receipts)
     cli.answer(done, lambda: _restored(done))
-
-
-def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str | Receipt]:
-    """Who says what was forgotten since."""
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.restoring import goal_of
-
-    if chosen["against"] and chosen["alone"]:
-        raise click.UsageError("--alone says that there is no present store: leave out --against.")
-    receipts = read_receipts(chosen["receipts"])
-    if chosen["against"]:
-        return [chosen["against"], *receipts]
-    if chosen["alone"] or goal_of(target).exists() or (receipts and not _there(cli)):
-        return [*receipts]
-    return [_present(cli), *receipts]
 
 
 def _restored(done: Restored) -> Iterator[str]:
     yield f"Restored {done}."
-    if out := describe_counts(done.kept_out or {}):
+    if out := describe_counts(done.kept_out):
         yield faint(f"Kept out: {out}.")
     for id, rows in done.receipts.items():
-        told = f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
-        yield f"Receipt {id}: {told}."
-    if done.kept_out is None:
-        yield "Was anybody erased since? Name their receipts with --receipts FILE, and they stay out."
-
-
-def _present(cli: Session) -> str:
-    if not _there(cli):
-        raise InvalidInput(
-            "what was forgotten since the backup must not come back: name the present store with --against STORE, "
-            "or, if it is lost, the receipts of erasures with --receipts FILE|DIR; say --alone if there is neither."
+        named = (
+            f"{many(rows, 'row')} kept out" if rows else "nothing in this backup is from before it, or of this store"
         )
-    return cli.store or DEFAULT_STORE
-
-
-def _there(cli: Session) -> bool:
-    store = cli.store or DEFAULT_STORE
-    return "://" in store or Path(store).expanduser().exists()
+        yield f"Receipt {id}: {named}."
+    if done.may_hold_forgotten:
+        yield "Items that were forgotten after this backup may be back: no readable store said which ones."
+        yield f"If a store or receipts know: engrain replay {done.path} --against STORE, or --receipts FILE|DIR."
 
 
 def _backup_key() -> str:
@@ -141,28 +110,30 @@ def _backup_key() -> str:
     examples=(
         "engrain replay postgresql://host/restored --against postgresql://host/engrain",
         "engrain replay postgresql://host/engrain --receipts receipts/",
+        "engrain replay new.db --against agent.db",
     ),
     prints="How many rows of each kind were taken out.",
     whole=True,
 )
 @click.argument("restored", metavar="RESTORED")
 @click.option("--against", metavar="STORE", help="The present store, which knows what was forgotten and erased since.")
-@click.option("--receipts", metavar="FILE|DIR", multiple=True, help="If it is lost: whom these name goes again.")
+@click.option(
+    "--receipts", metavar="FILE|DIR", multiple=True, help="Receipts of erasures: the people in them are removed again."
+)
 def replay(cli: Session, restored: str, against: str | None, receipts: tuple[str, ...]) -> None:
-    """Take out of RESTORED what was forgotten or erased since the moment that it was set back to.
+    """Remove from RESTORED what was forgotten or erased since its backup.
 
-    For a store that the server's own tools have brought back, such as pg_restore; a backup of engrain's own is brought
-    back by `engrain restore`, which does this by itself. Before any program opens RESTORED; if it is cut off, set
-    RESTORED back once more. Its servers beside (Redis, a vector server) are not looked at.
+    For a database that the server's own tools have restored, such as pg_restore, and for a store that `engrain restore`
+    made at a new path. Run it before any program opens RESTORED. It is one transaction: if it is interrupted, run it
+    again. Redis and vector servers beside RESTORED are not changed.
     """
-    from engrain.memory.receipts import read_receipts
-    from engrain.memory.replaying import replay_erasures
+    from engrain.memory.replay import replay_erasures
 
-    if bool(against) == bool(receipts):
-        raise click.UsageError("say who knows what was erased since: one of --against STORE and --receipts FILE|DIR.")
+    if not against and not receipts:
+        raise click.UsageError("say who knows what was erased since: --against STORE, --receipts FILE|DIR, or both.")
     Session(restored).must_exist()
     with progress("Taking out", None, cli.json):
-        done = replay_erasures(restored, against or read_receipts(receipts))
+        done = replay_erasures(restored, against, receipts=receipts)
     cli.answer(done, lambda: [str(done), *([f"They are: {out}."] if (out := describe_counts(done.rows)) else [])])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,7 @@ def chat(cli: Session, model: str | None, url: str | None, session: str | None, 
         talk.agent = AgentWithMemory(memory, speaker, on_call=talk.called, **options)
         talk.note(f"{model} in session {opened.session}. /help lists the commands.", only_people=True)
         try:
-            with talk.telling_of_retries():
-                talk.go_on()
+            talk.go_on()
         finally:
             talk.end()
     if talk.failed and not sys.stdin.isatty():
@@ -84,7 +83,6 @@ class Talk:
     memory: Memory
     agent: AgentWithMemory = field(init=False)
     failed: bool = False
-    waiting: bool = False
 
     def go_on(self) -> None:
         commands: dict[str, Callable[[str], None]] = {
@@ -105,11 +103,13 @@ class Talk:
                 self.note("Stopped. What you said is kept; /quit ends the session.")
 
     def _asked(self, said: str) -> Answer:
-        self.waiting = True
+        from engrain.providers.http import on_retry
+
+        before = on_retry.set(lambda sentence: self.note(f"  {sentence}"))
         try:
             return self.agent.run(said)
         finally:
-            self.waiting = False
+            on_retry.reset(before)
 
     def called(self, one: Called) -> None:
         given = ", ".join(f"{name}={value!r}" for name, value in one.arguments.items())
@@ -120,21 +120,6 @@ class Talk:
         """Beside the answers: on stderr, and not where a program reads."""
         if not self.cli.json and not (only_people and not sys.stdin.isatty()):
             click.echo(faint(safe(text)), err=True)
-
-    @contextmanager
-    def telling_of_retries(self) -> Iterator[None]:
-        """Beside the answers, in place of the lines of a log; only while somebody waits for one."""
-        from stamina import instrumentation
-
-        def told(details: instrumentation.RetryDetails) -> None:
-            if self.waiting:
-                self.note(f"  {details.caused_by} Trying again in {details.wait_for:.1f} s.")
-
-        instrumentation.set_on_retry_hooks([told])
-        try:
-            yield
-        finally:
-            instrumentation.set_on_retry_hooks(None)
 
     def end(self) -> None:
         closing = self.memory.end_session()

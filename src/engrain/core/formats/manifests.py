@@ -141,34 +141,26 @@ class BackedUp:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
-    forgotten or erased since, by kind; None if nobody could be asked. `asked`: a present store was. If that was
-    `damaged`, what was told anew or cut in it since is not put back. Of `receipts` that were asked in its place or
-    beside it: how many rows of the backup each says were erased, by its id."""
+    """`items` counts the items of the restored store, in all scopes and with their history. `kept_out` counts the rows
+    of the backup that were forgotten or erased since, by kind. `receipts` counts the rows that each receipt names, by
+    its id. If it `may_hold_forgotten` items, no readable store said what was forgotten since the backup."""
 
     path: str
     manifest: BackupManifest
     items: int
-    kept_out: Mapping[str, int] | None = None
-    damaged: bool = False
+    kept_out: Mapping[str, int] = field(default_factory=dict)
     receipts: Mapping[str, int] = field(default_factory=dict)
-    asked: bool = True
+    may_hold_forgotten: bool = False
 
     def __str__(self) -> str:
         there = self.manifest.items
         whole = {0: "no item", 1: "the only item"}.get(there, f"all {there:,} items")
         found = f"{whole if self.items == there else f'{self.items:,} of the {there:,} items'} in the backup"
-        told = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
-        if self.kept_out is None:
-            return f"{told}; no present store was there to say what has been forgotten since"
         rows = sum(self.kept_out.values())
         out = "1 row" if rows == 1 else f"{rows:,} rows" if rows else "nothing"
-        by = "1 receipt" if len(self.receipts) == 1 else f"{len(self.receipts):,} receipts"
-        if not self.asked:
-            return f"{told}; erased since by {by}, and kept out: {out}"
-        read = ", as far as the damaged store can say" if self.damaged else ""
-        beside = f", or by {by}" if self.receipts else ""
-        return f"{told}; forgotten or erased since{read}{beside}, and kept out: {out}"
+        unknown = "; items that were forgotten since may be back" if self.may_hold_forgotten else ""
+        restored = f"{self.path}: {found} of {self.manifest.taken_at:%Y-%m-%d %H:%M} UTC"
+        return f"{restored}; forgotten or erased since, and kept out: {out}{unknown}"
 
 
 def written(manifest: BackupManifest) -> bytes:

@@ -1,40 +1,32 @@
-"""Find phone numbers: by their form, or by the words before them."""
+"""Find phone numbers: by their form and the numbering plans of countries, or by the words before them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 
+from engrain.core.errors import BackendMissing
 from engrain.core.secrets.credentials import service_keys
 from engrain.core.secrets.named import Span, places
 
-_ASCII = "A-Za-z0-9_"
 _SPACES = " \xa0\u2009\u202f"
-_GAP = rf"[.()/{_SPACES}-]{{0,3}}"
-_ALONE = rf"(?<![\w.,+-]\d)(?<!\d[{_SPACES}]\d)"  # after the first digit: none of a longer number
-_OVER = rf"(?![\w-]|[.,:]\d|[{_SPACES}]\d)"
-_WITH_COUNTRY = (
-    re.compile(rf"\+(?<![{_ASCII}+.]\+)[1-9]\d{{0,2}}(?:{_GAP}\d){{7,13}}(?![\d+])"),
-    re.compile(
-        rf"0(?:0|11)(?<![{_ASCII}+.,-]00)(?<![{_ASCII}+.,-]011)(?<!\d[ -]00)(?<!\d[ -]011)[ ]?[1-9]\d{{0,2}}"
-        rf"[/{_SPACES}-](?:{_GAP}\d){{7,12}}(?!\d)"
-    ),
+_START = rf"(?<![\w+.,/-])(?<!\d[{_SPACES}-])"
+_END = rf"(?![\w-]|[.,:]\d|[{_SPACES}]\d)"
+_INTERNATIONAL = re.compile(
+    rf"(?:\+(?<![A-Za-z0-9_+.]\+)|{_START}0(?:0|11) ?(?=[1-9]\d{{0,2}}[/{_SPACES}-]))"
+    rf"[1-9](?:[.()/{_SPACES}-]{{0,3}}\d){{8,14}}(?![\d+])"
 )
-_WITHIN_COUNTRY = (
-    # North America.
-    re.compile(r"\((?<!\w\()[2-9]\d\d\) ?[2-9]\d\d[ .-]\d{4}(?![\w-])"),
-    re.compile(r"(?:1(?<![\w.+/-]1)[-.][2-9]|[2-9](?<![\w.+/-]\d))\d\d([-.])[2-9]\d\d\1\d{4}(?![\w-]|\.\d)"),
-    # Five pairs, as in France.
-    re.compile(rf"0{_ALONE}[1-9]([{_SPACES}.-])\d\d(?:\1\d\d){{3}}{_OVER}"),
-    # A code with a 0 before it, then one group or several.
-    re.compile(rf"0{_ALONE}[1-9]\d{{1,3}}[{_SPACES}/-]\d{{5,8}}(?:-\d{{1,4}})?{_OVER}"),
-    re.compile(
-        rf"0{_ALONE}(?=(?:\D?\d){{8,10}}(?!\D?\d))[1-9]\d{{0,3}}[{_SPACES}/-]\d{{3,5}}(?:[{_SPACES}-]\d{{2,5}}){{1,2}}{_OVER}"
-    ),
-    re.compile(rf"\((?<!\w\()0 ?\d{{1,4}}\)[{_SPACES}]?\d(?:[{_SPACES}/-]?\d){{4,8}}{_OVER}"),
-    # Brazil.
-    re.compile(rf"(?:\((?<!\w\()[1-9]\d\) ?9?\d{{4}}[ -]|[1-9]{_ALONE}\d 9\d{{4}}-)\d{{4}}{_OVER}"),
+_NATIONAL = re.compile(
+    rf"{_START}(?:(?:1[.-])?[2-9]\d\d([.-])\d{{3}}\1\d{{4}}"  # North America
+    r"|[1-9]\d 9\d{4}-\d{4}|0[1-9](?:\.\d\d){4}"  # Brazil; France with dots
+    # A code after a 0 or in brackets, groups, an extension.
+    rf"|(?:0[1-9]\d{{0,4}}[/{_SPACES}-]|(?:1[ .-]?)?\(0? ?[1-9]\d{{0,3}}\)[{_SPACES}]?)"
+    rf"\d{{2,8}}(?:([{_SPACES}-])\d{{2,5}}(?:\2\d{{2,5}}){{0,3}})?(?:-\d{{1,4}})?){_END}"
 )
+_REGIONS: tuple[str | None, ...] = ("US", "BR")
+_REGIONS_WITH_0 = ("DE", "GB", "FR", "CH", "AU", "IN", "JP", "NL", "AT", "KR", "NZ")
 _VERSION = re.compile(r"(?:version|release|build|firmware|ver\.|v)\s?$", re.IGNORECASE)
 _LONGEST_VERSION = 9
 _CALLS = (
@@ -51,27 +43,47 @@ _DATE = re.compile(r"\d{4}[-./]\d\d?[-./]\d\d?|\d\d?([-./ ])\d\d?\1\d{4}")
 _NAME = re.compile(r"(?:phone|tele(?:f|ph)on\w?|mobile|cell|fax|whatsapp)(?:[_ -]?(?:number|no|nr))?$", re.IGNORECASE)
 
 
-def phones(text: str, lower: str) -> Iterator[Span]:
-    """Where they are, in no order; `lower` is the text in lower case, of the same length."""
-    for match in (match for pattern in _WITH_COUNTRY for match in pattern.finditer(text)):
-        called = re.sub(r"^(?:00|011)", "", re.sub(r"\D", "", match[0]))
-        # In North America a number has ten digits after the 1, and neither group begins with 0 or 1.
-        plausible = re.fullmatch(r"1[2-9]\d\d[2-9]\d{6}", called) if called[0] == "1" else 9 <= len(called) <= 15
-        if plausible:
-            yield match.span()
-    for match in (match for pattern in _WITHIN_COUNTRY for match in pattern.finditer(text)):
-        start = match.start()
-        if "." not in match[0] or not _VERSION.search(text[max(0, start - _LONGEST_VERSION) : start]):
+def require_phone_library() -> None:
+    try:
+        import phonenumbers  # noqa: F401
+    except ImportError as exc:
+        raise BackendMissing("the redaction of phone numbers", "redact") from exc
+
+
+def find_phones(text: str, lower: str) -> Iterator[Span]:
+    """Spans of phone numbers, in no order. `lower` is the text in lower case, of the same length."""
+    for match in chain(_INTERNATIONAL.finditer(text), _NATIONAL.finditer(text)):
+        version = "." in match[0] and _VERSION.search(text, max(0, match.start() - _LONGEST_VERSION), match.start())
+        if not version and _is_phone(match[0], international=match.re is _INTERNATIONAL):
             yield match.span()
     for at in places(lower, _CALLS):
-        called_by = _CALLED.match(text, at)
-        if called_by and 7 <= sum(one.isdigit() for one in called_by[1]) <= 15 and not _DATE.match(called_by[1]):
-            yield called_by.span(1)
+        called = _CALLED.match(text, at)
+        if called and 7 <= sum(map(str.isdigit, called[1])) <= 15 and not _DATE.match(called[1]):
+            yield called.span(1)
 
 
 def names_a_phone(name: str) -> bool:
-    """Whether what has this name is a phone number: {"phone": …}."""
+    """Whether a field of this name holds a phone number: {"phone": …}."""
     return _NAME.search(name) is not None
+
+
+def _is_phone(written: str, international: bool) -> bool:
+    import phonenumbers
+
+    accepts, regions = phonenumbers.is_valid_number, _REGIONS
+    if international:
+        # Not only valid ones: numbers reserved for films and tests are valid nowhere.
+        accepts, regions = phonenumbers.is_possible_number, (None,)
+        written = re.sub("^0(?:0|11)", "+", written)
+    elif sum(map(str.isdigit, written)) < 9:
+        return False
+    elif written.lstrip("( ").startswith("0"):
+        regions = _REGIONS_WITH_0
+    for region in regions:
+        with suppress(phonenumbers.NumberParseException):
+            if accepts(phonenumbers.parse(written, region)):
+                return True
+    return False
 
 
 _SHAPES = re.compile(

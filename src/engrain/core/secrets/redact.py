@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from engrain.core.errors import InvalidInput
 from engrain.core.secrets.credentials import credentials
 from engrain.core.secrets.named import names_a_secret
-from engrain.core.secrets.personal import luhn, names_a_phone, phones
+from engrain.core.secrets.personal import find_phones, luhn, names_a_phone, require_phone_library
 
 Private = Literal["keys", "cards", "mails", "phones", "iban"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
@@ -98,6 +98,8 @@ def redactor(wanted: object) -> Redact | None:
             raise InvalidInput(f"redact does not know {name!r:.80}. Known: {', '.join(PRIVATE)}; or a function.")
     if not parts:
         return None
+    if "phones" in names:
+        require_phone_library()
     kinds = tuple(names)
 
     def redact(text: str) -> str:
@@ -203,7 +205,7 @@ def _mails(text: str, lower: str) -> Iterator[Found]:
 
 
 def _phones(text: str, lower: str) -> Iterator[Found]:
-    return (Found(*span, "phones") for span in phones(text, lower))
+    return (Found(*span, "phones") for span in find_phones(text, lower))
 
 
 def _ibans(text: str, lower: str) -> Iterator[Found]:

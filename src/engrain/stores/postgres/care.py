@@ -21,8 +21,8 @@ _SQL = load("care.sql")
 _BATCH = 500
 # Where the bytes of a text, a name or a vector are.
 _SWEPT = (
-    "item", "source", "cite", "entity", "word", "embedding", "session", "episode", "trial", "scope", "progress",
-    "request", "task", "step", "snapshot", "event", "erasing",
+    "item", "source", "citation", "entity", "word", "embedding", "session", "summary", "episode", "raw_text", "trial",
+    "scope", "progress", "request", "task", "step", "snapshot", "event", "erasure",
 )  # fmt: skip
 _FIRST = "0" * 32
 _SWEEP = "vacuum (index_cleanup on, truncate off) "
@@ -105,10 +105,10 @@ class Care(Handle):
             db.run(_SQL["recount_vectors"], {"scope": scope.id})
             return 0, after
         words = [(n, index_words(text, speaker, slot), retracted) for n, text, speaker, slot, retracted in rows]
-        db.run(_SQL["drop_words"], ([row[0] for row in rows],))
+        db.run(_SQL["drop_words"], (scope.id, [row[0] for row in rows]))
         write_words(db, scope.id, [(n, each) for n, each, retracted in words if not retracted])
         for n, each, _ in words:
-            db.run(_SQL["recount"], (each.passages, word_count(each), n))
+            db.run(_SQL["recount"], (each.passages, word_count(each), scope.id, n))
         db.run(_SQL["renumber"], (scope.id,))
         return len(rows), rows[-1][0]
 

@@ -2,7 +2,7 @@
 select
   (select count(*) from item),
   (select count(*) from item where valid_to is null and retracted_at is null),
-  (select count(*) from scope where exists (select 1 from item where item.scope = scope.id)),
+  (select count(*) from scope where exists (select 1 from item where item.scope = scope.scope)),
   (select case when is_called then last_value else 0 end from change),
   (select count(*) from item where not exists (
     select 1 from embedding join model on model.n = embedding.model
@@ -23,9 +23,9 @@ select value from meta where name = 'schema';
 -- Items without words, words and vectors without an item, and scopes whose vectors are miscounted.
 select
   (select count(*) from item where words > 0 and retracted_at is null
-    and not exists (select 1 from word where word.item = item.n)),
-  (select count(*) from word where not exists (select 1 from item where item.n = word.item)),
-  (select count(*) from embedding where not exists (select 1 from item where item.n = embedding.item)),
+    and not exists (select 1 from word where word.scope = item.scope and word.item = item.n)),
+  (select count(*) from word where not exists (select 1 from item where item.scope = word.scope and item.n = word.item)),
+  (select count(*) from embedding where not exists (select 1 from item where item.scope = embedding.scope and item.n = embedding.item)),
   (select count(*) from embedded where count <> (
     select count(*) from embedding where embedding.scope = embedded.scope and embedding.model = embedded.model)),
   (select count(*) from pg_index join pg_class on pg_class.oid = indexrelid
@@ -70,25 +70,25 @@ order by relname;
 select rolsuper or rolbypassrls from pg_roles where rolname = current_user;
 
 -- scopes --
-select distinct on (scope) scope.id, tenant, agent, "user" from item join scope on scope.id = item.scope
-where scope.id > %s::uuid order by scope limit %s;
+select distinct on (scope.scope) scope.scope, tenant, agent, "user" from item join scope on scope.scope = item.scope
+where scope.scope > %s::uuid order by scope.scope limit %s;
 
 -- texts --
 select n, text, speaker, slot, retracted_at is not null from item where scope = %s and n > %s order by n limit %s;
 
 -- drop_words --
-delete from word where item = any(%s);
+delete from word where scope = %s and item = any(%s);
 
 -- recount --
-update item set passages = %s, words = %s where n = %s;
+update item set passages = %s, words = %s where scope = %s and n = %s;
 
 -- renumber --
-update scope set seq = nextval('change') where id = %s;
+update scope set last_change = nextval('change') where scope = %s;
 
 -- misfits --
 delete from embedding using model where model.n = embedding.model and embedding.scope = %(scope)s and (
   vector_dims(embedding.vector) <> model.dimension
-  or not exists (select 1 from item where item.n = embedding.item));
+  or not exists (select 1 from item where item.scope = embedding.scope and item.n = embedding.item));
 
 -- recount_vectors --
 insert into embedded (scope, model, count)

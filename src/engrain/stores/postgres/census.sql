@@ -1,7 +1,7 @@
 -- newest --
 -- Now, and the number of the scope's last change.
 select greatest(coalesce(%(clock)s, (extract(epoch from clock_timestamp()) * 1000000)::bigint), last_value),
-  (select seq from scope where id = %(scope)s)
+  (select last_change from scope where scope = %(scope)s)
 from clock;
 
 -- census --

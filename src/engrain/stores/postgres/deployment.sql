@@ -11,10 +11,10 @@ select pg_is_in_recovery(), current_setting('default_transaction_read_only') = '
 -- owners --
 -- Items of a scope that names nobody, and scopes with items that name a user.
 select
-  (select count(*) from item join scope on scope.id = item.scope
+  (select count(*) from item join scope on scope.scope = item.scope
     where scope.tenant is null and scope.agent is null and scope."user" is null),
   (select count(*) from scope
-    where scope."user" is not null and exists (select 1 from item where item.scope = scope.id));
+    where scope."user" is not null and exists (select 1 from item where item.scope = scope.scope));
 
 -- large --
 -- The vectors of this scope that are enough for an index, by model, and whether it is there.

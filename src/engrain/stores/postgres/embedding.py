@@ -26,5 +26,5 @@ def embed_all(work: Work, steps: Sequence[Embed]) -> tuple[Outcome, ...]:
         outcomes.append(Outcome(step.id, status))
     if given:
         replace_vectors(work, given)
-        work.change(_SQL["mark_items"], ([n for n, _ in given],))
+        work.change(_SQL["mark_items"], (work.owner, [n for n, _ in given]))
     return tuple(outcomes)

@@ -14,8 +14,8 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import joined
 from engrain.ports import Episode, Raw
 from engrain.stores.postgres.link import Db, Row
-from engrain.stores.postgres.rows import metadata_text, micros_of, moment
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import read_time, write_metadata, write_time
 
 if TYPE_CHECKING:
     from engrain.stores.postgres.handle import Handle
@@ -111,20 +111,21 @@ def keep(db: Db, owner: Owner, episode: Episode, raw: Raw | None) -> Episode:
 
 
 def insert(db: Db, owner: str, episode: Episode, raw: Raw | None) -> None:
-    db.run(_SQL["add"], columns(owner, episode, raw))
+    db.run(_SQL["add"], columns(owner, episode))
+    if raw:
+        values = {"scope": owner, "id": episode.id, "raw": raw.text, "raw_until": to_micros(raw.expires_at)}
+        db.run(_SQL["add_raw"], values)
 
 
-def columns(owner: str, episode: Episode, raw: Raw | None) -> dict[str, Any]:
+def columns(owner: str, episode: Episode) -> dict[str, Any]:
     """The row of an episode."""
     names = ("id", "session", "kind", "text", "importance", "count", "item", "key")
     return {
         **{name: getattr(episode, name) for name in names},
         "scope": owner,
         "happened_at": to_micros(episode.happened_at),
-        "expires_at": micros_of(episode.expires_at),
-        "data": metadata_text(episode.data),
-        "raw": raw.text if raw else None,
-        "raw_until": to_micros(raw.expires_at) if raw else None,
+        "expires_at": write_time(episode.expires_at),
+        "data": write_metadata(episode.data),
     }
 
 
@@ -135,5 +136,15 @@ def _trimmed(db: Db, owner: Owner, session: str, keep: int) -> list[Row]:
 def episode_of(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(
-        id_, session, kind, text, importance, from_micros(happened), moment(expires), count, json.loads(data), item, key
+        id_,
+        session,
+        kind,
+        text,
+        importance,
+        from_micros(happened),
+        read_time(expires),
+        count,
+        json.loads(data),
+        item,
+        key,
     )

@@ -14,7 +14,7 @@ from engrain.core.model.erasure import Erased, Erasure, Hold, Reach, Subject, Wh
 from engrain.core.model.plans import Forget, Plan
 from engrain.ports.erasure import NONE
 from engrain.stores.postgres.forget import forget, found
-from engrain.stores.postgres.holding import hold, hold_of, reasons_of, release, users
+from engrain.stores.postgres.holding import hold, reasons_of, release, users
 from engrain.stores.postgres.late import is_clear, take_late
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import hold_stays, holds_stay, scopes_stay
@@ -22,6 +22,7 @@ from engrain.stores.postgres.part import answered, counted, drop_requests, find,
 from engrain.stores.postgres.passed_over import add, left_of, passed_over, put_aside
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
+from engrain.stores.relational.rows import read_hold, read_receipt
 
 if TYPE_CHECKING:
     import psycopg
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 _SQL, _QUERIES, _FORGET = load("erasing.sql"), load("queries.sql"), load("forget.sql")
 # Every table with rows of a scope; those that others point to come last.
 _TABLES = (
-    "word", "embedding", "embedded", "source", "cite", "entity", "item", "session", "progress", "request", "episode",
-    "trial", "step", "snapshot", "task", "event",
+    "word", "embedding", "embedded", "source", "citation", "entity", "raw_text", "episode", "trial", "item", "session",
+    "summary", "progress", "request", "step", "snapshot", "task", "event",
 )  # fmt: skip
-_UNCOUNTED = ("word", "embedded", "cite", "entity")
+_UNCOUNTED = ("word", "embedded", "citation", "entity")
 ERASING, HIDDEN = 1, 2
 
 
@@ -98,7 +99,9 @@ class PostgresErasing:
                 if subject.by == "user":
                     self._hide(db, subject)
                 details = {"by": subject.by, "reasons": reasons}
-                self._store.audit.write(db, "erase_refused", details, self.mark(subject))
+                self._store.audit.write(
+                    self._store.dialect.over(db, None), "erase_refused", details, self.mark(subject)
+                )
                 return None, reasons
             return self._begun(db, id, subject, notes), ()
 
@@ -188,7 +191,7 @@ class PostgresErasing:
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
-            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+            return self._store.audit.write(self._store.dialect.over(db, None), "erase", receipt, erasure.mark)
 
         return self._store._writing(None, do)
 
@@ -206,7 +209,7 @@ class PostgresErasing:
 
     def _erased(self, mark: str | None) -> list[Erased]:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["erased"], {"mark": mark}))
-        return [erased_of(row) for row in rows]
+        return [read_receipt(row) for row in rows]
 
     def erased_since(self, db: Db, plan: Plan) -> psycopg.Cursor[Row]:
         """Asked once the scope is locked, read before the commit: it takes no time of its own."""
@@ -253,7 +256,7 @@ class PostgresErasing:
                 db.run(_SQL["renumber"], (scope.id,))
 
     def holds(self) -> list[Hold]:
-        return [hold_of(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+        return [read_hold(row) for row in self._store._reading(None, lambda db: db.rows(_SQL["hold"], {"mark": None}))]
 
     def users(self) -> list[Subject]:
         return self._store._reading(None, users)
@@ -314,9 +317,10 @@ class PostgresErasing:
 
     def _move(self, db: Db, old: str, new: str, shut: int) -> None:
         """All rows of a scope to another id, where nobody looks for them, or back."""
-        for table in (*_TABLES, "gone", "tombstone"):
+        db.run("set constraints all deferred")
+        for table in (*_TABLES, "deleted_item", "tombstone"):
             db.run(f"update {table} set scope = %s where scope = %s", (new, old))
-        db.run(_SQL["rename_scope"], {"new": new, "old": old, "shut": shut})
+        db.run(_SQL["rename_scope"], {"new": new, "old": old, "state": shut})
 
     def take_scopes(self, db: Db, scopes: Sequence[Row]) -> dict[str, int]:
         total = _counts(db, scopes)
@@ -384,8 +388,3 @@ def _erasure(row: Row) -> Erasure:
         id_, mark, by, stage, from_micros(at), subject, tuple(Scope(*one) for one in json.loads(scopes)),
         json.loads(counts), tuple(json.loads(ids)), json.loads(notes), bytes(prints),
     )  # fmt: skip
-
-
-def erased_of(row: Row) -> Erased:
-    mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)

@@ -48,7 +48,7 @@ def _cited_spans(work: Work, gone: Sequence[int], asked: Sequence[int]) -> dict[
     """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
     message would take what rests on several with it, and that would take the others."""
     spans: dict[int, list[Span]] = {}
-    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": list(gone)}):
+    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"scope": work.owner, "gone": list(gone)}):
         if item in asked or start is not None or end is not None:
             spans.setdefault(cited, []).append((start or 0, length if end is None else end))
     return spans
@@ -56,12 +56,13 @@ def _cited_spans(work: Work, gone: Sequence[int], asked: Sequence[int]) -> dict[
 
 def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
-    rows = work.db.rows(_SQL["cites_of"], (list(spans),)) if spans else []
+    rows = work.db.rows(_SQL["cites_of"], (work.owner, list(spans))) if spans else []
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
 
 
 def _changed(work: Work, closure: Sequence[Row], since: int) -> bool:
-    return bool(work.db.rows(_SQL["changed"], {"numbers": [row[0] for row in closure], "since": since}))
+    values = {"scope": work.owner, "numbers": [row[0] for row in closure], "since": since}
+    return bool(work.db.rows(_SQL["changed"], values))
 
 
 def remove(work: Work, closure: Sequence[Row], entombed: Collection[int]) -> None:
@@ -70,18 +71,15 @@ def remove(work: Work, closure: Sequence[Row], entombed: Collection[int]) -> Non
         if number in entombed:
             _entomb(work, text)
         _uncover(work, session, place)
-        work.change(_SQL["add_gone"], (work.owner, id_))
-    ids = [row[1] for row in closure]
-    for statement in ("remove_episodes", "remove_trials"):
-        work.db.run(_SQL[statement], (work.owner, ids))
+        work.change(_SQL["add_gone"], (work.owner, number, id_))
     numbers = [row[0] for row in closure]
     for statement in ("remove_words", "remove_vectors", "remove"):
-        work.db.run(_SQL[statement], (numbers,))
+        work.db.run(_SQL[statement], (work.owner, numbers))
 
 
 def _cut(work: Work, number: int, spans: list[Span]) -> str:
     """The item stays, with a mark in place of each span; its vectors are made anew by whoever embeds."""
-    ((id_, text, session, place, speaker, role, slot),) = work.db.rows(_SQL["cut_from"], (number,))
+    ((id_, text, session, place, speaker, role, slot),) = work.db.rows(_SQL["cut_from"], (work.owner, number))
     for piece in (text, *(text[start:end] for start, end in spans)):
         _entomb(work, piece)
     _uncover(work, session, place)
@@ -89,17 +87,17 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     words = index_words(after, speaker, slot)
     # A hash of its own: two items cut to the same words are still two.
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
-    values |= {"passages": words.passages, "words": word_count(words), "n": number}
+    values |= {"passages": words.passages, "words": word_count(words), "scope": work.owner, "n": number}
     work.change(_SQL["cut"], values)
-    work.db.run(_SQL["cut_entities"], (number,))
-    work.db.run(_SQL["remove_episodes"], (work.owner, [id_]))
+    work.db.run(_SQL["cut_entities"], (work.owner, number))
+    work.db.run(_SQL["remove_episodes"], (work.owner, [number]))
     for statement in ("remove_words", "remove_vectors"):
-        work.db.run(_SQL[statement], ([number],))
+        work.db.run(_SQL[statement], (work.owner, [number]))
     write_words(work.db, work.owner, [(number, words)])
-    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
-        where = (moved(start, spans), moved(end, spans), row)
+    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (work.owner, number)):
+        where = (moved(start, spans), moved(end, spans), work.owner, row)
         work.db.run(_SQL["move_cite"], where)
-        work.change(_SQL["mark"], (citing,))
+        work.change(_SQL["mark"], (work.owner, citing))
     return str(id_)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -10,18 +10,22 @@ from typing import Any, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore
 from engrain.core.identity import IdSource, Scope, SortableIds
+from engrain.core.model.items import Item
 from engrain.stores.postgres.address import read_url
-from engrain.stores.postgres.audit import PostgresAudit
+from engrain.stores.postgres.dialect import PostgresDialect
 from engrain.stores.postgres.episodes import PostgresEpisodes
 from engrain.stores.postgres.erasing import PostgresErasing, aside
 from engrain.stores.postgres.journal import PostgresJournal
-from engrain.stores.postgres.link import Db, Do, Late, Link, Row
+from engrain.stores.postgres.link import Db, Do, Link, Row
 from engrain.stores.postgres.locks import scope_comes
 from engrain.stores.postgres.migrate import prepare
-from engrain.stores.postgres.outcomes import PostgresOutcomes
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Touches, write_uses
 from engrain.stores.postgres.youth import Youth
+from engrain.stores.preview import run_rolled_back
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.outcomes import Outcomes
 
 Answer = TypeVar("Answer")
 
@@ -44,23 +48,34 @@ class Handle:
         self._models: dict[str, tuple[int, int]] = {}
         self._closed = False
         self._link = Link(read_url(url))
-        self._key, self._version = prepare(self._link, read_only)
+        key, self._version = prepare(self._link, read_only)
+        self.dialect = PostgresDialect(
+            key, self._reading, self._writing, self._lock_scope, self._begin_write, self._clock_micros
+        )
         self._youth = Youth(self._link)
         self._link.read(None, self._youth.begin)
         self.episodes = PostgresEpisodes(self)
-        self.outcomes = PostgresOutcomes(self)
+        self.outcomes = Outcomes(self.dialect)
         self.journal = PostgresJournal(self)
-        self.audit = PostgresAudit(self)
+        self.audit = Audit(self.dialect)
         self.erasing = PostgresErasing(self)
 
     # What the other parts of the store use
+
+    @property
+    def _key(self) -> bytes:
+        return self.dialect.key
+
+    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
+        """The items with those uses that are not written yet."""
+        return self._touches.shown(scope, items)
 
     def _reading(self, scope: Scope | None, do: Do[Answer], mode: str = "read") -> Answer:
         return self._link.read(scope, do, mode)
 
     def _asked(self, scope: Scope | None, sql: str, args: Any = None) -> list[Row]:
         """One question, there and back in one go."""
-        return self._link.read(scope, lambda db: Late(db.ask(sql, args), list))
+        return self._link.read(scope, lambda db: Deferred(db.ask(sql, args), list))
 
     def _asked_at(self, scope: Scope, sql: str, args: Mapping[str, Any], at: datetime | None = None) -> list[Row]:
         """The same, where %(at)s stands for the moment asked for, or now."""
@@ -87,6 +102,11 @@ class Handle:
         except BaseException:
             self._models = known
             raise
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        for scope in [] if self._read_only else self._touches.scopes():
+            self._write_touches(scope)  # a write takes the counted uses along, and the rollback would lose them
+        return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         return self._link.still(do)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Hold, Subject, Which, added, owner, read, stored, without
-from engrain.stores.postgres.link import Db, Row
+from engrain.core.model.erasure import Hold, Subject, Which, added, owner, stored, without
+from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.locks import hold_begins, hold_ends
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import read_hold
 
 if TYPE_CHECKING:
     from engrain.stores.postgres.erasing import PostgresErasing
@@ -18,13 +18,8 @@ _SQL = load("erasing.sql")
 _OPEN, _HIDDEN = 0, 2
 
 
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), hidden)
-
-
 def reasons_of(db: Db, mark: str) -> tuple[str, ...]:
-    return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+    return next((read_hold(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
 
 
 def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hold:
@@ -34,8 +29,8 @@ def hold(erasing: PostgresErasing, db: Db, subject: Subject, reason: str) -> Hol
     reasons = added(known, reason)
     if reasons != known:
         db.run(_SQL["keep_hold"], (mark, store._micros(db), stored(reasons)))
-        store.audit.write(db, "hold", {"reason": reason}, mark)
-    return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+        store.audit.write(store.dialect.over(db, None), "hold", {"reason": reason}, mark)
+    return read_hold(db.rows(_SQL["hold"], {"mark": mark})[0])
 
 
 def release(erasing: PostgresErasing, db: Db, subject: Subject, reason: Which) -> bool:
@@ -51,7 +46,7 @@ def release(erasing: PostgresErasing, db: Db, subject: Subject, reason: Which) -
         erasing.end_hold(db, subject)
     for one in known:
         if one not in left:
-            erasing._store.audit.write(db, "release", {"reason": one}, mark)
+            erasing._store.audit.write(erasing._store.dialect.over(db, None), "release", {"reason": one}, mark)
     return True
 
 

@@ -5,7 +5,7 @@ select id, n from item where scope = %s and id = any(%s);
 select id, n, hash from item where scope = %s and id = any(%s);
 
 -- mark_items --
-update item set changed = nextval('change') where n = any(%s);
+update item set changed = nextval('change') where scope = %s and n = any(%s);
 
 -- add_words --
 insert into word (scope, item, term, passage, length, count)

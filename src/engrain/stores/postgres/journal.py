@@ -13,8 +13,8 @@ from engrain.core.model.tasks import ENDED, Claim, Lease, StepEnd, StepRecord, S
 from engrain.stores.postgres.journal_rows import Page, held_by, step_of, task_of
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.locks import scope_comes
-from engrain.stores.postgres.rows import micros_of
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import write_time
 
 if TYPE_CHECKING:
     from engrain.stores.postgres.handle import Handle
@@ -49,27 +49,30 @@ class PostgresJournal:
             if found.worker not in (None, claim.dead or None) and not _over(row, now, clock):
                 raise TaskClaimed(f"the task {found.task!r} is run by {found.worker}, until {found.until} at least.")
             until, mark = _lasting(now, clock, claim.seconds)
-            db.run(_SQL["claim"], {"worker": claim.worker, "until": until, "mark": mark, "n": row[_N]})
+            db.run(
+                _SQL["claim"],
+                {"worker": claim.worker, "until": until, "mark": mark, "scope": claim.scope.id, "n": row[_N]},
+            )
             return Lease(claim.scope, claim.task, claim.worker, found.epoch + 1, from_micros(until))
 
         return self._store._writing(claim.scope, do)
 
     def _add(self, db: Db, claim: Claim, now: int) -> None:
         values = {"scope": claim.scope.id, "task": claim.task, "goal": claim.goal, "version": claim.version}
-        db.run(_SQL["add_task"], {**values, "now": now, "deadline": micros_of(claim.deadline)})
+        db.run(_SQL["add_task"], {**values, "now": now, "deadline": write_time(claim.deadline)})
         # Another may have begun it a moment before: then we wait for them here.
         db.run(_SQL["held"], (claim.scope.id, claim.task))
 
     def extend(self, lease: Lease, seconds: float) -> Lease:
         def do(page: Page) -> Lease:
             until, mark = _lasting(page.now, page.clock, seconds)
-            page.db.run(_SQL["extend"], (until, mark, page.task))
+            page.db.run(_SQL["extend"], (until, mark, page.owner, page.task))
             return Lease(lease.scope, lease.task, lease.worker, lease.epoch, from_micros(until))
 
         return self._on_page(lease, do)
 
     def end(self, lease: Lease, end: TaskEnd) -> TaskRecord:
-        return self._on_page(lease, lambda page: _ended(page.db, [page.task], end, page.now)[0])
+        return self._on_page(lease, lambda page: _ended(page.db, [(page.owner, page.task)], end, page.now)[0])
 
     def overrule(self, scope: Scope, task: str, end: TaskEnd) -> TaskRecord:
         def do(db: Db) -> TaskRecord:
@@ -78,7 +81,7 @@ class PostgresJournal:
             n, _, _, status = _known(held.fetchall(), task)
             if status in ENDED:
                 raise Conflict(f"the task {task!r} has ended already: {status}.")
-            return _ended(db, [n], end, now, more=1)[0]
+            return _ended(db, [(scope.id, n)], end, now, more=1)[0]
 
         return self._store._writing(scope, do)
 
@@ -97,7 +100,7 @@ class PostgresJournal:
 
     def expire(self, now: datetime) -> list[TaskRecord]:
         def do(db: Db) -> list[TaskRecord]:
-            late = [n for (n,) in db.rows(_SQL["overdue"], (to_micros(now),))]
+            late = [(str(owner), n) for owner, n in db.rows(_SQL["overdue"], (to_micros(now),))]
             return _ended(db, late, TaskEnd("expired"), self._times(db)[0], keep_outcome=True) if late else []
 
         return self._store._writing(None, do)
@@ -116,7 +119,7 @@ class PostgresJournal:
             if status not in ENDED:
                 raise Conflict(f"the task {task!r} has not ended: it is {status}.")
             self._store.erasing.check_held(db, scope)
-            db.run(_SQL["remove"], (n,))
+            db.run(_SQL["remove"], (scope.id, n))
 
         self._store._writing(scope, do)
 
@@ -211,8 +214,10 @@ def _known(rows: list[Row], task: str) -> Row:
 
 
 def _ended(
-    db: Db, numbers: list[int], end: TaskEnd, now: int, more: int = 0, keep_outcome: bool = False
+    db: Db, tasks: list[tuple[str, int]], end: TaskEnd, now: int, more: int = 0, keep_outcome: bool = False
 ) -> list[TaskRecord]:
-    values = {"status": end.status, "outcome": None if keep_outcome else end.outcome, "more": more, "n": numbers}
-    db.run(_SQL["end"], {**values, "ended": now if end.status in ENDED else None})
-    return [task_of(row) for row in db.rows(_SQL["by_number"], (numbers,))]
+    scopes, numbers = [scope for scope, _ in tasks], [n for _, n in tasks]
+    values = {"status": end.status, "outcome": None if keep_outcome else end.outcome, "more": more}
+    where = {"scopes": scopes, "n": numbers}
+    db.run(_SQL["end"], {**values, **where, "ended": now if end.status in ENDED else None})
+    return [task_of(row) for row in db.rows(_SQL["by_number"], (scopes, numbers))]

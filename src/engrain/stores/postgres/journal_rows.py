@@ -10,8 +10,8 @@ from engrain.core.errors import Conflict, LeaseLost, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
 from engrain.stores.postgres.link import Db, Row
-from engrain.stores.postgres.rows import moment
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import read_time
 
 _SQL = load("journal.sql")
 UNSETTLED = ("intent", "ambiguous")
@@ -30,11 +30,11 @@ def task_of(row: Row) -> TaskRecord:
         status=status,
         epoch=epoch,
         worker=worker,
-        until=moment(until),
+        until=read_time(until),
         started_at=from_micros(started),
-        ended_at=moment(ended),
+        ended_at=read_time(ended),
         outcome=outcome,
-        deadline=moment(due),
+        deadline=read_time(due),
         snapshot=kept,
     )
 
@@ -42,8 +42,8 @@ def task_of(row: Row) -> TaskRecord:
 def step_of(row: Row) -> StepRecord:
     name, occurrence, kind, status, attempt, epoch, input_, key, version, began, ended, result, error = row[:13]
     return StepRecord(
-        name, occurrence, kind, status, attempt, epoch, input_, key, version, from_micros(began), moment(ended), result,
-        error,
+        name, occurrence, kind, status, attempt, epoch, input_, key, version, from_micros(began), read_time(ended),
+        result, error,
     )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ class Page:
         if there.status in FINAL or start.attempt != there.attempt + 1:
             return there
         values = {name: getattr(start, name) for name in ("kind", "attempt", "input", "key", "version")}
-        self.db.run(_SQL["begin_again"], {**values, "epoch": lease.epoch, "now": began, "n": n})
+        self.db.run(_SQL["begin_again"], {**values, "epoch": lease.epoch, "now": began, "scope": self.owner, "n": n})
         return self._step(start.name, start.occurrence)[0]
 
     def record(self, lease: Lease, start: StepStart, end: StepEnd) -> StepRecord:
@@ -103,7 +103,7 @@ class Page:
         if there.status not in UNSETTLED:
             raise Conflict(f"the step {end.name!r} ({end.occurrence}) is settled already: {there.status}.")
         ended = max(from_micros(self.now), there.began_at)
-        self.db.run(_SQL["settle"], (end.status, to_micros(ended), end.result, end.error, n))
+        self.db.run(_SQL["settle"], (end.status, to_micros(ended), end.result, end.error, self.owner, n))
         self.keep(end.snapshot)
         return replace(there, status=end.status, ended_at=ended, result=end.result, error=end.error)
 
@@ -123,7 +123,7 @@ class Page:
         return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
-        rows = self.db.rows(_SQL["step"], (self.task, name, occurrence))
+        rows = self.db.rows(_SQL["step"], (self.owner, self.task, name, occurrence))
         if not rows:
             raise NotFound(f"the step {name!r} ({occurrence}) of this task was not begun.")
         return step_of(rows[0]), rows[0][13]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from random import random
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -22,6 +22,7 @@ from engrain.core.identity import Scope
 from engrain.stores.postgres.address import Address
 from engrain.stores.postgres.arrays import Context
 from engrain.stores.postgres.faults import again, lost, translated
+from engrain.stores.relational.dialect import Deferred
 
 Answer = TypeVar("Answer")
 Row = tuple[Any, ...]
@@ -102,18 +103,7 @@ class Db:
             self.run(sql, (f"[{page}]",))
 
 
-@dataclass(frozen=True, slots=True)
-class Late(Generic[Answer]):
-    """An answer that is still on its way: it comes together with the end of the transaction."""
-
-    asked: psycopg.Cursor[Row]
-    made: Callable[[list[Row]], Answer]
-
-    def read(self) -> Answer:
-        return self.made(self.asked.fetchall())
-
-
-Do = Callable[[Db], Answer | Late[Answer]]
+Do = Callable[[Db], Answer | Deferred[Answer]]
 Lent = Callable[[], AbstractContextManager[Timed]]
 
 
@@ -186,7 +176,7 @@ class Link:
         with connection.pipeline():
             connection.execute(_SETTINGS, (*self._settings(scope)[:-1], str(_JOINT_IDLE)))
             answer = do(Db(connection))
-        return answer.read() if isinstance(answer, Late) else answer
+        return answer.read() if isinstance(answer, Deferred) else answer
 
     def _transact(self, connection: Timed, scope: Scope | None, do: Do[Answer], mode: str) -> Answer:
         try:
@@ -196,7 +186,7 @@ class Link:
                 answer = do(Db(connection))
                 if mode in _READING:
                     connection.execute(_COMMIT)
-            found = answer.read() if isinstance(answer, Late) else answer
+            found = answer.read() if isinstance(answer, Deferred) else answer
         except BaseException as exc:
             _leave(connection, exc)
             raise

@@ -3,7 +3,7 @@
 select model.key, count(distinct embedding.item) from embedding join model on model.n = embedding.model group by model.key;
 
 -- scopes --
-select distinct scope.id, tenant, agent, "user" from embedded join scope on scope.id = embedded.scope
+select distinct scope.scope, tenant, agent, "user" from embedded join scope on scope.scope = embedded.scope
 join model on model.n = embedded.model where model.key = %s and embedded.count > 0;
 
 -- items --
@@ -24,4 +24,4 @@ where embedded.scope = counted.scope and embedded.model = counted.model;
 update item set changed = nextval('change') where scope = %s and n = any(%s);
 
 -- renumber --
-update scope set seq = nextval('change') where id = %s;
+update scope set last_change = nextval('change') where scope = %s;

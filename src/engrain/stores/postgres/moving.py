@@ -11,26 +11,24 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import ConfigError, Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
+from engrain.core.model.audit import Head, entry_of, head_of
 from engrain.core.model.items import Cite
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
 from engrain.ports import Summary
 from engrain.stores.postgres.arrays import sent_vector
-from engrain.stores.postgres.audit import entry_of, head_of
 from engrain.stores.postgres.episodes import episode_of
-from engrain.stores.postgres.erasing import aside, erased_of
+from engrain.stores.postgres.erasing import aside
 from engrain.stores.postgres.handle import Handle
-from engrain.stores.postgres.holding import hold_of
 from engrain.stores.postgres.journal_rows import step_of, task_of
 from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.restoring import Restoring
-from engrain.stores.postgres.rows import answer_of, item_of
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_item, read_receipt
 
 _SQL = load("moving.sql")
 _QUERIES, _JOURNAL, _ERASING = load("queries.sql"), load("journal.sql"), load("erasing.sql")
-_ITEM = 26  # the columns that rows.py makes an item of
 _FIRST = "0" * 32
 Values = dict[str, Any]
 
@@ -101,7 +99,7 @@ class Moving(Handle):
 
         # Doing it twice changes nothing.
         self._writing(None, do, "repeat")
-        self._key = key
+        self.dialect.key = key
         self._youth.wrote(len(kept))
 
     def _adopt(self, db: Db, key: bytes) -> None:
@@ -115,20 +113,20 @@ class Moving(Handle):
 
 
 def _rows(db: Db, statement: str, values: Values) -> list[tuple[Any, ...]]:
-    table = {"citing": "item", "summary": "session", "stepped": "task"}.get(statement, statement)
-    within = "scope.shut = 0" if values["scope"] is None else f"{table}.scope = %(scope)s"
+    table = {"citing": "item", "stepped": "task"}.get(statement, statement)
+    within = "scope.state = 0" if values["scope"] is None else f"{table}.scope = %(scope)s"
     return db.rows(_SQL[statement].replace("{within}", within), values)
 
 
 def _items(db: Db, values: Values) -> Iterator[Kept]:
     rows = _rows(db, "item", values)
     vectors: dict[int, dict[str, tuple[bytes, ...]]] = {}
-    for n, model, sent in db.rows(_SQL["item_vectors"], ([row[0] for row in rows],)):
+    for n, model, sent in db.rows(_SQL["item_vectors"], ([row[1] for row in rows],)):
         windows = vectors.setdefault(n, {})
         windows[model] = (*windows.get(model, ()), sent_vector(sent).astype("<f4").tobytes())
     for row in rows:
-        hash_, traits, *owner = row[_ITEM:]
-        yield Kept(Scope(*owner), item_of(row[:_ITEM]), hash_.hex(), traits, vectors.get(row[0], {}))
+        hash_, traits, *owner = row[ITEM_WIDTH:]
+        yield Kept(Scope(*owner), read_item(row[:ITEM_WIDTH]), hash_.hex(), traits, vectors.get(row[0], {}))
 
 
 def _cites(db: Db, values: Values) -> Iterator[Row]:
@@ -166,7 +164,7 @@ def _simple(statement: str, row: Callable[..., Row]) -> Callable[[Db, Values], I
 
 
 def _request(scope: Scope, id_: str, answer: str) -> Row:
-    return moving.request_row(scope, id_, json.loads(answer)[2], answer_of(answer, None))
+    return moving.request_row(scope, id_, json.loads(answer)[2], read_answer(answer, None))
 
 
 def _summary(scope: Scope, session: str, *values: Any) -> Row:
@@ -187,11 +185,11 @@ def _graves(db: Db, after: Key, limit: int) -> Iterator[Row]:
 
 
 def _erased(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_row(read_receipt(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Db, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_row(read_hold(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Db, after: Key, limit: int) -> Iterator[Row]:
@@ -199,7 +197,8 @@ def _audit(db: Db, after: Key, limit: int) -> Iterator[Row]:
         return
     rows = db.rows(_ERASING["entries"], (int(after[0] or 0), limit))
     yield from (moving.audit_row(entry_of(row)) for row in rows)
-    head = head_of(db)
+    found = db.rows(_ERASING["head"])
+    head = head_of(found[0][0]) if found else Head()
     if len(rows) < limit and head.n:
         yield moving.head_row(head)
 

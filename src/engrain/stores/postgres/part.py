@@ -26,7 +26,7 @@ from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
 
 _SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
-_OF_SESSION = ("episode", "progress", "session")
+_OF_SESSION = ("episode", "progress", "summary", "session")
 
 
 def find(db: Db, subject: Subject) -> Taking:
@@ -65,11 +65,12 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     remove(work, closure, {known[id_][0] for id_ in found.entombed})
     for id_, numbers in found.stripped.items():
         for number in numbers:
-            db.run(_SQL["strip_cites"], (known[id_][0], number))
-            db.run(_SQL["strip"], (known[id_][0], number))
-        work.change(_SQL["trust"], (found.trust[id_], known[id_][0]))
+            db.run(_SQL["strip_cites"], (scope, known[id_][0], number))
+            db.run(_SQL["strip"], (scope, known[id_][0], number))
+        work.change(_SQL["trust"], (found.trust[id_], scope, known[id_][0]))
     for one in found.restored:
-        work.change(_SQL["restore"], {"ends": one.valid_to, "by": one.replaced_by, "n": known[one.id][0]})
+        values = {"scope": scope, "ends": one.valid_to, "by": one.replaced_by, "n": known[one.id][0]}
+        work.change(_SQL["restore"], values)
     for id_, by in found.pointed.items():
         db.run(_QUERIES["point_item"], (by, scope, id_))
     for session, place in found.back.items():

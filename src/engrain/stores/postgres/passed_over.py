@@ -17,6 +17,7 @@ def put_aside(db: Db, new: Sequence[str], old: Sequence[str]) -> None:
     moved = (
         "update {0} set scope = pair.new from unnest(%s::uuid[], %s::uuid[]) as pair (new, old) where scope = pair.old"
     )
+    db.run("set constraints all deferred")
     for (table,) in db.rows(_SQL["scoped"]):
         db.run(moved.format(table), (list(new), list(old)))
 

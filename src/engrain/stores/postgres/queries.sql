@@ -1,5 +1,5 @@
 -- add_scope --
-insert into scope (id, tenant, agent, "user") values (%s, %s, %s, %s) on conflict (id) do nothing;
+insert into scope (scope, tenant, agent, "user") values (%s, %s, %s, %s) on conflict (scope) do nothing;
 
 -- adopt --
 select adopt(%s, %s);
@@ -7,7 +7,7 @@ select adopt(%s, %s);
 -- lock_scope --
 -- Writers of one scope wait for each other here: numbers are taken and committed in one order, and what is decided on
 -- what is stored stays true until the commit.
-select seq from scope where id = %s and is_open(shut) for no key update;
+select last_change from scope where scope = %s and is_open(state) for no key update;
 
 -- begin_write --
 select tick(%s), open_change();
@@ -17,14 +17,14 @@ select greatest(coalesce(%s, (extract(epoch from clock_timestamp()) * 1000000)::
 
 -- removed --
 -- One that was put back by a restore stands again.
-select id from gone where not exists (select 1 from item where item.id = gone.id);
+select id from deleted_item where not exists (select 1 from item where item.id = deleted_item.id);
 
 -- last_moment --
 select last_value from clock;
 
 -- end_write --
 -- The number of the last change, which is nobody else's before the commit.
-update scope set seq = currval('change') where id = %s returning seq;
+update scope set last_change = currval('change') where scope = %s returning last_change;
 
 -- request --
 -- The first answer to a request.
@@ -81,7 +81,7 @@ insert into source (scope, item, number, kind, name)
 select scope, n, %(number)s, %(kind)s, %(name)s from item where scope = %(scope)s and id = %(id)s;
 
 -- add_cite --
-insert into cite (scope, item, number, cited, "from", "to")
+insert into citation (scope, item, number, cited, span_start, span_end)
 select item.scope, item.n, %(number)s, cited.n, %(from)s, %(to)s from item, item as cited
 where item.scope = %(scope)s and item.id = %(id)s and cited.scope = %(scope)s and cited.id = %(cited)s;
 
@@ -107,15 +107,15 @@ where scope = %(scope)s and id = %(id)s;
 
 -- sources_of --
 select json_agg(json_build_array(source.kind, source.name,
-    (select json_agg(json_build_array(cited.id, cite."from", cite."to") order by cite.n)
-      from cite join item as cited on cited.n = cite.cited
-      where cite.item = source.item and cite.number = source.number))
+    (select json_agg(json_build_array(cited.id, citation.span_start, citation.span_end) order by citation.n)
+      from citation join item as cited on cited.scope = citation.scope and cited.n = citation.cited
+      where citation.scope = source.scope and citation.item = source.item and citation.number = source.number))
   order by source.number)
-from source join item on item.n = source.item where item.scope = %s and item.id = %s;
+from source join item on item.scope = source.scope and item.n = source.item where item.scope = %s and item.id = %s;
 
 -- next_source --
 -- Not their count: an erasure of one of them leaves a gap.
-select coalesce(max(source.number), -1) + 1 from source join item on item.n = source.item
+select coalesce(max(source.number), -1) + 1 from source join item on item.scope = source.scope and item.n = source.item
 where item.scope = %s and item.id = %s;
 
 -- standing --
@@ -188,29 +188,29 @@ with recursive chain as (
   select old.n, old.id from chain
   join item as old on old.replaced_by = chain.id and old.retracted_at is not null and old.scope = %(scope)s
 )
-select {item} from chain join item on item.n = chain.n where item.id <> %(id)s order by item.id desc;
+select {item} from chain join item on item.scope = %(scope)s and item.n = chain.n where item.id <> %(id)s order by item.id desc;
 
 -- about --
-select {item} from entity join item on item.n = entity.item
+select {item} from entity join item on item.scope = entity.scope and item.n = entity.item
 where entity.scope = %(scope)s and entity.name = %(name)s and {visible} order by item.id desc;
 
 -- lineage --
 -- What these items cite and what cites them.
-select distinct item.id, cited.id, cite."from", cite."to" from cite
-join item on item.n = cite.item join item as cited on cited.n = cite.cited
-where cite.n = any(array(
-  select cite.n from item join cite on cite.item = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
+select distinct item.id, cited.id, citation.span_start, citation.span_end from citation
+join item on item.scope = citation.scope and item.n = citation.item join item as cited on cited.scope = citation.scope and cited.n = citation.cited
+where citation.scope = %(scope)s and citation.n = any(array(
+  select citation.n from item join citation on citation.scope = item.scope and citation.item = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
   union
-  select cite.n from item join cite on cite.cited = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
+  select citation.n from item join citation on citation.scope = item.scope and citation.cited = item.n where item.scope = %(scope)s and item.id = any(%(ids)s)
 ));
 
 -- outdated --
 -- Who cites these items and no longer holds, with the span, and what to follow to what holds now.
-select distinct cited.id, coalesce(cite."from", 0), coalesce(cite."to", char_length(cited.text)),
+select distinct cited.id, coalesce(citation.span_start, 0), coalesce(citation.span_end, char_length(cited.text)),
   coalesce(item.retracted_at, item.valid_to), item.n, item.slot
-from item as cited join cite on cite.cited = cited.n join item on item.n = cite.item
+from item as cited join citation on citation.scope = cited.scope and citation.cited = cited.n join item on item.scope = citation.scope and item.n = citation.item
 where cited.scope = %(scope)s and cited.id = any(%(ids)s)
-  and (item.retracted_at is not null or item.valid_to <= %(at)s) and cite."to" is distinct from 0;
+  and (item.retracted_at is not null or item.valid_to <= %(at)s) and citation.span_end is distinct from 0;
 
 -- slot_holder --
 select text from item where scope = %(scope)s and slot = %(slot)s and {visible} order by valid_from desc, id desc limit 1;
@@ -223,24 +223,24 @@ with recursive chain as (
   select item.n, item.replaced_by, depth + 1
   from chain join item on item.id = chain.replaced_by and item.scope = %(scope)s where depth < 10000
 )
-select item.text from item where item.n = (select n from chain order by depth desc limit 1) and {visible};
+select item.text from item where item.scope = %(scope)s and item.n = (select n from chain order by depth desc limit 1) and {visible};
 
 -- changes --
 select changed, id, false from item where scope = %(scope)s and changed > %(since)s
 union all
-select seq, id, true from gone where scope = %(scope)s and seq > %(since)s
+select change, id, true from deleted_item where scope = %(scope)s and change > %(since)s
 order by 1 limit %(limit)s;
 
 -- scope_seq --
-select seq from scope where id = %s;
+select last_change from scope where scope = %s;
 
 -- scopes --
-select tenant, agent, "user" from scope where shut = 0;
+select tenant, agent, "user" from scope where state = 0;
 
 -- unembedded --
 -- Oldest first.
 select scope.tenant, scope.agent, scope."user", item.id, item.text, item.kind, item.hash, item.slot
-from item join scope on scope.id = item.scope
+from item join scope on scope.scope = item.scope
 where not exists (
   select 1 from embedding
   where embedding.scope = item.scope and embedding.item = item.n
@@ -248,7 +248,7 @@ where not exists (
 order by item.n limit %(limit)s;
 
 -- vectors_of --
-select item.id, vector_send(embedding.vector) from embedding join item on item.n = embedding.item
+select item.id, vector_send(embedding.vector) from embedding join item on item.scope = embedding.scope and item.n = embedding.item
 where embedding.scope = %(scope)s and embedding.model = (select n from model where key = %(model)s)
   and embedding.item = any(array(select n from item where scope = %(scope)s and id = any(%(ids)s)))
 order by item.n, embedding.number;
@@ -267,7 +267,7 @@ select speaker from name where speaker is not null;
 -- These items and their neighbours in the session, each once.
 select id, kind, session, place, speaker, role, coalesce(occurred_at, recorded_at), traits, passages, importance, pinned,
   trust,
-  (select name from source where source.item = item.n and source.name <> '' order by number limit 1)
+  (select name from source where source.scope = item.scope and source.item = item.n and source.name <> '' order by number limit 1)
 from item
 where scope = %(scope)s and {visible} and {where} and n = any(array(
   select n from item where scope = %(scope)s and id = any(%(ids)s)
@@ -286,23 +286,23 @@ order by id desc limit %(limit)s;
 select settled_change();
 
 -- target --
-select seq from target where name = %s;
+select change from outbox_reader where name = %s;
 
 -- outbox --
 -- Up to a number below which nothing can come any more. What went with a scope that has no name any more goes too.
-select changed, item.id, false, scope.tenant, scope.agent, scope."user" from item join scope on scope.id = item.scope
+select changed, item.id, false, scope.tenant, scope.agent, scope."user" from item join scope on scope.scope = item.scope
 where changed > %(since)s and changed <= %(upto)s and (%(scope)s::uuid is null or item.scope = %(scope)s)
 union all
-select gone.seq, gone.id, true, scope.tenant, scope.agent, scope."user" from gone left join scope on scope.id = gone.scope
-where gone.seq > %(since)s and gone.seq <= %(upto)s and (%(scope)s::uuid is null or gone.scope = %(scope)s)
+select deleted_item.change, deleted_item.id, true, scope.tenant, scope.agent, scope."user" from deleted_item left join scope on scope.scope = deleted_item.scope
+where deleted_item.change > %(since)s and deleted_item.change <= %(upto)s and (%(scope)s::uuid is null or deleted_item.scope = %(scope)s)
 order by 1 limit %(limit)s;
 
 -- add_target --
-insert into target (name, seq) values (%s, 0) on conflict do nothing;
+insert into outbox_reader (name, change) values (%s, 0) on conflict do nothing;
 
 -- settle --
-insert into target (name, seq) values (%(name)s, %(seq)s)
-on conflict (name) do update set seq = greatest(target.seq, excluded.seq);
+insert into outbox_reader (name, change) values (%(name)s, %(seq)s)
+on conflict (name) do update set change = greatest(outbox_reader.change, excluded.change);
 
 -- model --
 select n, dimension from model where key = %s;

@@ -25,8 +25,8 @@ from engrain.stores.postgres.arrays import sent_vector
 from engrain.stores.postgres.filters import where_sql
 from engrain.stores.postgres.handle import Handle
 from engrain.stores.postgres.link import Db, Row
-from engrain.stores.postgres.rows import item_of
 from engrain.stores.postgres.sql import load
+from engrain.stores.relational.rows import read_item
 
 _SQL = load("queries.sql")
 _MOST_TOUCHES = 1_000
@@ -166,7 +166,7 @@ class Reads(Handle):
         return self._shown(scope, self._asked(scope, _SQL[name], values))
 
     def _shown(self, scope: Scope, rows: Sequence[Row]) -> list[Item]:
-        return self._touches.shown(scope, [item_of(row) for row in rows])
+        return self._touches.shown(scope, [read_item(row) for row in rows])
 
 
 def _sketch(row: Row) -> Sketch:

@@ -18,9 +18,10 @@ from engrain.core.text.passages import index_words
 from engrain.stores.postgres.episodes import columns
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
 from engrain.stores.postgres.link import Db
-from engrain.stores.postgres.rows import answer_text, filters_text, metadata_text, micros_of
+from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.work import Work
+from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 
 _SQL, _FORGET = load("moving.sql"), load("forget.sql")
 _EPISODES = load("episodes.sql")
@@ -66,19 +67,23 @@ class Restoring:
         self._changed |= {one.scope for one in given}
         self._newest = max(self._newest, *(row.values["recorded_at"] for row in rows))
 
-    def _there(self, owners: Mapping[str, str]) -> list[int]:
-        """The numbers of these items, as far as they are here already."""
+    def _there(self, owners: Mapping[str, str]) -> dict[str, list[tuple[str, int]]]:
+        """Those of these items that are here already, as (id, number) by scope."""
         found = self.db.rows(_SQL["numbers"], (list(owners),))
         for owner, id_, _ in found:
             if owner != owners[id_]:
                 raise Conflict(f"the item {id_!r} belongs to another memory of this store.")
-        return [n for _, _, n in found]
+        there: dict[str, list[tuple[str, int]]] = {}
+        for owner, id_, n in found:
+            there.setdefault(owner, []).append((id_, n))
+        return there
 
-    def _clear(self, numbers: list[int]) -> None:
-        if numbers:
-            for statement in (_FORGET["remove_words"], _FORGET["remove_vectors"], _SQL["drop_sources"]):
-                self.db.run(statement, (numbers,))
-            self.db.run(_SQL["drop_entities"], (numbers,))
+    def _clear(self, there: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        for owner, items in there.items():
+            for statement in (_FORGET["remove_words"], _FORGET["remove_vectors"]):
+                self.db.run(statement, (owner, [n for _, n in items]))
+            for statement in (_SQL["drop_sources"], _SQL["drop_entities"]):
+                self.db.run(statement, ([id_ for id_, _ in items],))
 
     def _beside(self, given: Sequence[Kept]) -> None:
         """Their sources, and the entities of relations."""
@@ -111,15 +116,16 @@ class Restoring:
         self._find([(scope, id_) for scope, id_, _ in cites])
         self._find([(scope, cite.item) for scope, _, found in cites for _, cite in found])
         citing = [self._known(scope, id_) for scope, id_, _ in cites]
-        self.db.run(_SQL["drop_cites"], (citing,))
+        ids = [id_ for _, id_, _ in cites]
+        self.db.run(_SQL["drop_cites"], (ids,))
         kept = [
             {"scope": scope.id, "item": number, "number": place, "cited": self._known(scope, cite.item)}
-            | {"from": cite.start, "to": cite.end}
+            | {"span_start": cite.start, "span_end": cite.end}
             for number, (scope, _, found) in zip(citing, cites, strict=True)
             for place, cite in found
         ]
         self.db.run_all(_SQL["keep_cite"], kept)
-        self.db.run(_SQL["mark_items"], (citing,))
+        self.db.run(_SQL["mark_items"], (ids,))
         self._changed |= {scope for scope, _, _ in cites}
 
     # What is beside the items
@@ -130,7 +136,7 @@ class Restoring:
     def _request(self, rows: Sequence[Row]) -> None:
         given = [(row, *moving.request_of(row)) for row in rows]
         kept = (
-            {"scope": row.scope.id, "id": row.key[1], "answer": answer_text(answer, bytes.fromhex(asked))}
+            {"scope": row.scope.id, "id": row.key[1], "answer": write_answer(answer, bytes.fromhex(asked))}
             for row, asked, answer in given
         )
         self.db.run_all(_SQL["keep_request"], ({**one, "at": self._now} for one in kept))
@@ -151,7 +157,7 @@ class Restoring:
     def _summary(self, rows: Sequence[Row]) -> None:
         given = [(row, moving.summary_of(row)) for row in rows]
         kept = (
-            {"scope": row.scope.id, "session": row.key[1], "summary": one.text, "upto": one.upto}
+            {"scope": row.scope.id, "session": row.key[1], "text": one.text, "upto": one.upto}
             | {"version": one.version, "made_by": one.by}
             for row, one in given
         )
@@ -166,21 +172,27 @@ class Restoring:
 
     def _episode(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.values["item"]) for row in rows if row.values["item"] is not None])
-        for row in rows:
-            if row.values["item"] is not None:
-                self._known(row.scope, row.values["item"])
+        given = [(row.scope, *moving.episode_of(row)) for row in rows]
+        kept = [
+            columns(scope.id, one) | {"item": None if one.item is None else self._known(scope, one.item)}
+            for scope, one, _ in given
+        ]
         for scope, some in _by_scope(rows).items():
             self.db.run(_EPISODES["drop"], (scope.id, [row.key[1] for row in some]))
-        self.db.run_all(_SQL["keep_episode"], (columns(row.scope.id, *moving.episode_of(row)) for row in rows))
+        self.db.run_all(_SQL["keep_episode"], kept)
+        raws = (
+            {"scope": scope.id, "id": one.id, "expires_at": write_time(raw.expires_at), "text": raw.text}
+            for scope, one, raw in given
+            if raw
+        )
+        self.db.run_all(_SQL["keep_raw"], raws)
 
     def _trial(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.key[1]) for row in rows])
-        for row in rows:
-            self._known(row.scope, row.key[1])
-        trials = [(row.scope.id, moving.trial_of(row)) for row in rows]
+        trials = [(row.scope, moving.trial_of(row)) for row in rows]
         kept = (
-            {"scope": owner, "procedure": one.procedure, "task": one.task, "success": one.success}
-            | {"at": micros_of(one.at), "note": one.note}
+            {"scope": owner.id, "item": self._known(owner, one.procedure), "task": one.task, "success": one.success}
+            | {"at": write_time(one.at), "note": one.note}
             for owner, one in trials
         )
         self.db.run_all(_SQL["keep_trial"], kept)
@@ -188,9 +200,12 @@ class Restoring:
     # Tasks
 
     def _task(self, rows: Sequence[Row]) -> None:
-        self.db.run_all(_SQL["keep_task"], ({**row.values, "scope": row.scope.id} for row in rows))
+        self.db.run_all(
+            _SQL["keep_task"],
+            ({**row.values, "lease_until": row.values["until"], "scope": row.scope.id} for row in rows),
+        )
         self._find_tasks({(row.scope, row.key[1]) for row in rows})
-        self.db.run(_SQL["drop_snapshots"], (list(self._tasks.values()),))
+        self.db.run(_SQL["drop_snapshots"], ([scope.id for scope, _ in self._tasks], list(self._tasks.values())))
         taken = ((row, self._tasks[row.scope, row.key[1]]) for row in rows if row.values["snapshot"] is not None)
         bodies = ({"scope": row.scope.id, "task": task, "body": row.values["snapshot"]} for row, task in taken)
         self.db.run_all(_SQL["keep_snapshot"], bodies)
@@ -202,7 +217,11 @@ class Restoring:
         for row in rows:
             if (row.scope, row.key[1]) not in self._tasks:
                 raise Conflict(f"the task {row.key[1]!r} of a step is not there: the source has changed. Copy anew.")
-        kept = ({**row.values, "scope": row.scope.id, "task": self._tasks[row.scope, row.key[1]]} for row in rows)
+        kept = (
+            {**row.values, "started_at": row.values["began_at"], "scope": row.scope.id}
+            | {"task": self._tasks[row.scope, row.key[1]]}
+            for row in rows
+        )
         self.db.run_all(_SQL["keep_step"], kept)
 
     def _event(self, rows: Sequence[Row]) -> None:
@@ -222,12 +241,13 @@ class Restoring:
         self.db.run_all(_SQL["keep_tombstone"], kept)
 
     def _erased(self, rows: Sequence[Row]) -> None:
-        self.db.run_all(_SQL["keep_erased"], ({**row.values, "made_by": row.values["by"]} for row in rows))
+        kept = ({**row.values, "subject_hash": row.values["mark"], "subject_kind": row.values["by"]} for row in rows)
+        self.db.run_all(_SQL["keep_erased"], kept)
         # Whoever comes back begins to write after it.
         self._newest = max(self._newest, *(row.values["at"] + 1 for row in rows))
 
     def _hold(self, rows: Sequence[Row]) -> None:
-        self.db.run_all(_SQL["keep_hold"], (row.values for row in rows))
+        self.db.run_all(_SQL["keep_hold"], ({**row.values, "subject_hash": row.values["mark"]} for row in rows))
 
     def _audit(self, rows: Sequence[Row]) -> None:
         found = list(map(moving.audited_of, rows))
@@ -276,7 +296,7 @@ def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
     times = ("occurred_at", "recorded_at", "valid_from", "valid_to", "retracted_at", "expires_at", "last_accessed")
     return {
         **{name: getattr(item, name) for name in names},
-        **{name: micros_of(getattr(item, name)) for name in times},
+        **{name: write_time(getattr(item, name)) for name in times},
         "scope": kept.scope.id,
         "hash": f"\\x{kept.hash}",
         "traits": kept.traits,
@@ -285,6 +305,6 @@ def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
         "subject": relation and relation.subject,
         "relation": relation and relation.relation,
         "object": relation and relation.object,
-        "metadata": metadata_text(item.metadata),
+        "metadata": write_metadata(item.metadata),
         "filters": filters_text(item.metadata),
     }

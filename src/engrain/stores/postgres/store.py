@@ -37,25 +37,26 @@ from engrain.stores.postgres.embedding import embed_all
 from engrain.stores.postgres.episodes import Owner, keep
 from engrain.stores.postgres.forget import forget
 from engrain.stores.postgres.index_rows import flush, models_of, word_count
-from engrain.stores.postgres.link import Db, Late
+from engrain.stores.postgres.link import Db
 from engrain.stores.postgres.models import Models
 from engrain.stores.postgres.moving import Moving
 from engrain.stores.postgres.reads import Reads
-from engrain.stores.postgres.rows import (
-    answer_of,
-    answer_text,
-    filters_text,
-    item_of,
-    metadata_text,
-    micros_of,
-    source_of,
-)
-from engrain.stores.postgres.sessions import Sessions, check_version, version_of
+from engrain.stores.postgres.rows import filters_text
 from engrain.stores.postgres.sql import load
 from engrain.stores.postgres.touches import Uses, write_uses
 from engrain.stores.postgres.vectors import VectorSearch
 from engrain.stores.postgres.words import WordSearch
 from engrain.stores.postgres.work import Work
+from engrain.stores.relational.dialect import Deferred
+from engrain.stores.relational.rows import (
+    read_answer,
+    read_item,
+    read_sources,
+    write_answer,
+    write_metadata,
+    write_time,
+)
+from engrain.stores.relational.sessions import Sessions, check_summary_version
 
 if TYPE_CHECKING:
     import psycopg
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 _SQL = load("queries.sql")
 
 
-class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care, Moving, Models):
+class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Care, Moving, Models, Sessions):
     """One schema of one database, any number of processes on any number of machines."""
 
     def apply(self, plan: Plan) -> Applied:
@@ -73,7 +74,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         self._youth.wrote(len(plan.steps))
         return applied
 
-    def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied | Late[Applied]:
+    def _apply(self, db: Db, plan: Plan, uses: Uses) -> Applied | Deferred[Applied]:
         forgets = any(isinstance(step, Forget) for step in plan.steps)
         if forgets or plan.episodes:
             self.erasing.hold_stays(db, plan.scope)
@@ -93,7 +94,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
             _check_expected(work, *plan.expect)
         if plan.summary_version:
             session, version = plan.summary_version
-            check_version(version_of(db, self._key, plan.scope, session), session, version)
+            check_summary_version(self.dialect.over(db, plan.scope), self._key, plan.scope, session, version)
         outcomes = self._outcomes(work, plan.steps)
         flush(work)
         for happening in plan.episodes:
@@ -105,7 +106,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         ended = db.ask(_SQL["end_write"], (work.owner,)) if work.changed else None
         _check_in_time(since)
         if ended and plan.request_id is None:
-            return Late(ended, lambda rows: Applied(outcomes, rows[0][0]))
+            return Deferred(ended, lambda rows: Applied(outcomes, rows[0][0]))
         applied = Applied(outcomes, ended.fetchall()[0][0] if ended else seq)
         _keep_answer(work, plan.request_id, plan.steps, applied)
         return applied
@@ -114,7 +115,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         gone = [one for one in outcomes if one.status == "forgotten"]
         if gone:
             items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
-            self.audit.write(db, "forget", {"items": items, "cut": cut})
+            self.audit.write(self.dialect.over(db, None), "forget", {"items": items, "cut": cut})
 
     def _outcomes(self, work: Work, steps: tuple[Step, ...]) -> tuple[Outcome, ...]:
         embeds = [step for step in steps if isinstance(step, Embed)]
@@ -172,7 +173,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
             return _repeat(work, decision.repeats, draft, trust)
         values = {
             "valid_from": to_micros(decision.valid_from),
-            "valid_to": micros_of(decision.valid_to),
+            "valid_to": write_time(decision.valid_to),
             "replaced_by": decision.replaced_by,
             **_placed(work, draft.place),
         }
@@ -202,7 +203,7 @@ class PostgresStore(Reads, Deployment, VectorSearch, WordSearch, Sessions, Care,
         new = self._ids(work.now)
         work.db.run(_SQL["point_item"], (new, work.owner, old.id))
         kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
-        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": write_time(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
 
@@ -231,12 +232,12 @@ def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Ap
     if request_id is None:
         return None
     first = work.db.rows(_SQL["request"], (work.owner, request_id))
-    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+    return read_answer(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
 
 
 def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
     if request_id is not None:
-        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        answer = write_answer(applied, work.digest("asked", gist(steps)))
         work.db.run(_SQL["add_request"], (work.owner, request_id, answer, work.micros))
 
 
@@ -309,10 +310,10 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
     row = {
         "id": new, "scope": work.owner, "kind": draft.kind, "importance": draft.importance, "pinned": False,
         "traits": draft.traits, "passages": draft.words.passages, "words": word_count(draft.words),
-        "occurred_at": micros_of(draft.occurred_at), "recorded_at": work.micros,
-        "expires_at": micros_of(draft.expires_at), "slot": draft.slot,
+        "occurred_at": write_time(draft.occurred_at), "recorded_at": work.micros,
+        "expires_at": write_time(draft.expires_at), "slot": draft.slot,
         "subject": relation.subject if relation else None, "relation": relation.relation if relation else None,
-        "object": relation.object if relation else None, "metadata": metadata_text(draft.metadata),
+        "object": relation.object if relation else None, "metadata": write_metadata(draft.metadata),
         "filters": filters_text(draft.metadata), "text": draft.text, "source_kind": draft.source.kind,
         "source_name": draft.source.name, **values,
     }  # fmt: skip
@@ -342,14 +343,13 @@ def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
     said = {
         "importance": draft.importance,
         "trust": trust,
-        "expires": micros_of(draft.expires_at),
-        "metadata": None if merged is None else metadata_text(merged),
+        "expires": write_time(draft.expires_at),
+        "metadata": None if merged is None else write_metadata(merged),
         "filters": None if merged is None else filters_text(merged),
     }
     work.change(_SQL["repeat_item"], {**said, "scope": work.owner, "id": id_})
     ((found,),) = work.db.rows(_SQL["sources_of"], (work.owner, id_))
-    known = [source_of(one) for one in found or ()]
-    if draft.source not in known:
+    if draft.source not in read_sources(found):
         ((free,),) = work.db.rows(_SQL["next_source"], (work.owner, id_))
         _add_source(work, id_, free, draft.source)
     return Outcome(id_, "repeated", place=place)
@@ -359,7 +359,7 @@ def _standing(work: Work, id_: str) -> Item:
     rows = work.db.rows(_SQL["standing"], (work.owner, id_))
     if not rows:
         raise NotFound(f"there is no item {id_!r} in this scope.")
-    return item_of(rows[0])
+    return read_item(rows[0])
 
 
 def _change(work: Work, step: Change) -> Outcome:
@@ -367,7 +367,7 @@ def _change(work: Work, step: Change) -> Outcome:
     values = {
         "importance": step.importance,
         "pinned": step.pinned,
-        "metadata": None if step.metadata is None else metadata_text(step.metadata),
+        "metadata": None if step.metadata is None else write_metadata(step.metadata),
         "filters": None if step.metadata is None else filters_text(step.metadata),
     }
     work.change(_SQL["change_item"], {**values, "scope": work.owner, "id": step.id})

@@ -21,7 +21,7 @@ select set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hns
 -- through the index, a filter that little passes would lead far from the nearest.
 select item.id, -distance, {where} from (
   select embedding.item, embedding.vector <#> %(vector)s::real[]::vector as distance
-  from embedding join item on item.n = embedding.item
+  from embedding join item on item.scope = embedding.scope and item.n = embedding.item
   where embedding.scope = %(scope)s and embedding.model = %(model)s and {visible}
   order by embedding.vector::halfvec({dimension}) <#> %(vector)s::real[]::halfvec({dimension}) limit %(limit)s
 ) as named join item on item.n = named.item;

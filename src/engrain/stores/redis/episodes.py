@@ -155,28 +155,28 @@ _LIFE = LIFE // timedelta(milliseconds=1)
 
 
 class RedisSessionState:
-    """A view of the store. Of a scope that is shut nothing is kept or shown: none of it is the truth."""
+    """A view of the store. While a scope is erased, its texts are neither stored nor returned."""
 
     def __init__(self, link: Link, door: Door) -> None:
         self._link = link
         self._door = door
 
-    def keep(self, scope: Scope, session: str, name: str, text: str) -> None:
+    def save(self, scope: Scope, session: str, text: str) -> None:
         if not self._door.lately_shut(scope):
-            self._link.run(_STATE_LUA["keep"], _base(scope), [f"{name}:{session}", _LIFE, text], spare=True)
+            self._link.run(_STATE_LUA["save"], _base(scope), [f"working:{session}", _LIFE, text], spare=True)
 
-    def kept(self, scope: Scope, session: str, name: str) -> str | None:
+    def load(self, scope: Scope, session: str) -> str | None:
         if self._door.lately_shut(scope):
             return None
-        text: str | None = self._link.command("GET", f"{_base(scope)}{name}:{session}", spare=True)
+        text: str | None = self._link.command("GET", f"{_base(scope)}working:{session}", spare=True)
         return text
 
-    def drop(self, scope: Scope, session: str, name: str) -> None:
+    def drop(self, scope: Scope, session: str) -> None:
         self._link.prove_writable()
-        self._link.command("DEL", f"{_base(scope)}{name}:{session}", spare=True)
+        self._link.command("DEL", f"{_base(scope)}working:{session}", spare=True)
 
-    def clear(self, scope: Scope, name: str | None = None) -> int:
-        return int(self._link.run(_STATE_LUA["clear"], _base(scope), [f"{name}:" if name else ""], spare=True))
+    def clear(self, scope: Scope) -> int:
+        return int(self._link.run(_STATE_LUA["clear"], _base(scope), [], spare=True))
 
 
 def _base(scope: Scope) -> str:

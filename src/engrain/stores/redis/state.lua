@@ -1,7 +1,7 @@
--- What sessions of one scope have at hand. KEYS[1] is the beginning of all its keys, which share its hash tag:
---   NAME:SESSION  the text, with the engine's TTL     all  the names of those keys by when they end
+-- The working memory of one scope's sessions. KEYS[1] is the prefix of all its keys, which share its hash tag:
+--   working:SESSION  the text, with the engine's TTL     all  the names of those keys, scored by their end
 
--- keep --
+-- save --
 -- name, milliseconds, text
 local at = redis.call('TIME')
 local now = tonumber(at[1]) * 1000 + math.floor(tonumber(at[2]) / 1000)
@@ -12,12 +12,9 @@ redis.call('ZREMRANGEBYSCORE', all, '-inf', string.format('%.0f', now))
 return redis.call('PEXPIRE', all, ARGV[2])
 
 -- clear --
--- All whose name begins so.
 local gone = 0
 for _, name in ipairs(redis.call('ZRANGE', KEYS[1] .. 'all', 0, -1)) do
-  if string.sub(name, 1, #ARGV[1]) == ARGV[1] then
-    gone = gone + redis.call('DEL', KEYS[1] .. name)
-    redis.call('ZREM', KEYS[1] .. 'all', name)
-  end
+  gone = gone + redis.call('DEL', KEYS[1] .. name)
 end
+redis.call('DEL', KEYS[1] .. 'all')
 return gone

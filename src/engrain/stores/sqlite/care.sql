@@ -2,8 +2,8 @@
 select
   (select count(*) from item),
   (select count(*) from item where valid_to is null and retracted_at is null),
-  (select count(*) from scope where exists (select 1 from item where item.scope = scope.n)),
-  (select seq from counter),
+  (select count(*) from scope where exists (select 1 from item where item.scope = scope.scope)),
+  (select change from counter),
   (select count(*) from item where not exists (
     select 1 from model join vector on vector.key = (model.n << 40 | item.n)
     where :model is null or model.key = :model)),
@@ -33,10 +33,10 @@ select n, text, speaker, slot from item where n > ? order by n limit ?;
 select n, text from item where n between ? and ?;
 
 -- seq --
-select seq from counter;
+select change from counter;
 
 -- set_seq --
-update counter set seq = ? where n = 1;
+update counter set change = ? where n = 1;
 
 -- rebuilt --
 update item set passages = ?, changed = ? where n = ?;

@@ -14,9 +14,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import joined
 from engrain.ports import Episode, Happening, Raw
+from engrain.stores.relational.rows import read_time, write_metadata, write_time
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.holding import check_held, held, held_scopes
-from engrain.stores.sqlite.rows import as_json, metadata_text, micros_of, moment
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work, item_number, known_item
 
@@ -117,8 +118,8 @@ def _keep(db: Connection, scope: int, episode: Episode, item: int | None, raw: R
         for one in same:
             db.run(_SQL["drop"], (scope, one.id))
     row = (
-        scope, item, happened, micros_of(episode.expires_at), episode.count, episode.importance, episode.id,
-        episode.session, episode.kind, episode.key, metadata_text(episode.data), episode.text,
+        scope, item, happened, write_time(episode.expires_at), episode.count, episode.importance, episode.id,
+        episode.session, episode.kind, episode.key, write_metadata(episode.data), episode.text,
     )  # fmt: skip
     if not db.run(_SQL["add"], row):
         db.run(_SQL["drop"], (scope, episode.id))
@@ -142,6 +143,6 @@ def _trim(db: Connection, scope: int | None, session: str, keep: int) -> int:
 def episode_of(row: Row) -> Episode:
     id_, session, kind, text, importance, happened, expires, count, data, item, key = row
     return Episode(
-        id_, session, kind, text, importance, from_micros(happened), moment(expires), count,
+        id_, session, kind, text, importance, from_micros(happened), read_time(expires), count,
         {} if data == "{}" else json.loads(data), item, key,
     )  # fmt: skip

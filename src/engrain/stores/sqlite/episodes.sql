@@ -11,7 +11,7 @@ insert into episode (
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do nothing;
 
 -- add_raw --
-insert into raw (scope, id, expires_at, text) values (?, ?, ?, ?);
+insert into raw_text (scope, id, expires_at, text) values (?, ?, ?, ?);
 
 -- drop --
 -- Its raw text goes along, here and wherever an episode goes.
@@ -34,8 +34,8 @@ where scope = ? and session = ? and (expires_at is null or expires_at > ?)
 order by happened_at desc, id desc limit ?;
 
 -- raw --
-select raw.text from episode join raw on raw.scope = episode.scope and raw.id = episode.id
-where episode.scope = :scope and episode.id = :id and raw.expires_at > :now
+select raw_text.text from episode join raw_text using (scope, id)
+where episode.scope = :scope and episode.id = :id and raw_text.expires_at > :now
   and (episode.expires_at is null or episode.expires_at > :now);
 
 -- remove --
@@ -46,5 +46,5 @@ delete from episode where (scope, id) in (
   select scope, id from episode where expires_at <= ? and scope not in (select value from json_each(?)) limit ?);
 
 -- expire_raw --
-delete from raw where n in (
-  select n from raw where expires_at <= ? and scope not in (select value from json_each(?)) limit ?);
+delete from raw_text where n in (
+  select n from raw_text where expires_at <= ? and scope not in (select value from json_each(?)) limit ?);

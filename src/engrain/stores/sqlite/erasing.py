@@ -20,13 +20,13 @@ from engrain.core.model.erasure import (
     added,
     keyed,
     owner,
-    read,
     refusal,
     stored,
     without,
 )
 from engrain.core.model.plans import Forget
 from engrain.ports.erasure import NONE
+from engrain.stores.relational.rows import read_hold, read_receipt
 from engrain.stores.sqlite import pieces
 from engrain.stores.sqlite.copies import copies
 from engrain.stores.sqlite.engine import Connection, Row
@@ -140,7 +140,8 @@ class SqliteErasing:
         if subject.by == "user":
             self._shut(db, self._scopes(db, subject), HIDDEN)
             db.run(_SQL["hide"], (mark,))
-        self._store.audit.write(db, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
+        tx = self._store.dialect.over(db, None)
+        self._store.audit.write(tx, "erase_refused", {"by": subject.by, "reasons": reasons}, mark)
         return refusal(user, reasons, hides=subject.by == "user")
 
     def keep(self, id: str, notes: Mapping[str, Any], prints: bytes) -> None:
@@ -194,7 +195,7 @@ class SqliteErasing:
             values = {"mark": erasure.mark, "by": erasure.by, "at": to_micros(erasure.at), "receipt": id}
             db.run(_SQL["drop_erasing"], (id,))
             db.run(_SQL["add_erased"], values)
-            return self._store.audit.write(db, "erase", receipt, erasure.mark)
+            return self._store.audit.write(self._store.dialect.over(db, None), "erase", receipt, erasure.mark)
 
         return self._store.transaction(write)
 
@@ -207,10 +208,10 @@ class SqliteErasing:
 
     def erased(self, subject: Subject) -> Erased | None:
         rows = self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": self.mark(subject)}))
-        return erased_of(rows[0]) if rows else None
+        return read_receipt(rows[0]) if rows else None
 
     def all_erased(self) -> list[Erased]:
-        return [erased_of(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": None}))]
+        return [read_receipt(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["erased"], {"mark": None}))]
 
     def barred(self, scope: Scope, texts: Sequence[str]) -> list[bool]:
         def look(db: Connection) -> list[bool]:
@@ -247,8 +248,8 @@ class SqliteErasing:
             reasons = added(known, reason)
             if reasons != known:
                 db.run(_SQL["keep_hold"], (mark, self._store._micros(db), stored(reasons)))
-                self._store.audit.write(db, "hold", {"reason": reason}, mark)
-            return hold_of(db.rows(_SQL["hold"], {"mark": mark})[0])
+                self._store.audit.write(self._store.dialect.over(db, None), "hold", {"reason": reason}, mark)
+            return read_hold(db.rows(_SQL["hold"], {"mark": mark})[0])
 
         return self._store.transaction(write)
 
@@ -265,13 +266,13 @@ class SqliteErasing:
                 self._end_hold(db, subject)
             for one in known:
                 if one not in left:
-                    self._store.audit.write(db, "release", {"reason": one}, mark)
+                    self._store.audit.write(self._store.dialect.over(db, None), "release", {"reason": one}, mark)
             return True
 
         return self._store.transaction(write)
 
     def _reasons(self, db: Connection, mark: str) -> tuple[str, ...]:
-        return next((hold_of(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
+        return next((read_hold(row).reasons for row in db.rows(_SQL["hold"], {"mark": mark})), ())
 
     def _end_hold(self, db: Connection, subject: Subject) -> None:
         db.run(_SQL["release"], (self.mark(subject),))
@@ -283,7 +284,7 @@ class SqliteErasing:
                 self._renumber(db, scope, number)
 
     def holds(self) -> list[Hold]:
-        return [hold_of(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": None}))]
+        return [read_hold(row) for row in self._store.snapshot(lambda db: db.rows(_SQL["hold"], {"mark": None}))]
 
     def users(self) -> list[Subject]:
         rows = self._store.snapshot(lambda db: db.rows(_SQL["named"]))
@@ -323,7 +324,7 @@ class SqliteErasing:
 
     def _shut(self, db: Connection, scopes: Sequence[Row], how: int) -> None:
         for number, tenant, agent, user, _ in scopes:
-            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "shut": how, "n": number})
+            db.run(_SQL["shut_scope"], {"id": self.aside(Scope(tenant, agent, user)), "state": how, "n": number})
 
     def _taken(self, db: Connection, subject: Subject) -> tuple[Mapping[str, int], Sequence[str]]:
         if subject.by == "user":
@@ -405,13 +406,3 @@ def _reach_of(db: Connection, scopes: Sequence[Row]) -> Reach:
     for number, *_ in scopes:
         add_counts(total, pieces.counts(db, number))
     return Reach(total, tuple(Scope(*row[1:4]) for row in scopes))
-
-
-def erased_of(row: Row) -> Erased:
-    mark, by, at, receipt = row
-    return Erased(mark, by, from_micros(at), receipt)
-
-
-def hold_of(row: Row) -> Hold:
-    mark, at, reason, hidden = row
-    return Hold(mark, from_micros(at), read(reason), bool(hidden))

@@ -43,7 +43,8 @@ def _cited_spans(work: Work, gone: Iterable[int], asked: Sequence[int]) -> dict[
     """By item that stays. A cite of a whole item counts only if it is the forgotten item's own: else forgetting one
     message would take what rests on several with it, and that would take the others."""
     spans: dict[int, list[Span]] = {}
-    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], {"gone": as_json(gone)}):
+    values = {"scope": work.scope_n, "gone": as_json(gone)}
+    for item, cited, start, end, length in work.db.rows(_SQL["cited_spans"], values):
         if item in asked or start is not None or end is not None:
             spans.setdefault(cited, []).append((start or 0, length if end is None else end))
     return spans
@@ -51,7 +52,7 @@ def _cited_spans(work: Work, gone: Iterable[int], asked: Sequence[int]) -> dict[
 
 def _resting(work: Work, spans: Mapping[int, Sequence[Span]]) -> set[int]:
     """What cites words that are cut."""
-    rows = work.db.rows(_SQL["cites_of"], (as_json(spans),)) if spans else []
+    rows = work.db.rows(_SQL["cites_of"], (work.scope_n, as_json(spans))) if spans else []
     return {item for item, cited, start, end in rows if overlaps(start, end, spans[cited])}
 
 
@@ -94,11 +95,11 @@ def _cut(work: Work, number: int, spans: list[Span]) -> str:
     # A hash of its own: two items cut to the same words are still two.
     values = {"text": after, "hash": work.digest("cut", id_, after), "traits": traits(after, role)}
     work.db.run(_SQL["cut"], {**values, "passages": words.passages, "changed": work.mark(), "n": number})
-    work.db.run(_SQL["cut_entities"], (number,))
-    work.db.run(_SQL["cut_episodes"], (number,))
+    work.db.run(_SQL["cut_entities"], (work.scope_n, number))
+    work.db.run(_SQL["cut_episodes"], (work.scope_n, number))
     drop_index(work.db, number)
     write_index(work.db, number, words, None)
-    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (number,)):
+    for row, citing, start, end in work.db.rows(_SQL["cites_into"], (work.scope_n, number)):
         where = (moved(start, spans), moved(end, spans), row)
         work.db.run(_SQL["move_cite"], where)
         work.db.run(_SQL["mark"], (work.mark(), citing))

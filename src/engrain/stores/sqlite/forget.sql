@@ -10,28 +10,28 @@ select n from asked;
 
 -- closure --
 -- These items, what they corrected, what cites any of it, and so on.
-with recursive gone (n, id) as (
+with recursive removed (n, id) as (
   select n, id from item where n in (select value from json_each(:start))
   union
-  select near.n, near.id from gone join item as near on near.n in (
-    select cite.item from cite where cite.cited = gone.n
+  select near.n, near.id from removed join item as near on near.n in (
+    select citation.item from citation where citation.scope = :scope and citation.cited = removed.n
     union all
-    select old.n from item as old where old.replaced_by = gone.id and old.retracted_at is not null and +old.scope = :scope
+    select old.n from item as old where old.replaced_by = removed.id and old.retracted_at is not null and +old.scope = :scope
   )
 )
-select n, id from gone order by n;
+select n, id from removed order by n;
 
 -- cited_spans --
--- What the removed items cite in items that stay; a summary has no words of its own to take back, nor has a cite of 0:0.
-select cite.item, cite.cited, cite.start, cite."end", length(item.text) from cite
-join item on item.n = cite.cited join item as citing on citing.n = cite.item and citing.kind <> 'summary'
-where cite.item in (select value from json_each(:gone)) and cite.cited not in (select value from json_each(:gone))
-  and cite."end" is not 0
-order by cite.rowid;
+-- What the removed items cite in items that stay; a summary has no words of its own to take back, nor has a citation of 0:0.
+select citation.item, citation.cited, citation.span_start, citation.span_end, length(item.text) from citation
+join item on item.n = citation.cited join item as citing on citing.n = citation.item and citing.kind <> 'summary'
+where citation.scope = :scope and citation.item in (select value from json_each(:gone)) and citation.cited not in (select value from json_each(:gone))
+  and citation.span_end is not 0
+order by citation.n;
 
 -- cites_of --
 -- Who cites these items, and which part of them.
-select item, cited, start, "end" from cite where cited in (select value from json_each(?));
+select item, cited, span_start, span_end from citation where scope = ? and cited in (select value from json_each(?));
 
 -- forgotten --
 select id, text, session, place from item where n = ?;
@@ -47,7 +47,7 @@ insert or ignore into tombstone (scope, hash, at) values (?, ?, ?);
 
 -- add_gone --
 -- So that readers of the change sequence learn of it.
-insert into gone (seq, scope, n, id) values (?, ?, ?, ?);
+insert into deleted_item (change, scope, n, id) values (?, ?, ?, ?);
 
 -- remove --
 -- Sources, cites, entities, words, episodes and trials go along.
@@ -63,24 +63,24 @@ update item set text = :text, hash = :hash, traits = :traits, passages = :passag
 where n = :n;
 
 -- cut_entities --
-delete from entity where item = ?;
+delete from entity where +scope = ? and item = ?;
 
 -- cut_episodes --
-delete from episode where item = ?;
+delete from episode where +scope = ? and item = ?;
 
 -- cites_into --
-select rowid, item, start, "end" from cite where cited = ? and (start is not null or "end" is not null);
+select n, item, span_start, span_end from citation where scope = ? and cited = ? and (span_start is not null or span_end is not null);
 
 -- move_cite --
-update cite set start = ?, "end" = ? where rowid = ?;
+update citation set span_start = ?, span_end = ? where n = ?;
 
 -- mark --
 update item set changed = ? where n = ?;
 
 -- uncover --
 -- Whoever sums up what was said before this comes too late. One without text says where the window was cleared.
-insert into summary (scope, session, upto, version, "by", text) values (?1, ?2, 0, 1, '', '')
+insert into summary (scope, session, upto, version, made_by, text) values (?1, ?2, 0, 1, '', '')
 on conflict (scope, session) do update set version = version + 1,
   upto = case when upto > ?3 and text <> '' then 0 else upto end,
-  "by" = case when upto > ?3 and text <> '' then '' else "by" end,
+  made_by = case when upto > ?3 and text <> '' then '' else made_by end,
   text = case when upto > ?3 then '' else text end;

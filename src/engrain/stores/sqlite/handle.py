@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from engrain.core.clock import Clock, system_clock, to_micros
 from engrain.core.errors import EngrainError, ReadOnlyStore, StoreBusy, StoreClosed, StoreError
 from engrain.core.identity import IdSource, Scope, SortableIds
-from engrain.stores.sqlite.audit import SqliteAudit
+from engrain.core.model.items import Item
+from engrain.stores.preview import run_rolled_back
+from engrain.stores.relational.audit import Audit
+from engrain.stores.relational.outcomes import Outcomes
+from engrain.stores.sqlite.dialect import SqliteDialect
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
@@ -22,7 +26,6 @@ from engrain.stores.sqlite.journal import SqliteJournal
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
-from engrain.stores.sqlite.outcomes import SqliteOutcomes
 from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
@@ -70,10 +73,11 @@ class Handle:
         self._pool = Pool(self._open_reader)
         self._tidy = Tidy(self._writer, self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
+        self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
         self.journal = SqliteJournal(self)
         self.episodes = SqliteEpisodes(self)
-        self.outcomes = SqliteOutcomes(self)
-        self.audit = SqliteAudit(self)
+        self.outcomes = Outcomes(self.dialect)
+        self.audit = Audit(self.dialect)
         self.erasing = SqliteErasing(self)
         try:
             self._begin()
@@ -87,7 +91,7 @@ class Handle:
         # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
         db = self._writer.connection()
         upgrade(db, self._site, self._lock)
-        ((self._key,),) = db.rows(_SQL["meta"], ("key",))
+        ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
         pending = db.rows(_SQL["meta"], ("purge",))
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
@@ -165,6 +169,14 @@ class Handle:
 
     # What the other parts of the store use
 
+    @property
+    def _key(self) -> bytes:
+        return self.dialect.key
+
+    def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]:
+        """The items with those uses that are not written yet."""
+        return self._touches.shown(scope.id, items)
+
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
         """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
         if self._closed:
@@ -206,6 +218,9 @@ class Handle:
     def together(self, do: Callable[[], Answer]) -> Answer:
         """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
         return self.transaction(lambda db: do())
+
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        return run_rolled_back(self.together, do)
 
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has

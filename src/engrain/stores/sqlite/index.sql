@@ -1,6 +1,6 @@
 -- newest --
 -- The number of a scope and the newest changes in it, of items that are there and of items that went.
-select n, (select max(changed) from item where item.scope = scope.n), (select max(seq) from gone where gone.scope = scope.n)
+select scope, (select max(changed) from item where item.scope = scope.scope), (select max(change) from deleted_item where deleted_item.scope = scope.scope)
 from scope where id = ?;
 
 -- roster --
@@ -28,7 +28,7 @@ select n, id, valid_from,
 from item where scope = :scope and changed > :seen order by n;
 
 -- gone --
-select n from gone where scope = :scope and seq > :seen;
+select n from deleted_item where scope = :scope and change > :seen;
 
 -- details --
 select n, kind, session, speaker, role, place, coalesce(occurred_at, recorded_at), traits, importance, pinned, trust
@@ -40,11 +40,11 @@ from item where scope = :scope and changed > :seen order by n;
 
 -- sources_range --
 -- Named sources, the last one first; an item's first one then comes last.
-select item, name from source where item between :first and :last and name <> '' order by item, number desc;
+select item, name from source where scope = :scope and item between :first and :last and name <> '' order by item, number desc;
 
 -- sources_scope --
 -- The same for a scope whose items are few among others, and for what changed.
-select s.item, s.name from item i join source s on s.item = i.n
+select s.item, s.name from item i join source s on s.scope = i.scope and s.item = i.n
 where i.scope = :scope and i.changed > :seen and s.name <> '' order by s.item, s.number desc;
 
 -- words_range --

@@ -162,8 +162,9 @@ class SqliteJournal:
 
     def steps(self, scope: Scope, task: str) -> list[StepRecord]:
         def load(db: Connection) -> list[Row]:
-            rows = db.rows(_SQL["held"], (self._store._scope(db, scope), task))
-            return db.rows(_SQL["steps"], (rows[0][0],)) if rows else []
+            number = self._store._scope(db, scope)
+            rows = db.rows(_SQL["held"], (number, task))
+            return db.rows(_SQL["steps"], (number, rows[0][0])) if rows else []
 
         return [step_of(row) for row in self._store.snapshot(load)]
 
@@ -210,7 +211,7 @@ class SqliteJournal:
         rows = db.rows(_SQL["task"], (scope, claim.task))
         if rows:
             # A worker whose clock is behind must not put its steps before those that are there.
-            last = db.rows(_SQL["last_time"], (rows[0][_N],))
+            last = db.rows(_SQL["last_time"], (scope, rows[0][_N]))
             self._floor = max(self._floor, last[0][0] if last else 0)
             return rows[0]
         values = {"scope": scope, "task": claim.task, "goal": claim.goal, "version": claim.version}
@@ -246,7 +247,7 @@ class SqliteJournal:
 
 
 def _drop(db: Connection, n: int, scope: int, task: str) -> None:
-    results = db.rows(_SQL["task_results"], (n,))
+    results = db.rows(_SQL["task_results"], (scope, n))
     db.run(_SQL["drop_task"], (n,))
     db.run(_SQL["drop_events"], (scope, task))
     for (result,) in results:

@@ -10,8 +10,8 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, LeaseLost, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import Lease, StepEnd, StepRecord, StepStart, StepStatus, StepWrite, TaskRecord
+from engrain.stores.relational.rows import read_time
 from engrain.stores.sqlite.engine import Connection, Row
-from engrain.stores.sqlite.rows import moment
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("journal.sql")
@@ -34,11 +34,11 @@ def task_of(row: Row) -> TaskRecord:
         status=status,
         epoch=epoch,
         worker=worker,
-        until=moment(until),
+        until=read_time(until),
         started_at=from_micros(started),
-        ended_at=moment(ended),
+        ended_at=read_time(ended),
         outcome=outcome,
-        deadline=moment(due),
+        deadline=read_time(due),
         snapshot=kept,
     )
 
@@ -94,7 +94,7 @@ class Page:
     def finish(self, end: StepEnd) -> StepRecord:
         lease = self.lease
         assert lease is not None
-        fence = (self.scope, lease.task, lease.epoch, lease.worker)
+        fence = (self.scope, self.scope, lease.task, lease.epoch, lease.worker)
         values = (end.status, self.now, *self.stored(end.result), end.error, *fence, end.name, end.occurrence)
         rows = self.db.rows(_SQL["finish"], values)
         if rows:
@@ -134,7 +134,7 @@ class Page:
         return self.now - round(seconds * 1_000_000)
 
     def _step(self, name: str, occurrence: int) -> tuple[StepRecord, int]:
-        rows = self.db.rows(_SQL["step"], (self.number(), name, occurrence))
+        rows = self.db.rows(_SQL["step"], (self.scope, self.number(), name, occurrence))
         if not rows:
             raise NotFound(f"the step {name!r} ({occurrence}) of this task was not begun.")
         return step_of(rows[0]), rows[0][13]
@@ -152,7 +152,7 @@ class Page:
 
     def keep(self, snapshot: str | None) -> None:
         if snapshot is not None:
-            self.db.run(_SQL["keep"], (self.number(), snapshot))
+            self.db.run(_SQL["keep"], (self.scope, self.number(), snapshot))
 
     def stored(self, result: str | None) -> tuple[str | None, int | None]:
         """What stands in the step's own row: the result itself, or where it is."""

@@ -11,25 +11,24 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
+from engrain.core.model.audit import Head, entry_of, head_of
 from engrain.core.model.items import Cite
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
 from engrain.ports import Summary
-from engrain.stores.sqlite.audit import entry_of, head_of
+from engrain.stores.relational.rows import ITEM_WIDTH, read_answer, read_hold, read_items, read_receipt
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.episodes import episode_of
-from engrain.stores.sqlite.erasing import erased_of, hold_of
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.journal_rows import step_of, task_of
 from engrain.stores.sqlite.ready import ready
 from engrain.stores.sqlite.restoring import Restoring
-from engrain.stores.sqlite.rows import answer_of, as_json, items_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("moving.sql")
-_QUERIES, _JOURNAL, _AUDIT = load("queries.sql"), load("journal.sql"), load("audit.sql")
-_ITEM = 25  # the columns that rows.py makes an item of
+_QUERIES, _JOURNAL = load("queries.sql"), load("journal.sql")
 _EPISODE = 11
 PAGE = 500  # rows whose words and vectors are held until they are written together
 Values = dict[str, Any]
@@ -86,7 +85,7 @@ class Moving(Handle):
                 self.erasing.hide(db, mark)
 
         self.transaction(write)
-        self._key = key or self._key
+        self.dialect.key = key or self._key
         # Not inside: it is the caller's code, which must not run in a transaction.
         for page in pages if done else ():
             done(len(page))  # type: ignore[misc]
@@ -104,8 +103,8 @@ def _items(db: Connection, values: Values) -> Iterator[Kept]:
         size = 4 * dimension
         split = tuple(windows[start : start + size] for start in range(0, len(windows), size))
         vectors.setdefault(n, {})[model] = split
-    for row, item in zip(rows, items_of(db, [row[:_ITEM] for row in rows]), strict=True):
-        hash_, traits, *owner = row[_ITEM:]
+    for row, item in zip(rows, read_items(row[:ITEM_WIDTH] for row in rows), strict=True):
+        hash_, traits, *owner = row[ITEM_WIDTH:]
         yield Kept(Scope(*owner), item, hash_.hex(), traits, vectors.get(row[0], {}))
 
 
@@ -121,7 +120,7 @@ def _cites(db: Connection, values: Values) -> Iterator[Row]:
 
 def _requests(db: Connection, values: Values) -> Iterator[Row]:
     for *owner, id_, answer in db.rows(_SQL["request"], _only(values, "ab")):
-        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], answer_of(answer, None))
+        yield moving.request_row(Scope(*owner), id_, json.loads(answer)[2], read_answer(answer, None))
 
 
 def _episodes(db: Connection, values: Values) -> Iterator[Row]:
@@ -141,9 +140,9 @@ def _steps(db: Connection, values: Values) -> Iterator[Row]:
     last = values["a"], values["b"], values["c"]
     wanted = values["limit"]
     # One more, since the first may have no step left.
-    for n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
+    for owner, n, tenant, agent, user, task in db.rows(_SQL["stepped"], {**_only(values, "ab"), "limit": wanted + 1}):
         scope = Scope(tenant, agent, user)
-        for number, row in enumerate(db.rows(_JOURNAL["steps"], (n,)), 1):
+        for number, row in enumerate(db.rows(_JOURNAL["steps"], (owner, n)), 1):
             step = moving.step_row(scope, task, number, step_of(row))
             if step.key > last:
                 yield step
@@ -179,19 +178,20 @@ def _graves(db: Connection, after: Key, limit: int) -> Iterator[Row]:
 
 
 def _erased(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.erased_row(erased_of(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
+    return (moving.erased_row(read_receipt(row)) for row in db.rows(_SQL["erased"], (after[0], limit)))
 
 
 def _holds(db: Connection, after: Key, limit: int) -> Iterator[Row]:
-    return (moving.hold_row(hold_of(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
+    return (moving.hold_row(read_hold(row)) for row in db.rows(_SQL["held"], (after[0], limit)))
 
 
 def _audit(db: Connection, after: Key, limit: int) -> Iterator[Row]:
     if after == ("head",):
         return
-    rows = db.rows(_AUDIT["entries"], (int(after[0] or 0), limit))
+    rows = db.rows(_SQL["entries"], (int(after[0] or 0), limit))
     yield from (moving.audit_row(entry_of(row)) for row in rows)
-    head = head_of(db)
+    found = db.rows(_QUERIES["meta"], ("audit",))
+    head = head_of(found[0][0]) if found else Head()
     if len(rows) < limit and head.n:
         yield moving.head_row(head)
 

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -288,3 +289,17 @@ def readable(site: Site) -> Site:
         why = "opened as it stands."
         return Site(site.path, site.engine, "truncate", read_only=True, immutable=True, why=why, key=site.key)
     return site
+
+
+def find_engine(path: Path, engine: Engine, keys: Iterable[str | None]) -> Engine | Sealed:
+    """The engine with the first of the keys that opens the store; None is no key. The error is that of the first."""
+    errors: list[StoreError] = []
+    for key in dict.fromkeys(keys):
+        found = engine if key is None else Sealed(key, engine)
+        try:
+            open_connection(survey(path, found, read_only=True)).close()
+        except (WrongKey, NotADatabase) as exc:
+            errors.append(exc)
+        else:
+            return found
+    raise errors[0]

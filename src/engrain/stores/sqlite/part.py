@@ -63,8 +63,8 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.entombed})
     for id_, numbers in found.stripped.items():
         for number in numbers:
-            db.run(_SQL["strip_cites"], (known[id_], number))
-            db.run(_SQL["strip"], (known[id_], number))
+            db.run(_SQL["strip_cites"], (scope, known[id_], number))
+            db.run(_SQL["strip"], (scope, known[id_], number))
         db.run(_SQL["trust"], (found.trust[id_], work.mark(), known[id_]))
     for one in found.restored:
         db.run(_SQL["restore"], (one.valid_to, one.replaced_by, work.mark(), known[one.id]))

@@ -12,29 +12,30 @@ _SQL = load("erasing.sql")
 _PAGE = 2_000
 _VECTOR = 64  # bytes that tell one from another
 
-# Table by table: how its scope is found, and the columns in which something was said or named.
-_TEXTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "item": ("item", ("text", "metadata", "speaker", "role", "slot", "subject", "relation", "object")),
-    "source": ("source join item on item.n = source.item", ("name",)),
-    "session": ("session", ("session",)),
-    "summary": ("summary", ("text",)),
-    "episode": ("episode", ("text", "data", "key")),
-    "raw": ("raw", ("text",)),
-    "request": ("request", ("id",)),
-    "trial": ("trial join item on item.n = trial.item", ("note", "task")),
-    "task": ("task", ("task", "goal", "outcome", "worker")),
-    "step": ("step join task on task.n = step.task", ("name", "input", "key", "error", "result")),
-    "snapshot": ("snapshot join task on task.n = snapshot.task", ("body",)),
-    "result": ("result", ("body",)),
-    "event": ("event", ("event", "payload")),
+# Table by table, the columns in which something was said or named.
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "item": ("text", "metadata", "speaker", "role", "slot", "subject", "relation", "object"),
+    "source": ("name",),
+    "session": ("session",),
+    "summary": ("text",),
+    "episode": ("text", "data", "key"),
+    "raw_text": ("text",),
+    "request": ("id",),
+    "trial": ("note", "task"),
+    "task": ("task", "goal", "outcome", "worker"),
+    "step": ("name", "input", "key", "error", "result"),
+    "snapshot": ("body",),
+    "large_result": ("body",),
+    "event": ("event", "payload"),
 }
-_OWNER = {"source": "item", "trial": "item", "step": "task", "snapshot": "task"}
 _COUNTED = (
-    "item", "source", "episode", "raw", "session", "summary", "progress", "request", "trial", "task", "step",
-    "snapshot", "result", "event",
+    "item", "source", "episode", "raw_text", "session", "summary", "progress", "request", "trial", "task", "step",
+    "snapshot", "large_result", "event",
 )  # fmt: skip
 # An item takes its sources, cites, entities, words, trials and episodes along; a task its steps and snapshot.
-_DROPPED = ("raw", "episode", "item", "session", "summary", "progress", "request", "task", "result", "event")
+_DROPPED = (
+    "raw_text", "episode", "item", "session", "summary", "progress", "request", "task", "large_result", "event",
+)  # fmt: skip
 
 _OF_SESSION = ("episode", "summary", "progress", "session")
 
@@ -43,7 +44,7 @@ def counts(db: Connection, scope: int) -> dict[str, int]:
     """The rows of each kind."""
     found = {}
     for table in _COUNTED:
-        sql = f"select count(*) from {_from(table)} where {_OWNER.get(table, table)}.scope = ?"
+        sql = f"select count(*) from {table} where scope = ?"
         ((found[table],),) = db.rows(sql, (scope,))
     found["vector"] = db.rows(_SQL["count_vectors"], (scope,))[0][0]
     return found
@@ -58,7 +59,7 @@ def drop(db: Connection, scope: int) -> None:
 
 def passed_over(db: Connection) -> dict[str, int]:
     """Rows of scopes that were erased, by the tables that there are: the lists above are what is to be checked."""
-    sql = "select count(*) from {} where scope in (select n from scope where shut = 3)"
+    sql = "select count(*) from {} where scope in (select scope from scope where state = 3)"
     return {table: db.rows(sql.format(table))[0][0] for (table,) in db.rows(_SQL["scoped"])}
 
 
@@ -75,14 +76,13 @@ def drop_session(db: Connection, scope: int, session: str) -> None:
 
 def texts(db: Connection, scope: int | None) -> Iterator[str]:
     """Everything that was said or named, of one scope; or of all, with the store's own words."""
-    names = "select tenant, agent, user from scope where ?1 is null or n = ?1"
+    names = "select tenant, agent, user from scope where ?1 is null or scope = ?1"
     yield from (value for row in db.rows(names, (scope,)) for value in row if value)
     if scope is None:
         yield from (text for (text,) in db.rows(_SQL["own_texts"]) if text)
-    for table, (joined, columns) in _TEXTS.items():
-        where = f"(?1 is null or {_OWNER.get(table, table)}.scope = ?1)"
+    for table, columns in _TEXTS.items():
         for column in columns:
-            sql = f"select {table}.{column} from {joined} where {where} and length({table}.{column}) > 2"
+            sql = f"select {column} from {table} where (?1 is null or scope = ?1) and length({column}) > 2"
             yield from (text for (text,) in db.rows(sql, (scope,)))
 
 
@@ -102,7 +102,3 @@ def part(db: Connection, scope: int, numbers: Sequence[int], session: str | None
             yield bytes(start_of)
     for (text,) in db.rows(_SQL["session_texts"], (scope, session)):
         yield text.encode()
-
-
-def _from(table: str) -> str:
-    return _TEXTS[table][0] if table in _TEXTS else table

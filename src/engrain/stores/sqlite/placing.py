@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from engrain.core.errors import Conflict, StoreBusy, StoreError
-from engrain.core.model.audit import Head
-from engrain.stores.sqlite.audit import head_of
+from engrain.core.errors import Conflict, StoreBusy, StoreError, WrongKey
+from engrain.core.model.audit import Head, head_of
 from engrain.stores.sqlite.backup import sync_folder
 from engrain.stores.sqlite.engine import Engine, Sealed
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
+from engrain.stores.sqlite.migrate import APPLICATION_ID
 from engrain.stores.sqlite.opening import open_connection, survey
 from engrain.stores.sqlite.sql import load
 
-_SQL = load("erasing.sql")
+_SQL, _QUERIES = load("erasing.sql"), load("queries.sql")
 _SECONDS = 10.0
 _BESIDE = ("-wal", "-shm", "-journal", "-lock")
 
@@ -30,11 +30,28 @@ def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
     if not path.exists():
         return None
     with closing(open_connection(survey(path, engine, read_only=True))) as db:
-        if not db.rows("select 1 from sqlite_master where name = 'erasing'"):
+        if not db.rows("select 1 from sqlite_master where name = 'erasure'"):
             return None
         if db.rows(_SQL["erasing"], {"id": None}):
             raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
-        return head_of(db)
+        rows = db.rows(_QUERIES["meta"], ("audit",))
+        return head_of(rows[0][0]) if rows else Head()
+
+
+def check_damaged(path: Path, error: StoreError) -> None:
+    """After a store could not be read: raise unless it is damaged, because of its key or as another program's."""
+    with path.open("rb") as file:
+        header = file.read(72)
+    # Three constants of every SQLite header, which encryption leaves readable.
+    if header[21:24] != b"\x40\x20\x20":
+        return
+    if not header.startswith(b"SQLite format 3\x00"):
+        raise WrongKey(
+            f"{path} is encrypted with a key that was not given, so it cannot say what was forgotten in it. Set "
+            "ENGRAIN_KEY. If the key is lost or the file is damaged, move it away and restore to a new path."
+        ) from error
+    if header[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+        raise error
 
 
 @contextlib.contextmanager

@@ -1,21 +1,21 @@
 -- scope_number --
 -- The store's own number of a scope.
-select n from scope where id = ?;
+select scope from scope where id = ?;
 
 -- add_scope --
 insert into scope (id, tenant, agent, user) values (?, ?, ?, ?);
 
 -- removed --
 -- One that was put back by a restore stands again.
-select id from gone where not exists (select 1 from item where item.id = gone.id);
+select id from deleted_item where not exists (select 1 from item where item.id = deleted_item.id);
 
 -- counters --
 -- The newest change, then the newest time recorded.
-select seq, now from counter;
+select change, now from counter;
 
 -- set_counters --
 -- Once per plan. Times never run backwards, whatever the clocks of other processes say.
-update counter set seq = :seq, now = max(now, :now) where n = 1;
+update counter set change = :seq, now = max(now, :now) where n = 1;
 
 -- set_meta --
 insert into meta (name, value) values (?, ?) on conflict (name) do update set value = excluded.value;
@@ -71,10 +71,10 @@ insert into item (
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- add_source --
-insert into source (item, number, kind, name) values (?, ?, ?, ?);
+insert into source (scope, item, number, kind, name) values (?, ?, ?, ?, ?);
 
 -- add_cite --
-insert into cite (item, number, cited, start, "end") values (?, ?, ?, ?, ?);
+insert into citation (scope, item, number, cited, span_start, span_end) values (?, ?, ?, ?, ?, ?);
 
 -- add_entity --
 insert or ignore into entity (scope, name, item) values (?, ?, ?);
@@ -91,7 +91,7 @@ where n = :n;
 
 -- next_source --
 -- Not their count: an erasure of one of them leaves a gap.
-select coalesce(max(number), -1) + 1 from source where item = ?;
+select coalesce(max(number), -1) + 1 from source where scope = ? and item = ?;
 
 -- metadata_of --
 select metadata from item where n = ?;
@@ -134,15 +134,16 @@ on conflict (scope, session) do update set length = max(length, excluded.length)
 
 -- touch --
 update item set access_count = access_count + :count, last_accessed = max(coalesce(last_accessed, 0), :at)
-where id = :id and scope = (select n from scope where id = :scope);
+where id = :id and scope = (select scope from scope where id = :scope);
 
 -- sources_of --
-select item, number, kind, name from source where item in (select value from json_each(?)) order by item, number;
+select {sources} from item where item.n = ?;
 
 -- cites_of --
 -- In the order they were given.
-select cite.item, cite.number, item.id, cite.start, cite."end" from cite join item on item.n = cite.cited
-where cite.item in (select value from json_each(?)) order by cite.rowid;
+select citation.item, citation.number, item.id, citation.span_start, citation.span_end from citation join item on item.n = citation.cited
+where (citation.scope, citation.item) in (select scope, n from item where n in (select value from json_each(?)))
+order by citation.n;
 
 -- items_by_id --
 -- Here and wherever ids are given, +scope: by the scope's own index all of its rows would be read for a few.
@@ -156,7 +157,7 @@ order by item.n desc limit :limit;
 -- number_of --
 -- An item's number, although it is gone.
 select n from item where scope = :scope and id = :id
-union all select n from gone where scope = :scope and id = :id limit 1;
+union all select n from deleted_item where scope = :scope and id = :id limit 1;
 
 -- number_before --
 -- Where an unknown id would stand.
@@ -193,24 +194,24 @@ where entity.scope = :scope and entity.name = :name and {visible} order by item.
 
 -- lineage --
 -- What these items cite and what cites them.
-select distinct item.id, cited.id, cite.start, cite."end" from cite
-join item on item.n = cite.item join item as cited on cited.n = cite.cited
-where cite.rowid in (
-  select cite.rowid from item join cite on cite.item = item.n
+select distinct item.id, cited.id, citation.span_start, citation.span_end from citation
+join item on item.n = citation.item join item as cited on cited.n = citation.cited
+where citation.n in (
+  select citation.n from item join citation on citation.scope = item.scope and citation.item = item.n
   where +item.scope = :scope and item.id in (select value from json_each(:ids))
   union
-  select cite.rowid from item join cite on cite.cited = item.n
+  select citation.n from item join citation on citation.scope = item.scope and citation.cited = item.n
   where +item.scope = :scope and item.id in (select value from json_each(:ids))
 )
-order by cite.rowid;
+order by citation.n;
 
 -- outdated --
 -- Who cites these items and no longer holds, with the span, and what to follow to what holds now.
-select distinct cited.id, coalesce(cite.start, 0), coalesce(cite."end", length(cited.text)),
+select distinct cited.id, coalesce(citation.span_start, 0), coalesce(citation.span_end, length(cited.text)),
   coalesce(item.retracted_at, item.valid_to), item.n, item.slot
-from item as cited join cite on cite.cited = cited.n join item on item.n = cite.item
+from item as cited join citation on citation.scope = cited.scope and citation.cited = cited.n join item on item.n = citation.item
 where +cited.scope = :scope and cited.id in (select value from json_each(:ids))
-  and (item.retracted_at is not null or item.valid_to <= :at) and cite."end" is not 0;
+  and (item.retracted_at is not null or item.valid_to <= :at) and citation.span_end is not 0;
 
 -- slot_holder --
 select text from item where scope = :scope and slot = :slot and {visible} order by valid_from desc, id desc limit 1;
@@ -229,29 +230,29 @@ where item.n = (select n from chain order by depth desc limit 1) and {visible};
 -- changes --
 select changed, id, 0 from item where scope = :scope and changed > :since
 union all
-select seq, id, 1 from gone where scope = :scope and seq > :since
+select change, id, 1 from deleted_item where scope = :scope and change > :since
 order by 1 limit :limit;
 
 -- scopes --
-select tenant, agent, user from scope where shut = 0;
+select tenant, agent, user from scope where state = 0;
 
 -- unembedded --
 -- Oldest first. A model that the store has not met has number -1.
 select scope.tenant, scope.agent, scope.user, item.id, item.text, item.kind, item.hash, item.slot
-from item join scope on scope.n = item.scope and scope.shut = 0
+from item join scope on scope.scope = item.scope and scope.state = 0
 where not exists (select 1 from vector where key = (:model << 40 | item.n)) order by item.n limit :limit;
 
 -- model_number --
 select n from model where key = ?;
 
 -- target --
-select seq from target where name = ?;
+select change from outbox_reader where name = ?;
 
 -- add_target --
-insert or ignore into target (name, seq) values (?, 0);
+insert or ignore into outbox_reader (name, change) values (?, 0);
 
 -- settle --
-insert into target (name, seq) values (:name, :seq) on conflict (name) do update set seq = max(seq, excluded.seq);
+insert into outbox_reader (name, change) values (:name, :seq) on conflict (name) do update set change = max(change, excluded.change);
 
 -- vectors_of --
 select item.id, model.dimension, vector.windows from item
@@ -261,9 +262,9 @@ where +item.scope = :scope and item.id in (select value from json_each(:ids));
 -- outbox --
 -- By scope, because that is how changes are indexed; there are far fewer scopes than items.
 select item.changed, item.id, 0, scope.tenant, scope.agent, scope.user
-from scope cross join item on item.scope = scope.n and item.changed > :since
+from scope cross join item on item.scope = scope.scope and item.changed > :since
 where :scope is null or scope.id = :scope
 union all
-select gone.seq, gone.id, 1, scope.tenant, scope.agent, scope.user
-from gone join scope on scope.n = gone.scope where gone.seq > :since and (:scope is null or scope.id = :scope)
+select deleted_item.change, deleted_item.id, 1, scope.tenant, scope.agent, scope.user
+from deleted_item join scope on scope.scope = deleted_item.scope where deleted_item.change > :since and (:scope is null or scope.id = :scope)
 order by 1 limit :limit;

@@ -9,10 +9,11 @@ from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Item, Vectors
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
+from engrain.stores.relational.rows import read_items
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.filters import where_sql
 from engrain.stores.sqlite.handle import Handle
-from engrain.stores.sqlite.rows import as_json, items_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 
 _SQL = load("queries.sql")
@@ -26,7 +27,7 @@ class Reads(Handle):
 
     def get_many(self, scope: Scope, ids: Sequence[str]) -> list[Item]:
         def load(db: Connection) -> list[Item]:
-            return items_of(db, db.rows(_SQL["items_by_id"], (self._scope(db, scope), as_json(ids))))
+            return read_items(db.rows(_SQL["items_by_id"], (self._scope(db, scope), as_json(ids))))
 
         by_id = {item.id: item for item in self._touches.shown(scope.id, self.snapshot(load))}
         return [by_id[one] for one in ids if one in by_id]
@@ -45,7 +46,7 @@ class Reads(Handle):
                 "before": self._before(db, number, query.after),
                 "limit": query.limit,
             }
-            return items_of(db, db.rows(_SQL["page"].replace("{where}", where), values))
+            return read_items(db.rows(_SQL["page"].replace("{where}", where), values))
 
         return self._touches.shown(query.scope.id, self.snapshot(load))
 
@@ -60,26 +61,26 @@ class Reads(Handle):
     def slots(self, scope: Scope, prefix: str, at: datetime | None) -> list[Item]:
         def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "prefix": prefix, "at": self._micros(db, at)}
-            return items_of(db, db.rows(_SQL["slots"], values))
+            return read_items(db.rows(_SQL["slots"], values))
 
         return self._touches.shown(scope.id, self.snapshot(load))
 
     def slot(self, scope: Scope, name: str, at: datetime | None) -> Item | None:
         def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "slot": name, "at": self._micros(db, at)}
-            return items_of(db, db.rows(_SQL["slot"], values))
+            return read_items(db.rows(_SQL["slot"], values))
 
         return next(iter(self._touches.shown(scope.id, self.snapshot(load))), None)
 
     def history(self, scope: Scope, slot: str) -> list[Item]:
         def load(db: Connection) -> list[Item]:
-            return items_of(db, db.rows(_SQL["history"], (self._scope(db, scope), slot)))
+            return read_items(db.rows(_SQL["history"], (self._scope(db, scope), slot)))
 
         return self._touches.shown(scope.id, self.snapshot(load))
 
     def corrected(self, scope: Scope, id: str) -> list[Item]:
         def load(db: Connection) -> list[Item]:
-            return items_of(db, db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id}))
+            return read_items(db.rows(_SQL["corrected"], {"scope": self._scope(db, scope), "id": id}))
 
         return self._touches.shown(scope.id, self.snapshot(load))
 
@@ -97,7 +98,7 @@ class Reads(Handle):
     def about(self, scope: Scope, entity: str, at: datetime | None) -> list[Item]:
         def load(db: Connection) -> list[Item]:
             values = {"scope": self._scope(db, scope), "name": entity.casefold(), "at": self._micros(db, at)}
-            return items_of(db, db.rows(_SQL["about"], values))
+            return read_items(db.rows(_SQL["about"], values))
 
         return self._touches.shown(scope.id, self.snapshot(load))
 

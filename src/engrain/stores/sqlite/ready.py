@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.model.items import Vectors, Words
 from engrain.core.model.rows import Row
 from engrain.core.text.passages import index_words
-from engrain.stores.sqlite.rows import metadata_text
+from engrain.stores.relational.rows import write_metadata
 
 _AS_THEY_ARE = (
     "id", "kind", "importance", "trust", "pinned", "traits", "occurred_at", "recorded_at", "valid_from", "valid_to",
@@ -36,7 +36,7 @@ def ready(row: Row) -> Ready:
     words = index_words(values["text"], values["speaker"], values["slot"])
     relation = values["relation"] or {}
     names = tuple(relation.get(name) for name in ("subject", "relation", "object"))
-    made = (words.passages, bytes.fromhex(values["hash"]), metadata_text(values["metadata"]), *names)
+    made = (words.passages, bytes.fromhex(values["hash"]), write_metadata(values["metadata"]), *names)
     return Ready(
         row.key[0],
         (*(values[name] for name in _AS_THEY_ARE), *made),

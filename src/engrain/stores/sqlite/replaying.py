@@ -35,7 +35,7 @@ def replay(
         user = owner(scope)
         if user is not None and erasing.mark(user) in marks:
             add_counts(total, dict(erasing.take_scopes(db, [row])))
-            db.run(_SQL["shut_scope"], {"id": erasing.aside(scope), "shut": 3, "n": number})
+            db.run(_SQL["shut_scope"], {"id": erasing.aside(scope), "state": 3, "n": number})
             db.run(_SQL["unname_scope"], (number,))
             continue
         for subject in (one for by in PARTS for one in subjects(db, scope, number, by)):

@@ -11,15 +11,16 @@ from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.audit import Head, details_text
 from engrain.core.model.rows import Row
+from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.journal_rows import Page
 from engrain.stores.sqlite.ready import COLUMNS, Ready
-from engrain.stores.sqlite.rows import answer_text, as_json, metadata_text, micros_of
+from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import item_number
 
 _SQL = load("moving.sql")
-_QUERIES, _SESSIONS = load("queries.sql"), load("sessions.sql")
+_QUERIES = load("queries.sql")
 _EPISODES, _JOURNAL, _ERASING = load("episodes.sql"), load("journal.sql"), load("erasing.sql")
 
 
@@ -72,34 +73,34 @@ class Restoring:
                 number, owner = there[id_]
                 if owner != scope:
                     raise Conflict(f"the item {id_!r} belongs to another memory of this store.")
-                self._again(one, number)
+                self._again(one, scope, number)
             else:
                 number = last = last + 1
                 new.append((number, scope, self._mark(), *one.columns))
             numbered.append((number, scope, one))
             self._numbers[scope, id_] = number
         self.db.many(_SQL["add_item"], new)
-        sources = ((n, place, *source) for n, _, one in numbered for place, source in enumerate(one.sources))
+        sources = ((scope, n, place, *source) for n, scope, one in numbered for place, source in enumerate(one.sources))
         self.db.many(_QUERIES["add_source"], sources)
         self.db.many(_QUERIES["add_entity"], ((scope, name, n) for n, scope, one in numbered for name in one.entities))
         write_index_many(self.db, [(n, one.words, each) for n, _, one in numbered for each in one.vectors or (None,)])
 
-    def _again(self, one: Ready, number: int) -> None:
+    def _again(self, one: Ready, scope: int, number: int) -> None:
         """In place of what is there; its sources and index follow."""
         from engrain.stores.sqlite.index_rows import drop_vectors
 
         values = dict(zip(COLUMNS, one.columns, strict=True))
         self.db.run(_SQL["keep_item"], {**values, "n": number, "changed": self._mark()})
-        self.db.run(_SQL["drop_sources"], (number,))
-        self.db.run(_SQL["drop_entities"], (number,))
+        self.db.run(_SQL["drop_sources"], (scope, number))
+        self.db.run(_SQL["drop_entities"], (scope, number))
         drop_vectors(self.db, number)
 
     def _cites(self, row: Row, scope: int) -> None:
         number = self._known(scope, row.key[0])
-        self.db.run(_SQL["drop_cites"], (number,))
+        self.db.run(_SQL["drop_cites"], (scope, number))
         for place, cite in moving.cites_of(row):
             cited = self._known(scope, cite.item)
-            self.db.run(_QUERIES["add_cite"], (number, place, cited, cite.start, cite.end))
+            self.db.run(_QUERIES["add_cite"], (scope, number, place, cited, cite.start, cite.end))
         self.db.run(_QUERIES["mark_item"], (self._mark(), number))
 
     def _tombstone(self, row: Row, scope: int) -> None:
@@ -107,7 +108,7 @@ class Restoring:
 
     def _request(self, row: Row, scope: int) -> None:
         asked, answer = moving.request_of(row)
-        self.db.run(_SQL["keep_request"], (scope, row.key[1], answer_text(answer, bytes.fromhex(asked)), self._now))
+        self.db.run(_SQL["keep_request"], (scope, row.key[1], write_answer(answer, bytes.fromhex(asked)), self._now))
 
     def _session(self, row: Row, scope: int) -> None:
         values = {"length": row.values["length"], "changed": row.values["rank"]}
@@ -117,7 +118,7 @@ class Restoring:
     def _summary(self, row: Row, scope: int) -> None:
         summary = moving.summary_of(row)
         values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
-        self.db.run(_SESSIONS["summarize"], {**values, "scope": scope, "session": row.key[1]})
+        self.db.run(_SQL["keep_summary"], {**values, "scope": scope, "session": row.key[1]})
 
     def _progress(self, row: Row, scope: int) -> None:
         self.db.run(_SQL["keep_progress"], (scope, *row.key[1:], row.values["upto"]))
@@ -127,18 +128,18 @@ class Restoring:
         item = None if episode.item is None else self._known(scope, episode.item)
         self.db.run(_EPISODES["drop"], (scope, episode.id))
         values = (
-            scope, item, micros_of(episode.happened_at), micros_of(episode.expires_at), episode.count,
-            episode.importance, episode.id, episode.session, episode.kind, episode.key, metadata_text(episode.data),
+            scope, item, write_time(episode.happened_at), write_time(episode.expires_at), episode.count,
+            episode.importance, episode.id, episode.session, episode.kind, episode.key, write_metadata(episode.data),
             episode.text,
         )  # fmt: skip
         self.db.run(_EPISODES["add"], values)
         if raw:
-            self.db.run(_EPISODES["add_raw"], (scope, episode.id, micros_of(raw.expires_at), raw.text))
+            self.db.run(_EPISODES["add_raw"], (scope, episode.id, write_time(raw.expires_at), raw.text))
 
     def _trial(self, row: Row, scope: int) -> None:
         trial = moving.trial_of(row)
         item = self._known(scope, trial.procedure)
-        self.db.run(_SQL["keep_trial"], (item, trial.task, micros_of(trial.at), trial.success, trial.note))
+        self.db.run(_SQL["keep_trial"], (scope, item, trial.task, write_time(trial.at), trial.success, trial.note))
 
     def _task(self, row: Row, scope: int) -> None:
         names = (
@@ -147,17 +148,17 @@ class Restoring:
         )  # fmt: skip
         self.db.run(_SQL["keep_task"], {**{name: row.values[name] for name in names}, "scope": scope})
         task = self._task_number(scope, row.key[1])
-        self.db.run(_SQL["drop_snapshot"], (task,))
+        self.db.run(_SQL["drop_snapshot"], (scope, task))
         if row.values["snapshot"] is not None:
-            self.db.run(_JOURNAL["keep"], (task, row.values["snapshot"]))
+            self.db.run(_JOURNAL["keep"], (scope, task, row.values["snapshot"]))
         self._now = max(self._now, row.values["started_at"], row.values["ended_at"] or 0)
 
     def _step(self, row: Row, scope: int) -> None:
         step, task = moving.step_of(row), self._task_number(scope, row.key[1])
         result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
-        times = micros_of(step.began_at), micros_of(step.ended_at)
+        times = write_time(step.began_at), write_time(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
-        self.db.run(_SQL["keep_step"], (task, *values, step.version, *times, *result, step.error))
+        self.db.run(_SQL["keep_step"], (scope, task, *values, step.version, *times, *result, step.error))
 
     def _event(self, row: Row, scope: int) -> None:
         self.db.run(_SQL["keep_event"], (scope, *row.key[1:], self._now, row.values["payload"]))
@@ -182,7 +183,7 @@ class Restoring:
             self.db.run(_QUERIES["set_meta"], ("audit", json.dumps([found.n, found.hash, found.seal])))
             return
         told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
-        self.db.run(_SQL["keep_entry"], (found.n, micros_of(found.at), *told))
+        self.db.run(_SQL["keep_entry"], (found.n, write_time(found.at), *told))
 
     def _known(self, scope: int, id_: str) -> int:
         number = self._numbers.get((scope, id_)) or item_number(self.db, scope, id_)

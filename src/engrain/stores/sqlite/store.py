@@ -30,6 +30,15 @@ from engrain.core.model.plans import (
     reconcile,
 )
 from engrain.core.validation import checked_metadata
+from engrain.stores.relational.rows import (
+    read_answer,
+    read_item,
+    read_sources,
+    write_answer,
+    write_metadata,
+    write_time,
+)
+from engrain.stores.relational.sessions import Sessions, check_summary_version
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
@@ -40,17 +49,15 @@ from engrain.stores.sqlite.holding import check_held
 from engrain.stores.sqlite.models import Models
 from engrain.stores.sqlite.moving import Moving
 from engrain.stores.sqlite.reads import Reads
-from engrain.stores.sqlite.rows import answer_of, answer_text, items_of, metadata_text, micros_of, sources_of
 from engrain.stores.sqlite.scopes import check_began
 from engrain.stores.sqlite.search import Search
-from engrain.stores.sqlite.sessions import Sessions, check_version, version_of
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work
 
 _SQL = load("queries.sql")
 
 
-class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deployment):
+class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sessions):
     """One file, many threads and processes. ":memory:" is a store that ends with its object."""
 
     def apply(self, plan: Plan) -> Applied:
@@ -73,7 +80,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
             _check_expected(work, *plan.expect)
         if plan.summary_version:
             session, version = plan.summary_version
-            check_version(version_of(db, work.key, work.scope, work.scope_n, session), session, version)
+            check_summary_version(self.dialect.over(db, plan.scope), self._key, plan.scope, session, version)
         before = work.seq
         applied = Applied(tuple(self._steps(work, plan.steps)), work.seq)
         _index(work)
@@ -98,7 +105,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
         gone = [one for one in applied.outcomes if one.status == "forgotten"]
         if gone:
             items, cut = sum(1 + len(one.others) for one in gone), sum(len(one.marked) for one in gone)
-            self.audit.write(db, "forget", {"items": items, "cut": cut})
+            self.audit.write(self.dialect.over(db, None), "forget", {"items": items, "cut": cut})
 
     def _steps(self, work: Work, steps: tuple[Step, ...]) -> Iterator[Outcome]:
         for number, step in enumerate(steps):
@@ -154,7 +161,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
             return _repeat(work, (number, decision.repeats, place), draft, trust)
         values = {
             "valid_from": to_micros(decision.valid_from),
-            "valid_to": micros_of(decision.valid_to),
+            "valid_to": write_time(decision.valid_to),
             "replaced_by": decision.replaced_by,
             **_placed(work, draft.place),
         }
@@ -185,7 +192,7 @@ class SqliteStore(Reads, Search, Sessions, Care, Moving, Backing, Models, Deploy
         new = self._ids(work.now)
         work.db.run(_SQL["point_item"], (new, number))
         kept = {name: getattr(old, name) for name in ("replaced_by", "session", "place", "speaker", "role", "pinned")}
-        validity = {"valid_from": to_micros(old.valid_from), "valid_to": micros_of(old.valid_to)}
+        validity = {"valid_from": to_micros(old.valid_from), "valid_to": write_time(old.valid_to)}
         _insert(work, new, draft, {**kept, **validity, "hash": hash_, "trust": trust})
         return Outcome(new, "replaced", (old.id,), place=old.place)
 
@@ -199,12 +206,12 @@ def _answered(work: Work, request_id: str | None, steps: tuple[Step, ...]) -> Ap
     if request_id is None:
         return None
     first = work.db.rows(_SQL["request"], (work.scope_n, request_id))
-    return answer_of(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
+    return read_answer(first[0][0], work.digest("asked", gist(steps)) if steps else None) if first else None
 
 
 def _keep_answer(work: Work, request_id: str | None, steps: tuple[Step, ...], applied: Applied) -> None:
     if request_id is not None:
-        answer = answer_text(applied, work.digest("asked", gist(steps)))
+        answer = write_answer(applied, work.digest("asked", gist(steps)))
         work.db.run(_SQL["add_request"], (work.scope_n, request_id, answer, work.micros))
 
 
@@ -283,9 +290,9 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
     sides = (relation.subject, relation.relation, relation.object) if relation else (None, None, None)
     row = (
         new, work.scope_n, work.mark(), draft.kind, draft.importance, values["trust"], bool(values.get("pinned")),
-        draft.traits, draft.words.passages, micros_of(draft.occurred_at), work.micros, values["valid_from"],
-        values["valid_to"], micros_of(draft.expires_at), values["place"], values["session"], values["speaker"],
-        values["role"], draft.slot, values["replaced_by"], values["hash"], *sides, metadata_text(draft.metadata),
+        draft.traits, draft.words.passages, write_time(draft.occurred_at), work.micros, values["valid_from"],
+        values["valid_to"], write_time(draft.expires_at), values["place"], values["session"], values["speaker"],
+        values["role"], draft.slot, values["replaced_by"], values["hash"], *sides, write_metadata(draft.metadata),
         draft.text,
     )  # fmt: skip
     work.db.run(_SQL["add_item"], row)
@@ -297,10 +304,10 @@ def _insert(work: Work, new: str, draft: Draft, values: Mapping[str, Any]) -> No
 
 
 def _add_source(work: Work, item: int, number: int, source: Source) -> None:
-    work.db.run(_SQL["add_source"], (item, number, source.kind, source.name))
+    work.db.run(_SQL["add_source"], (work.scope_n, item, number, source.kind, source.name))
     for cite in source.cites:
         ((cited, _, _),) = work.db.rows(_SQL["cited"], (work.scope_n, cite.item))
-        work.db.run(_SQL["add_cite"], (item, number, cited, cite.start, cite.end))
+        work.db.run(_SQL["add_cite"], (work.scope_n, item, number, cited, cite.start, cite.end))
 
 
 def _add_entities(work: Work, item: int, relation: Relation) -> None:
@@ -310,15 +317,16 @@ def _add_entities(work: Work, item: int, relation: Relation) -> None:
 
 def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust: float) -> Outcome:
     number, id_, place = found
-    said = {"importance": draft.importance, "trust": trust, "expires": micros_of(draft.expires_at)}
+    said = {"importance": draft.importance, "trust": trust, "expires": write_time(draft.expires_at)}
     work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
     if draft.metadata:
         ((known_metadata,),) = work.db.rows(_SQL["metadata_of"], (number,))
         merged = checked_metadata({**json.loads(known_metadata), **draft.metadata})
-        work.db.run(_SQL["set_metadata"], (metadata_text(merged), number))
-    known = sources_of(work.db, [number]).get(number, ())
+        work.db.run(_SQL["set_metadata"], (write_metadata(merged), number))
+    ((sources,),) = work.db.rows(_SQL["sources_of"], (number,))
+    known = read_sources(sources)
     if draft.source not in known:
-        ((free,),) = work.db.rows(_SQL["next_source"], (number,))
+        ((free,),) = work.db.rows(_SQL["next_source"], (work.scope_n, number))
         _add_source(work, number, free, draft.source)
     return Outcome(id_, "repeated", place=place)
 
@@ -327,7 +335,7 @@ def _standing(work: Work, id_: str) -> tuple[int, Item]:
     rows = work.db.rows(_SQL["standing"], (work.scope_n, id_))
     if not rows:
         raise NotFound(f"there is no item {id_!r} in this scope.")
-    return rows[0][0], items_of(work.db, rows)[0]
+    return rows[0][0], read_item(rows[0])
 
 
 def _change(work: Work, step: Change) -> Outcome:
@@ -335,7 +343,7 @@ def _change(work: Work, step: Change) -> Outcome:
     values = {
         "importance": step.importance,
         "pinned": step.pinned,
-        "metadata": None if step.metadata is None else metadata_text(step.metadata),
+        "metadata": None if step.metadata is None else write_metadata(step.metadata),
     }
     work.db.run(_SQL["change_item"], {**values, "changed": work.mark(), "n": number})
     return Outcome(step.id, "changed")

@@ -67,7 +67,7 @@ class Tidy:
         # The first commit into a log that is started anew syncs twice, and nobody's write should be that one: a read
         # that is held keeps the log going until it is our turn, and then a commit of our own starts it.
         def hold(held: Connection) -> None:
-            held.rows("select seq from counter")
+            held.rows("select change from counter")
             self._pool.bare(lambda db: db.rows("pragma wal_checkpoint(passive)"))
             self._writer.run_alone(lambda db: self._restart_log(db, held))
 

@@ -27,3 +27,8 @@ class ReferenceStore(Items, Search, Sessions, Moving):
         self.journal = Tasks(self)
         self.audit = Audit(self)
         self.erasing = Eraser(self)
+
+
+def open_reference(url: str, *, clock: Clock, read_only: bool) -> ReferenceStore:
+    """Open a new, empty store: the entry point for URLs that begin with reference://."""
+    return ReferenceStore(clock=clock)

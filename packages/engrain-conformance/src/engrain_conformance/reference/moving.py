@@ -33,6 +33,13 @@ class Moving(Holder):
         with self.whole():
             return do()
 
+    def preview(self, do: Callable[[], Answer]) -> Answer:
+        with self.whole() as before:
+            try:
+                return do()
+            finally:
+                self._state = before  # every write replaced it by a changed copy
+
     def standing(self, scopes: Sequence[Scope]) -> Standing:
         with self.reading() as state:
             return self._standing(state, scopes)

@@ -1,0 +1,113 @@
+"""Postgres' part of the relational store: fragments, binding and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+from engrain.core.identity import Scope
+from engrain.stores.postgres.fragments import SYNTAX
+from engrain.stores.postgres.link import Db
+from engrain.stores.postgres.locks import hold_stays
+from engrain.stores.relational.dialect import Deferred, Do, Pending
+from engrain.stores.relational.rows import Row
+from engrain.stores.relational.statements import Statement
+
+Answer = TypeVar("Answer")
+
+
+@cache
+def load_statements() -> Mapping[str, Statement]:
+    return SYNTAX.load()
+
+
+class PostgresTransaction:
+    def __init__(self, dialect: PostgresDialect, db: Db, scope: Scope | None) -> None:
+        self.scope = scope
+        self._dialect, self._db = dialect, db
+
+    def rows(self, statement: str | Statement, **values: Any) -> list[Row]:
+        return self.ask(statement, **values).fetchall()
+
+    def ask(self, statement: str | Statement, **values: Any) -> Pending:
+        found = self._dialect.find(statement)
+        return self._db.ask(found.sql, self._bind(found, values))
+
+    def run(self, statement: str | Statement, **values: Any) -> None:
+        found = self._dialect.find(statement)
+        self._db.run(found.sql, self._bind(found, values))
+
+    def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
+        found = self._dialect.find(statement)
+        for row in rows:
+            self._db.run(found.sql, self._bind(found, row))
+
+    def lock_scope(self) -> None:
+        assert self.scope is not None
+        self._dialect.lock_scope(self._db, self.scope)
+
+    def lock_user(self, subject_hash: str) -> None:
+        hold_stays(self._db, subject_hash)
+
+    def begin_write(self) -> tuple[int, int]:
+        assert self.scope is not None
+        return self._dialect.begin_write(self._db, self.scope)
+
+    def end_write(self) -> Pending:
+        return self.ask("store_last_change")
+
+    def now(self) -> int:
+        ((now,),) = self.rows("find_now")
+        return int(now)
+
+    def _bind(self, statement: Statement, values: Mapping[str, Any]) -> dict[str, Any]:
+        bound = dict(values)
+        for name in statement.lists:
+            bound[name] = list(bound[name])
+        if "scope" in statement.parameters and "scope" not in bound:
+            bound["scope"] = self.scope and self.scope.id
+        if "clock" in statement.parameters:
+            bound["clock"] = self._dialect.clock_micros()
+        return bound
+
+
+class Run(Protocol):
+    def __call__(self, scope: Scope | None, do: Callable[[Db], Answer | Deferred[Answer]], mode: str, /) -> Answer: ...
+
+
+class PostgresDialect:
+    """`read` and `write` run a closure on a connection, with row-level security set to the scope."""
+
+    def __init__(
+        self,
+        key: bytes,
+        read: Run,
+        write: Run,
+        lock_scope: Callable[[Db, Scope], int],
+        begin_write: Callable[[Db, Scope], tuple[int, int]],
+        clock_micros: Callable[[], int | None],
+    ) -> None:
+        self.key = key
+        self._read, self._write = read, write
+        self.lock_scope, self.begin_write, self.clock_micros = lock_scope, begin_write, clock_micros
+
+    @property
+    def statements(self) -> Mapping[str, Statement]:
+        return load_statements()
+
+    def find(self, statement: str | Statement) -> Statement:
+        return load_statements()[statement] if isinstance(statement, str) else statement
+
+    def over(self, db: Db, scope: Scope | None) -> PostgresTransaction:
+        """A transaction that is open on this connection."""
+        return PostgresTransaction(self, db, scope)
+
+    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
+        return self._read(scope, lambda db: do(self.over(db, scope)), "read")
+
+    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
+        return self._write(scope, lambda db: do(self.over(db, scope)), "repeat" if repeat else "write")
+
+    def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
+        return self.read(scope, lambda tx: Deferred(tx.ask(statement, **values), list))

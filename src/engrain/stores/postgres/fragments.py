@@ -1,0 +1,39 @@
+"""How Postgres writes the fragments of shared statements."""
+
+from __future__ import annotations
+
+from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.statements import Syntax
+
+# As rows.read_sources reads them.
+SOURCES = """(select json_agg(json_build_array(source.kind, source.name,
+      (select json_agg(json_build_array(cited.id, citation.span_start, citation.span_end) order by citation.n)
+        from citation join item as cited on cited.scope = citation.scope and cited.n = citation.cited
+        where citation.scope = source.scope and citation.item = source.item and citation.number = source.number))
+    order by source.number) from source where source.scope = item.scope and source.item = item.n)"""
+ITEM = f"{ITEM_COLUMNS},\n  {SOURCES}"
+_NOW = """greatest(coalesce(cast(:clock as bigint),
+  (extract(epoch from statement_timestamp()) * 1000000)::bigint), last_value)"""
+SYNTAX = Syntax(
+    "engrain.stores.postgres",
+    {
+        "item": ITEM,
+        "sources": SOURCES,
+        "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
+        "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
+        # One moment for all of the statement.
+        "at": f"(select coalesce(cast(:at as bigint), {_NOW}) from clock)",
+        "now": f"(select {_NOW} from clock)",
+        "change": "nextval('change')",
+        "in": "= any(:$)",
+        "not_in": "<> all(:$)",
+        "scope_in": "= any(cast(:$ as uuid[]))",
+        "not_scope_in": "<> all(cast(:$ as uuid[]))",
+        "same": "is not distinct from",
+        "greatest": "greatest",
+        "least": "least",
+        "for_update": "for update",
+        "+": "",
+    },
+    pyformat=True,
+)

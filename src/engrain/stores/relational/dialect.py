@@ -1,0 +1,105 @@
+"""The primitives that an SQL engine supplies: transactions, named statements, locks, time and change numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from engrain.core.identity import Scope
+from engrain.stores.relational.rows import Row
+from engrain.stores.relational.statements import Statement
+
+Answer = TypeVar("Answer")
+
+
+class Pending(Protocol):
+    """The rows of a statement that was sent. Fetching them waits for the server."""
+
+    def fetchall(self) -> list[Row]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Rows that are here already."""
+
+    found: list[Row]
+
+    def fetchall(self) -> list[Row]:
+        return self.found
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred(Generic[Answer]):
+    """A closure's answer that is still on its way: it arrives together with the end of the transaction."""
+
+    asked: Pending
+    made: Callable[[list[Row]], Answer]
+
+    def read(self) -> Answer:
+        return self.made(self.asked.fetchall())
+
+
+class Transaction(Protocol):
+    """One transaction of one scope, or of upkeep across all scopes (`scope` None).
+
+    Values are given by name; a list goes where the statement says {in:name}. The transaction binds `:scope`
+    (the scope's key; null for a scope that the store does not know), `:clock` and `:change` itself."""
+
+    @property
+    def scope(self) -> Scope | None: ...
+
+    def rows(self, statement: str | Statement, **values: Any) -> list[Row]: ...
+
+    def ask(self, statement: str | Statement, **values: Any) -> Pending:
+        """Send it and fetch later: several questions cross the network together."""
+
+    def run(self, statement: str | Statement, **values: Any) -> None:
+        """Send it and do not wait. A failure is raised by the next statement that waits, and nothing is kept."""
+
+    def many(self, statement: str | Statement, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run it once for each row, without waiting."""
+
+    def lock_scope(self) -> None:
+        """Make the scope if it is new, and let no other write to it until the commit.
+
+        BeingErased or OnHold if it takes no writes."""
+
+    def lock_user(self, subject_hash: str) -> None:
+        """Keep holds on this user as they are until the commit. Before the scope is locked."""
+
+    def begin_write(self) -> tuple[int, int]:
+        """Lock the scope as lock_scope does: the number of its last change, and the time to record.
+
+        Needed before the first statement with {change}."""
+
+    def end_write(self) -> Pending:
+        """Record the scope's last change: one row with its number. Call after the last statement with {change}."""
+
+    def now(self) -> int:
+        """The store's time in microseconds: the clock, or the newest time recorded if that is later."""
+
+
+Do = Callable[[Transaction], Answer | Deferred[Answer]]
+
+
+class Dialect(Protocol):
+    """An open database. Errors of its driver are translated before they leave it."""
+
+    @property
+    def key(self) -> bytes:
+        """The key of every hash in the store."""
+
+    @property
+    def statements(self) -> Mapping[str, Statement]: ...
+
+    def read(self, scope: Scope | None, do: Do[Answer]) -> Answer:
+        """Run `do` in one snapshot."""
+
+    def write(self, scope: Scope | None, do: Do[Answer], *, repeat: bool = False) -> Answer:
+        """Run `do` in one transaction. If others made it fail it runs again from the start.
+
+        With `repeat`, doing it twice is harmless, so a commit whose outcome is unknown is done again too."""
+
+    def ask(self, scope: Scope | None, statement: str | Statement, **values: Any) -> list[Row]:
+        """Read the rows of one statement, in one round trip."""

@@ -1,0 +1,113 @@
+"""Map rows of the database to values of the core, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, get_args
+
+from engrain.core.clock import from_micros, to_micros
+from engrain.core.errors import Conflict
+from engrain.core.model.erasure import Erased, Hold
+from engrain.core.model.erasure import read as read_reasons
+from engrain.core.model.items import Cite, Item, Relation, Source, SourceKind
+from engrain.core.model.plans import Applied, Outcome
+
+Row = tuple[Any, ...]
+
+# The columns that read_item takes, in its order. A dialect adds the sources as JSON: see read_sources.
+ITEM_COLUMNS = """item.n, item.id, item.kind, item.text, item.importance, item.recorded_at, item.valid_from,
+  item.valid_to, item.occurred_at, item.slot, item.metadata, item.trust, item.session, item.place, item.speaker,
+  item.role, item.subject, item.relation, item.object, item.pinned, item.replaced_by, item.retracted_at,
+  item.expires_at, item.access_count, item.last_accessed"""
+ITEM_WIDTH = 26
+# Most items have one source without a name or a citation: a fifth of the time of reading such an item is its JSON.
+_PLAIN = {f'[["{kind}",null,[]]]': (Source(None, kind),) for kind in get_args(SourceKind)}
+
+
+def read_items(rows: Iterable[Row]) -> list[Item]:
+    return [read_item(row) for row in rows]
+
+
+def read_item(row: Row) -> Item:
+    (
+        _, id_, kind, text, importance, recorded, begins, ends, occurred, slot, metadata, trust, session, place,
+        speaker, role, subject, relation, object_, pinned, replaced_by, retracted, expires, count, accessed, sources,
+    ) = row  # fmt: skip
+    return Item(
+        id=id_,
+        kind=kind,
+        text=text,
+        importance=importance,
+        recorded_at=from_micros(recorded),
+        valid_from=from_micros(begins),
+        valid_to=read_time(ends),
+        occurred_at=read_time(occurred),
+        slot=slot,
+        metadata=read_metadata(metadata),
+        sources=read_sources(sources),
+        trust=trust,
+        session=session,
+        place=place,
+        speaker=speaker,
+        role=role,
+        relation=None if subject is None else Relation(subject, relation, object_),
+        pinned=bool(pinned),
+        replaced_by=replaced_by,
+        retracted_at=read_time(retracted),
+        expires_at=read_time(expires),
+        access_count=count,
+        last_accessed=read_time(accessed),
+    )
+
+
+def read_sources(found: Any) -> tuple[Source, ...]:
+    """Read [[kind, name, [[cited, start, end], …]], …], as JSON text or as a driver has parsed it."""
+    if isinstance(found, str) and found in _PLAIN:
+        return _PLAIN[found]
+    parsed: Sequence[Any] = json.loads(found) if isinstance(found, str) else found or ()
+    return tuple(Source(name, kind, tuple(Cite(*cite) for cite in cites or ())) for kind, name, cites in parsed)
+
+
+def read_metadata(text: str) -> dict[str, Any]:
+    return {} if text == "{}" else dict(json.loads(text))
+
+
+def write_metadata(metadata: Mapping[str, Any]) -> str:
+    return json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":")) if metadata else "{}"
+
+
+def read_time(micros: int | None) -> datetime | None:
+    return None if micros is None else from_micros(micros)
+
+
+def write_time(time: datetime | None) -> int | None:
+    return None if time is None else to_micros(time)
+
+
+def read_receipt(row: Row) -> Erased:
+    subject_hash, kind, at, receipt = row
+    return Erased(subject_hash, kind, from_micros(at), receipt)
+
+
+def read_hold(row: Row) -> Hold:
+    subject_hash, at, reasons, hidden = row
+    return Hold(subject_hash, from_micros(at), read_reasons(reasons), bool(hidden))
+
+
+def write_answer(applied: Applied, asked: bytes) -> str:
+    """Encode ids, statuses, numbers and a keyed hash of the request: no text of a user."""
+    outcomes = [[one.id, one.status, one.others, one.marked, one.place] for one in applied.outcomes]
+    return json.dumps([applied.seq, outcomes, asked.hex()])
+
+
+def read_answer(text: str, asked: bytes | None) -> Applied:
+    """Raise Conflict if `asked` is given and the request id was first used for another write."""
+    seq, outcomes, first = json.loads(text)
+    if asked is not None and asked.hex() != first:
+        raise Conflict("this request id was used for another write. Give this one an id of its own.")
+    found = (
+        Outcome(id_, status, tuple(others), tuple(marked), place) for id_, status, others, marked, place in outcomes
+    )
+    return Applied(tuple(found), seq, repeated=True)

@@ -1,0 +1,107 @@
+"""The log of a session: its messages in order, its rolling summary, and how far work on it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engrain.core.errors import Conflict, InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.erasure import first_version, session_marks
+from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.plans import Add, Applied, Plan
+from engrain.ports import Behind, Summary
+from engrain.stores.relational.dialect import Dialect, Transaction
+from engrain.stores.relational.rows import read_items
+
+
+class Sessions:
+    """A part of the store: it appends through `apply`."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def dialect(self) -> Dialect: ...
+
+        def apply(self, plan: Plan) -> Applied: ...
+
+        def add_uses(self, scope: Scope, items: Sequence[Item]) -> list[Item]: ...
+
+    def append(self, scope: Scope, session: str, drafts: Sequence[Draft], expect: int | None) -> Applied:
+        steps = tuple(Add(_place_message(draft, session)) for draft in drafts)
+        return self.apply(Plan(scope, steps, expect=None if expect is None else (session, expect)))
+
+    def length(self, scope: Scope, session: str) -> int:
+        rows = self.dialect.ask(scope, "find_session_length", session=session)
+        return int(rows[0][0]) if rows else 0
+
+    def read(self, scope: Scope, session: str, start: int, limit: int) -> list[Item]:
+        rows = self.dialect.ask(scope, "load_messages", session=session, start=start, limit=limit)
+        return self.add_uses(scope, read_items(rows))
+
+    def last(self, scope: Scope, session: str, n: int) -> list[Item]:
+        rows = self.dialect.ask(scope, "load_last_messages", session=session, limit=n)
+        return self.add_uses(scope, read_items(rows[::-1]))
+
+    def sessions(self, scope: Scope, limit: int) -> list[str]:
+        return [name for (name,) in self.dialect.ask(scope, "list_sessions", limit=limit)]
+
+    def summary(self, scope: Scope, session: str) -> Summary | None:
+        rows = self.dialect.ask(scope, "load_summary", session=session)
+        if rows:
+            return Summary(*rows[0])
+        hashes = session_marks(self.dialect.key, scope, session)
+        ((erased,),) = self.dialect.ask(scope, "find_erasure_time", hashes=hashes)
+        return Summary("", 0, first_version(erased)) if erased else None
+
+    def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
+        def do(tx: Transaction) -> None:
+            tx.lock_scope()
+            check_summary_version(tx, self.dialect.key, scope, session, summary.version - 1)
+            tx.run(
+                "store_summary",
+                session=session,
+                text=summary.text,
+                upto=summary.upto,
+                version=summary.version,
+                made_by=summary.by,
+            )
+
+        self.dialect.write(scope, do)
+
+    def progress(self, scope: Scope, session: str, work: str) -> int:
+        rows = self.dialect.ask(scope, "load_progress", session=session, work=work)
+        return int(rows[0][0]) if rows else 0
+
+    def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
+        def do(tx: Transaction) -> None:
+            tx.lock_scope()
+            tx.run("advance_progress", session=session, work=work, upto=upto)
+
+        self.dialect.write(scope, do, repeat=True)
+
+    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+        rows = self.dialect.ask(scope, "list_sessions_behind", work=work, limit=limit)
+        return [Behind(scope, *row) for row in rows]
+
+
+def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: str, version: int) -> None:
+    """Conflict unless the stored summary has this version. No version comes back after an erasure."""
+    rows = tx.rows("load_summary", session=session)
+    if rows:
+        found = int(rows[0][2])
+    else:
+        ((erased,),) = tx.rows("find_erasure_time", hashes=session_marks(key, scope, session))
+        found = first_version(erased)
+    if version != found:
+        raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
+
+
+def _place_message(draft: Draft, session: str) -> Draft:
+    place = draft.place or Place(session)
+    if draft.kind != "message":
+        raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
+    if place.session != session or place.number is not None:
+        raise InvalidInput(f"a message appended to {session!r} takes the next place there: name no other.")
+    return replace(draft, place=place)

@@ -1,0 +1,2 @@
+-- find_item --
+select n from item where {+}scope = :scope and id = :id;

@@ -1,0 +1,2 @@
+-- find_now --
+select {now};

@@ -1,0 +1,39 @@
+"""How SQLite writes the fragments of shared statements."""
+
+from __future__ import annotations
+
+from engrain.stores.relational.rows import ITEM_COLUMNS
+from engrain.stores.relational.statements import Syntax
+
+# As rows.read_sources reads them. Subqueries in the order of an index need no sort.
+SOURCES = """(select json_group_array(json_array(source.kind, source.name, json((
+    select json_group_array(json_array(cited.id, span_start, span_end)) from (
+      select cited.id, citation.span_start, citation.span_end
+      from citation join item as cited on cited.n = citation.cited
+      where citation.scope = source.scope and citation.item = source.item and citation.number = source.number
+      order by citation.n) as cited))))
+  from (select * from source where source.scope = item.scope and source.item = item.n order by number) as source)"""
+ITEM = f"{ITEM_COLUMNS},\n  {SOURCES}"
+_VALUES = "(select value from json_each(:$))"
+SYNTAX = Syntax(
+    "engrain.stores.sqlite",
+    {
+        "item": ITEM,
+        "sources": SOURCES,
+        "visible": "item.retracted_at is null and item.valid_from <= {at} and (item.valid_to is null or {at} < "
+        "item.valid_to) and (item.expires_at is null or {at} < item.expires_at)",
+        "at": "coalesce(:at, {now})",
+        "now": "(select max(:clock, counter.now) from counter)",
+        "change": ":change",
+        "in": f"in {_VALUES}",
+        "not_in": f"not in {_VALUES}",
+        "scope_in": f"in {_VALUES}",
+        "not_scope_in": f"not in {_VALUES}",
+        "same": "is",
+        "greatest": "max",
+        "least": "min",
+        "for_update": "",
+        # No index for this column: by the scope's own index all of its rows would be read for a few.
+        "+": "+",
+    },
+)

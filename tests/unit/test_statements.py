@@ -1,0 +1,73 @@
+"""Every shared statement is one that both engines take, and every statement that is named is there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from postgres_schemas import fresh_schema, member, open_store
+
+from engrain.core.errors import EngrainError
+from engrain.stores import relational
+from engrain.stores.postgres import dialect as postgres
+from engrain.stores.relational.statements import Syntax
+from engrain.stores.sqlite import SqliteStore
+from engrain.stores.sqlite import dialect as sqlite
+
+RELATIONAL = Path(relational.__file__).parent
+PIECES = {"where": "1 = 1"}
+
+
+def named_statements() -> Iterator[tuple[str, str]]:
+    """The literal names that the code gives to rows, ask, run and many."""
+    for file in [*RELATIONAL.glob("*.py"), *RELATIONAL.parent.glob("*/dialect.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("rows", "ask", "run", "many"):
+                texts = (one.value for one in node.args if isinstance(one, ast.Constant))
+                yield from ((file.name, one) for one in texts if isinstance(one, str) and " " not in one)
+
+
+def test_sqlite_takes_every_statement() -> None:
+    store = SqliteStore(":memory:")
+    for name, one in sqlite.load_statements().items():
+        values = {key: "[]" if key in one.lists else None for key in one.parameters}
+        try:
+            store.snapshot(lambda db: db.rows(f"explain {one.fill(**PIECES).sql}", values))  # noqa: B023
+        except EngrainError as exc:
+            pytest.fail(f"{name}: {exc}")
+    store.close()
+
+
+def test_postgres_takes_every_statement() -> None:
+    with fresh_schema() as schema:
+        open_store(schema).close()
+        with member(schema) as connection:
+            for name, one in postgres.load_statements().items():
+                values = dict.fromkeys(one.parameters)
+                try:
+                    connection.execute(f"explain {one.fill(**PIECES).sql}".encode(), values)
+                except psycopg.Error as exc:
+                    pytest.fail(f"{name}: {exc}")
+
+
+def test_every_named_statement_is_there() -> None:
+    found = list(named_statements())
+    assert len(found) > 10
+    for statements in (sqlite.load_statements(), postgres.load_statements()):
+        assert [(file, name) for file, name in found if name not in statements and name != "store_last_change"] == []
+
+
+def test_every_shared_statement_is_used() -> None:
+    shared = Syntax("engrain.stores.relational", {}).load()
+    used = {name for _, name in named_statements()}
+    assert [name for name in shared if name not in used] == []
+
+
+def test_parameters_are_translated_and_casts_and_quotes_are_not() -> None:
+    syntax = Syntax("engrain.stores.postgres", {"in": "= any(:$)"}, pyformat=True)
+    made = syntax._prepare("x", "select ':no', 5 % 2, n::text from item where id {in:ids} and scope = :scope")
+    assert made.sql == "select ':no', 5 %% 2, n::text from item where id = any(%(ids)s) and scope = %(scope)s"
+    assert (made.parameters, made.lists) == ({"ids", "scope"}, {"ids"})
