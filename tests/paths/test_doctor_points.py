@@ -202,11 +202,10 @@ def test_08_a_store_that_a_power_cut_empties_warns(memory: Memory, opened: Open)
 
 
 def test_08_a_writer_that_does_not_wait_for_the_disk_fails(memory: Memory) -> None:
-    with memory._open.kit.items._writer.alone() as db:  # type: ignore[attr-defined]
-        db.rows("pragma synchronous = normal")
+    writer = memory._open.kit.items._writer  # type: ignore[attr-defined]
+    writer.run_alone(lambda db: db.rows("pragma synchronous = normal"))
     assert_stands(memory, "power cut", "fail", "acknowledged writes")
-    with memory._open.kit.items._writer.alone() as db:  # type: ignore[attr-defined]
-        db.rows("pragma synchronous = full")
+    writer.run_alone(lambda db: db.rows("pragma synchronous = full"))
     assert_stands(memory, "power cut", "pass")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -251,27 +251,22 @@ def test_a_tidying_that_fails_is_tried_again(store: SqliteStore, monkeypatch: py
             time.sleep(0.005)
 
 
-def test_a_mark_set_while_another_is_purged_stays_pending(store: SqliteStore) -> None:
+def test_a_mark_set_while_another_is_purged_stays_pending(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The purge of one forget must not take the mark of the next for its own."""
     purge = store._purge
     first, second = add(store, "first"), add(store, "second")
     store.apply(Plan(SCOPE, (Forget(first),)))
-    exclusive = store._writer.exclusive
+    run_alone = store._writer.run_alone
 
-    class After:
+    def then_forget(work: Callable[[Connection], object]) -> object:
         """Another thread forgets right after the first purge has let go of the file."""
+        answer = run_alone(work)
+        store.apply(Plan(SCOPE, (Forget(second),)))
+        return answer
 
-        def __enter__(self) -> object:
-            self.inner = exclusive()
-            return self.inner.__enter__()
-
-        def __exit__(self, *error: object) -> None:
-            self.inner.__exit__(*error)  # type: ignore[arg-type]
-            store._writer.exclusive = exclusive  # type: ignore[method-assign]
-            store.apply(Plan(SCOPE, (Forget(second),)))
-
-    store._writer.exclusive = After  # type: ignore[method-assign,assignment]
-    purge.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(store._writer, "run_alone", then_forget)
+        purge.run()
     assert purge.pending
     assert store.purge()
     assert not purge.pending

@@ -146,7 +146,12 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The commit reported an error, so the write may or may not be durable. Repeat it with the same request_id."""
+    """The commit reported an error, or an interrupt came while the write was under way, so that it may or may not be
+    durable. Repeat it with the same `request_id`, which is here if the write had one."""
+
+    def __init__(self, message: str = "", request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
 
 
 # Durable tasks

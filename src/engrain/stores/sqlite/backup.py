@@ -60,8 +60,9 @@ class Backing(Handle):
         written = False
         try:
             _free(path)  # one that was being written may be there by now
-            with self._pool.bare() if self._site.path else self._writer.alone() as db:
-                write_copy(db, part, key)
+            # A store in memory has one connection, which is outside a transaction while it is read.
+            run = self._pool.bare if self._site.path else self.snapshot
+            run(lambda db: write_copy(db, part, key))
             copy = Site(part, self._site.engine, "truncate", read_only=True, immutable=True, key=key or self._site.key)
             manifest = self._examined(copy, least)
             # The file first: a manifest is never there without what it speaks of.

@@ -38,8 +38,8 @@ class Deployment(Handle):
             why = "the store is in memory, so that nothing outlives this process"
             return Finding("sync", "warn", why, 'open a file instead: Memory("agent.db")')
         # Each connection has a level of its own: what counts is that of the one that writes.
-        with self._reading() if self._site.read_only else self._writer.alone() as db:
-            ((level,),) = db.rows("pragma synchronous")
+        run = self.snapshot if self._site.read_only else self._writer.run_alone
+        ((level,),) = run(lambda db: db.rows("pragma synchronous"))
         if level < _FULL:
             why = f"synchronous is {level}: a power cut may take acknowledged writes"
             return Finding("sync", "fail", why, "restart the program; engrain sets it to full when it opens")

@@ -23,16 +23,16 @@ from engrain.stores.sqlite.engine import Connection, Engine, Sealed
 from engrain.stores.sqlite.episodes import SqliteEpisodes
 from engrain.stores.sqlite.erasing import SqliteErasing
 from engrain.stores.sqlite.journal import SqliteJournal
-from engrain.stores.sqlite.lock import borrow, give_back
+from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import LOCK_SECONDS, upgrade, version
 from engrain.stores.sqlite.opening import Identity, Journal, identity, open_connection, readable, set_journal, survey
 from engrain.stores.sqlite.pool import Moment, Pool
 from engrain.stores.sqlite.purge import Purge
 from engrain.stores.sqlite.scopes import add_scope
 from engrain.stores.sqlite.sql import load
-from engrain.stores.sqlite.tidy import Tidy
+from engrain.stores.sqlite.tidy import Tidy, begin_log
 from engrain.stores.sqlite.touches import Touches
-from engrain.stores.sqlite.writer import Writer
+from engrain.stores.sqlite.writer import CLOSED, WriteQueue
 
 if TYPE_CHECKING:
     from engrain.stores.sqlite.lens import Lenses
@@ -62,16 +62,16 @@ class Handle:
         self._ids: IdSource = ids or SortableIds()
         self._site = readable(survey(location, engine, read_only))
         # A read-only store never takes the lock, but counts as a user of the file.
-        self._lock = borrow(self._site.beside("-lock")) if self._site.path else None
+        self._lock = borrow_lock(self._site.beside("-lock")) if self._site.path else None
         self._touches = Touches()
         self._lenses: Lenses | None = None
         self._closed = False
-        self._joint = threading.local()  # the connection of a transaction that is made of several
+        self._local = threading.local()  # the moment that this thread reads at
         self._name = str(self._site.path)
         self._identity: Identity | None = None
-        self._writer = Writer(self._open_writer, self._lock, self)
+        self._writer = WriteQueue(self._open_writer, self._lock, self)
         self._pool = Pool(self._open_reader)
-        self._tidy = Tidy(self._writer, self._pool)
+        self._tidy = Tidy(self._writer, self._pool, self._lock)
         self._purge = Purge(self._writer, self._pool, self._site, self._lock)
         self.dialect = SqliteDialect(self.snapshot, self.transaction, self._scope, self._add_scope, clock)
         self.journal = SqliteJournal(self)
@@ -88,17 +88,23 @@ class Handle:
         _opened.add(self)
 
     def _begin(self) -> None:
-        with self._writer.alone() as db:
-            upgrade(db, self._site, self._lock)
-            ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
-            pending = db.rows(_SQL["meta"], ("purge",))
+        # In the caller's thread: nobody else has this store yet, and an interrupt ends the wait for another process.
+        db = self._writer.connection()
+        upgrade(db, self._site, self._lock)
+        ((self.dialect.key,),) = db.rows(_SQL["meta"], ("key",))
+        pending = db.rows(_SQL["meta"], ("purge",))
         if pending and not self._site.read_only:
             # Forgotten bytes that a reader held when the store was last open.
             self._purge.pending = True
             with contextlib.suppress(EngrainError):
                 self._purge.run()
-        if self._site.journal == "wal" and not self._site.read_only and not self._site.log_size():
-            self._tidy.begin_log()
+        if self._lock and self._site.journal == "wal" and not self._site.read_only and not self._site.log_size():
+            # It was closed by all: the log begins now, and not with the first write.
+            try:
+                with self._lock.hold(1.0):
+                    begin_log(self._writer.connection())
+            except EngrainError:
+                self._writer.clear()
 
     def _open_reader(self) -> Connection:
         self._check_there()
@@ -131,13 +137,11 @@ class Handle:
         settled = (db.rows("pragma journal_mode")[0][0] == "wal") == (self._site.journal == "wal")
         if self._lock is None or self._site.read_only or settled:
             return set_journal(db, self._site)
-        self._lock.acquire(LOCK_SECONDS)
-        try:
-            return set_journal(db, self._site)
-        except StoreBusy:
-            return "truncate"
-        finally:
-            self._lock.release()
+        with self._lock.hold(LOCK_SECONDS):
+            try:
+                return set_journal(db, self._site)
+            except StoreBusy:
+                return "truncate"
 
     def _check_there(self) -> None:
         if self._identity and identity(self._name, self._site.remote) != self._identity:
@@ -158,7 +162,7 @@ class Handle:
     def after_commit(self, db: Connection) -> None:
         self._touches.written()
         self._tidy.after_commit(db, self._site.journal)
-        self._purge.after_commit()
+        self._purge.after_commit(db)
 
     def after_failure(self) -> None:
         self._touches.take_back()
@@ -174,52 +178,46 @@ class Handle:
         return self._touches.shown(scope.id, items)
 
     def snapshot(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a read transaction: all that it reads belongs to one moment."""
-        with self._reading() as db:
-            return fn(db)
-
-    def transaction(self, fn: Callable[[Connection], Answer]) -> Answer:
-        """Run `fn` in a write transaction. All that it wrote is durable when this returns; an error undoes it."""
-        with self._writing() as db:
-            return fn(db)
-
-    def _reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """Run `fn` in a read transaction, in this thread: all that it reads belongs to one moment."""
         if self._closed:
-            raise StoreClosed("this store was closed. Open it again.")
-        if joint := getattr(self._joint, "db", None):
-            return contextlib.nullcontext(joint)
-        if self._site.path is not None:
-            moment: Moment | None = getattr(self._joint, "moment", None)
-            if moment and moment.lent:
-                return contextlib.nullcontext(moment.lent)
-            return self._pool.snapshot(moment)
-        # A store in memory has one connection for all: whoever has it already in this thread may use it again.
-        db = self._writer.connection
-        if db is not None and self._writer.turns.mine():
-            return contextlib.nullcontext(db)
-        return self._writer.alone()
+            raise StoreClosed(CLOSED)
+        joined = self._writer.joined()
+        if joined is not None:
+            return fn(joined)
+        if self._site.path is None:
+            return self._read_in_memory(fn)
+        moment: Moment | None = getattr(self._local, "moment", None)
+        return fn(moment.lent) if moment and moment.lent else self._pool.snapshot(fn, moment)
 
-    def _writing(self) -> contextlib.AbstractContextManager[Connection]:
+    def _read_in_memory(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """A store in memory has one connection for all."""
+        before = getattr(self._local, "reads", False)
+        self._local.reads = True
+        try:
+            with self._writer.access:
+                return fn(self._writer.connection())
+        finally:
+            self._local.reads = before
+
+    def transaction(self, fn: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
+        """Run `fn` in a write transaction, in the thread that writes: see WriteQueue.
+
+        All that it wrote is durable when this returns; an error undoes it. `fn` calls no code of the user's.
+        """
         if self._closed:
-            raise StoreClosed("this store was closed. Open it again.")
+            raise StoreClosed(CLOSED)
         if self._site.read_only:
             raise ReadOnlyStore(self._site.unwritable())
-        if joint := getattr(self._joint, "db", None):
-            return contextlib.nullcontext(joint)
-        return self._writer.member()
+        joined = self._writer.joined()
+        if joined is not None:
+            return fn(joined)
+        if getattr(self._local, "reads", False):
+            raise StoreBusy("this thread reads a store in memory: a signal handler must not write to it then.")
+        return self._writer.run(fn, request_id)
 
     def together(self, do: Callable[[], Answer]) -> Answer:
-        """What this thread reads and writes here in `do` is one transaction."""
-
-        def join(db: Connection) -> Answer:
-            before = getattr(self._joint, "db", None)
-            self._joint.db = db
-            try:
-                return do()
-            finally:
-                self._joint.db = before
-
-        return self.transaction(join)
+        """What `do` reads and writes here is one transaction. It runs in the thread that writes."""
+        return self.transaction(lambda db: do())
 
     def preview(self, do: Callable[[], Answer]) -> Answer:
         return run_rolled_back(self.together, do)
@@ -227,16 +225,16 @@ class Handle:
     def still(self, do: Callable[[], Answer]) -> Answer:
         """A fork ends the moment, and the rest is of a later one: no connection may be open then. A store in memory has
         none to spare, and what is read there is of the moment of each call."""
-        if getattr(self._joint, "moment", None) or getattr(self._joint, "db", None):
+        if getattr(self._local, "moment", None) or self._writer.joined():
             return do()
         moment = Moment()
         try:
-            self._joint.moment = moment
+            self._local.moment = moment
             self._pool.begin(moment)
             return do()
         finally:
             self._pool.end(moment)
-            self._joint.moment = None
+            self._local.moment = None
 
     def _micros(self, db: Reader, at: datetime | None = None) -> int:
         """The moment asked for, or now: the clock, or the newest time recorded by any process if that is later."""
@@ -276,9 +274,11 @@ class Handle:
                     yield from _slices(lambda start: os.pread(number, size, start), size - overlap)  # noqa: B023
 
     def _pages(self) -> bytes:
-        with self._pool.bare() as db:
+        def load(db: Connection) -> bytes:
             ((count,),), ((each,),) = db.rows("pragma page_count"), db.rows("pragma page_size")
             return db.pages() if count * each <= READ_AT_ONCE else b""
+
+        return self._pool.bare(load)
 
     @property
     def _lens(self) -> Lenses:
@@ -292,7 +292,7 @@ class Handle:
 
     def purge(self) -> bool:
         if self._closed:
-            raise StoreClosed("this store was closed. Open it again.")
+            raise StoreClosed(CLOSED)
         return self._purge.run(wait=True)
 
     def close(self) -> None:
@@ -300,7 +300,6 @@ class Handle:
             return
         try:
             self._tidy.stop()
-            self._purge.stop()
             # What fails here is lost or found again: counts of use are no promise, and the store knows what is pending.
             with contextlib.suppress(EngrainError):
                 if self._touches and not self._site.read_only:
@@ -316,7 +315,7 @@ class Handle:
         self._pool.close()
         self._writer.close()
         if self._lock:
-            give_back(self._lock)
+            return_lock(self._lock)
 
     def _before_fork(self) -> None:
         """Close all: a child that inherits a connection believes it holds locks that only its parent holds."""
@@ -327,12 +326,9 @@ class Handle:
     def _after_fork(self, child: bool) -> None:
         if child:
             self._lenses = None
-            if self._lock:
-                self._lock.reset()
-            self._writer.renew()
+            self._writer.reset()
             self._pool.renew()
             self._tidy.renew()
-            self._purge.renew()
         else:
             self._writer.thaw()
             self._pool.thaw()

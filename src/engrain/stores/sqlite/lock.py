@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from engrain.core.errors import DiskFull, ReadOnlyStore, StoreBusy, StoreError
@@ -26,8 +27,8 @@ _LONG_WAIT = 0.1
 _LONG_PAUSE = 0.001
 
 
-class Queue:
-    """One per file and process, because the system grants these locks to processes: see `borrow`."""
+class TicketQueue:
+    """One per file and process, because the system grants these locks to processes: see `borrow_lock`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +44,7 @@ class Queue:
         ends = time.monotonic() + timeout
         took: list[bool] = []
         try:
-            # Through map, the answer is in the list before a signal can come between the lock and its name.
+            # A store is opened in its caller's thread. Through map, the answer is in the list before a signal can come.
             took.extend(map(self._threads.acquire, (True,), (timeout,)))
             if not took[0]:
                 raise _busy(timeout)
@@ -113,36 +114,30 @@ class Queue:
 
 
 class FileLock:
-    """One store's claim to its file: by one thread at a time, which need not be the one that gives it back."""
+    """One store's claim to its file."""
 
-    def __init__(self, path: Path, queue: Queue | None = None) -> None:
-        self.queue = queue or Queue(path)
-        self._depth = 0
+    def __init__(self, path: Path, queue: TicketQueue | None = None) -> None:
+        self.queue = queue or TicketQueue(path)
 
     def acquire(self, timeout: float) -> None:
-        """Again while held: counts, and is released as often."""
-        if not self._depth:
-            self.queue.take(self, timeout)
-        self._depth += 1
+        self.queue.take(self, timeout)
 
     def release(self) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self.drop()
-
-    @property
-    def held(self) -> bool:
-        return self.queue.holder is self
-
-    def drop(self) -> None:
-        """However often it was acquired, and also if an interrupted call has left it."""
-        self._depth = 0
+        """Nothing if it is not held; also if an interrupted call has left it."""
         if self.queue.holder is self:
             self.queue.free()
 
-    def reset(self) -> None:
-        """In a forked child: nobody here holds it."""
-        self._depth = 0
+    @contextlib.contextmanager
+    def hold(self, timeout: float) -> Iterator[None]:
+        """For a block; one inside another has it already."""
+        if self.queue.holder is self:
+            yield
+            return
+        self.acquire(timeout)
+        try:
+            yield
+        finally:
+            self.release()
 
     def database(self, path: Path) -> int:
         """The database's own file, for bytes that SQLite does not reach; open as long as its connections are."""
@@ -152,19 +147,20 @@ class FileLock:
         self.queue.close()
 
 
-_known: dict[str, tuple[Queue, int]] = {}
+_known: dict[str, tuple[TicketQueue, int]] = {}
 _guard = threading.Lock()
 
 
-def borrow(path: Path) -> FileLock:
-    """A claim to this file, through the process's one queue for it; to be given back once."""
+def borrow_lock(path: Path) -> FileLock:
+    """A claim to this file, through the process's one queue for it; to be returned once."""
     with _guard:
-        queue, users = _known.get(str(path)) or (Queue(path), 0)
+        queue, users = _known.get(str(path)) or (TicketQueue(path), 0)
         _known[str(path)] = queue, users + 1
         return FileLock(path, queue)
 
 
-def give_back(lock: FileLock) -> None:
+def return_lock(lock: FileLock) -> None:
+    lock.release()
     # Closed by the last user only: closing any handle of a file drops all of the process's locks on it, SQLite's too.
     with _guard:
         queue, users = _known.pop(lock.queue.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import nullcontext
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -37,13 +38,8 @@ def upgrade(db: Connection, site: Site, lock: FileLock | None) -> None:
         raise OlderStore(
             f"{site.path} has an older schema. Open it once without read_only, so that it is brought up to date."
         )
-    if lock:
-        lock.acquire(LOCK_SECONDS)
-    try:
+    with lock.hold(LOCK_SECONDS) if lock else nullcontext():
         _upgrade(db, site)
-    finally:
-        if lock:
-            lock.release()
 
 
 def version(db: Connection, site: Site) -> int:

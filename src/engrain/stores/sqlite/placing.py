@@ -14,7 +14,7 @@ from engrain.core.errors import Conflict, StoreBusy, StoreError, WrongKey
 from engrain.core.model.audit import Head, head_of
 from engrain.stores.sqlite.backup import sync_folder
 from engrain.stores.sqlite.engine import Engine, Sealed
-from engrain.stores.sqlite.lock import borrow, give_back
+from engrain.stores.sqlite.lock import borrow_lock, return_lock
 from engrain.stores.sqlite.migrate import APPLICATION_ID
 from engrain.stores.sqlite.opening import open_connection, survey
 from engrain.stores.sqlite.sql import load
@@ -89,9 +89,9 @@ def _alone(folder: Path) -> Iterator[None]:
 def put_in_place(ready: Path, goal: Path, check: Callable[[], None]) -> None:
     """At once: whoever opens the goal finds the old store or the new one. StoreBusy if somebody uses the old one.
     `check` is asked last, when nobody can write to the old one any more."""
-    lock = borrow(_beside(goal, "-lock"))
-    lock.acquire(_SECONDS)
+    lock = borrow_lock(_beside(goal, "-lock"))
     try:
+        lock.acquire(_SECONDS)
         for log in (_beside(goal, "-wal"), _beside(goal, "-journal")):
             # Frames of the old file that would be taken for those of the new one.
             if log.exists() and log.stat().st_size:
@@ -107,8 +107,7 @@ def put_in_place(ready: Path, goal: Path, check: Callable[[], None]) -> None:
     except OSError as exc:
         raise StoreError(f"{goal} could not be replaced: {exc.strerror}. It is as it was.") from exc
     finally:
-        lock.release()
-        give_back(lock)
+        return_lock(lock)
 
 
 def _clear(ready: Path) -> None:

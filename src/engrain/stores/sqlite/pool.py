@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from typing import TypeVar
 
 from engrain.core.errors import EngrainError, StoreClosed
 from engrain.stores.sqlite.engine import Connection
-from engrain.stores.sqlite.lease import ended
+
+Answer = TypeVar("Answer")
 
 _KEPT = 8
 _PATIENCE = 10.0
@@ -29,44 +29,18 @@ class Moment:
 
 
 class Loan:
-    """A connection for one with-block: inside a read transaction (all that is read belongs to one moment), or bare.
+    """A connection while one function uses it."""
 
-    To be entered where it stands, not through an ExitStack.
-    """
+    __slots__ = ("db", "moment", "over")
 
-    __slots__ = ("_bare", "_pool", "db", "frame", "moment")
-
-    def __init__(self, pool: Pool, bare: bool, moment: Moment | None = None) -> None:
-        self._pool = pool
-        self._bare = bare
+    def __init__(self, moment: Moment | None) -> None:
         self.moment = moment
         self.db: Connection | None = None
-        self.frame: FrameType | None = None
-
-    def __enter__(self) -> Connection:
-        self.frame = sys._getframe(1)
-        try:
-            db = self._pool.lend(self)
-            if not self._bare and not db.in_transaction:
-                db.run("begin")
-            return db
-        except BaseException:
-            self._pool.take_back(self)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        db = self.db
-        try:
-            if db is not None and db.in_transaction and self.moment is None:
-                db.run("commit")
-        finally:
-            self._pool.take_back(self)
+        self.over = False
 
 
 class Pool:
-    """No locks: each step is one operation of a list or a set, because a lock can be lost to a signal."""
+    """No locks: each step is one operation of a list or a set, which a signal cannot interrupt."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
@@ -80,8 +54,32 @@ class Pool:
         self._moments: set[Moment] = set()
         self._frozen = False
 
-    def snapshot(self, moment: Moment | None = None) -> Loan:
-        return Loan(self, bare=False, moment=moment)
+    def snapshot(self, fn: Callable[[Connection], Answer], moment: Moment | None = None) -> Answer:
+        """Run `fn` in a read transaction: all that it reads belongs to one moment."""
+
+        def read(db: Connection) -> Answer:
+            if not db.in_transaction:
+                db.run("begin")
+            try:
+                return fn(db)
+            finally:
+                if moment is None and db.in_transaction:
+                    db.run("commit")
+
+        return self._run(read, moment)
+
+    def bare(self, fn: Callable[[Connection], Answer]) -> Answer:
+        """Run `fn` outside any transaction, for a checkpoint."""
+        return self._run(fn, None)
+
+    def _run(self, fn: Callable[[Connection], Answer], moment: Moment | None) -> Answer:
+        loan = Loan(moment)
+        try:
+            return fn(self._lend(loan))
+        finally:
+            # An interrupt can come before the call, but not before this: Python looks for signals at calls and loops.
+            loan.over = True
+            self._take_back(loan)
 
     def begin(self, moment: Moment) -> None:
         self._moments.add(moment)
@@ -90,11 +88,7 @@ class Pool:
         self._moments.discard(moment)
         _empty(moment.kept)
 
-    def bare(self) -> Loan:
-        """Outside any transaction, for a checkpoint."""
-        return Loan(self, bare=True)
-
-    def lend(self, loan: Loan) -> Connection:
+    def _lend(self, loan: Loan) -> Connection:
         self._lent.add(loan)
         # Counted first and asked then: whoever freezes or shuts asks in the other order.
         while self._frozen:
@@ -113,7 +107,7 @@ class Pool:
             loan.moment.lent = loan.db
         return loan.db
 
-    def take_back(self, loan: Loan) -> None:
+    def _take_back(self, loan: Loan) -> None:
         try:
             db, loan.db = loan.db, None
             if db is None:
@@ -130,15 +124,13 @@ class Pool:
                 self._idle.append(db)
         finally:
             self._lent.discard(loan)
-            loan.frame = None
 
     def reclaim(self) -> None:
-        """Takes back what was lent to blocks that are over: an interrupt came before they could give it back."""
+        """Take back what an interrupted reader could not."""
         for loan in list(self._lent):
-            frame = loan.frame
-            if frame is not None and ended(frame) and loan.frame is frame:
+            if loan.over:
                 with suppress(EngrainError):
-                    self.take_back(loan)
+                    self._take_back(loan)
 
     def _all_back(self, seconds: float) -> bool:
         ends = time.monotonic() + seconds

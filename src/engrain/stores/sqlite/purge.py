@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 import time
 from pathlib import Path
 
@@ -15,10 +13,9 @@ from engrain.stores.sqlite.opening import BUSY_MILLISECONDS, Site
 from engrain.stores.sqlite.pool import Pool
 from engrain.stores.sqlite.scrub import scrub
 from engrain.stores.sqlite.sql import load
-from engrain.stores.sqlite.writer import Writer
+from engrain.stores.sqlite.writer import LOCK_SECONDS, WriteQueue
 
 _SQL = load("queries.sql")
-_log = logging.getLogger("engrain")
 _PATIENCE_MILLISECONDS = 250
 _PAUSE = 1.0
 # How long the pages are cleaned before other writers have their turn, and how long a caller waits for the last page.
@@ -29,13 +26,12 @@ _WAIT = 10.0
 class Purge:
     """A meta row says that something is pending, so that a crash does not forget it; no two marks are the same."""
 
-    def __init__(self, writer: Writer, pool: Pool, site: Site, lock: FileLock | None) -> None:
+    def __init__(self, writer: WriteQueue, pool: Pool, site: Site, lock: FileLock | None) -> None:
         self._writer = writer
         self._pool = pool
         self._site = site
         self._lock = lock
         self._tried = 0.0
-        self._thread: threading.Thread | None = None
         self._cleaned_to: tuple[int, int] = (0, 0)  # of which mark, and the page to go on from
         self.pending = False
 
@@ -45,27 +41,13 @@ class Purge:
         self._tried = time.monotonic()  # the caller's own purge comes first
         self.pending = True
 
-    def after_commit(self) -> None:
-        """Try again what a reader held up: on a thread of its own, because the commit's caller has its answer."""
-        if not self.pending or time.monotonic() - self._tried < _PAUSE or (self._thread and self._thread.is_alive()):
+    def after_commit(self, db: Connection) -> None:
+        """Try again what a reader held up: the callers of this commit have their answers."""
+        if not self.pending or time.monotonic() - self._tried < _PAUSE:
             return
-        self._thread = threading.Thread(target=self._retry, name="engrain-purge", daemon=True)
-        self._thread.start()
-
-    def _retry(self) -> None:
-        try:
-            self.run()
-        except EngrainError:
-            pass  # it is still pending, and the next commits try again
-        except Exception:  # noqa: BLE001  (nobody waits for this thread)
-            _log.exception("what was forgotten could not be removed from the files yet; the next commits try again")
-
-    def stop(self) -> None:
-        if self._thread:
-            self._thread.join()
-
-    def renew(self) -> None:
-        self._thread = None
+        self._tried = time.monotonic()
+        with contextlib.suppress(EngrainError):  # it is still pending, and the next commits try again
+            self._step(db, wait=False)
 
     def run(self, wait: bool = False) -> bool:
         if self._site.read_only:
@@ -73,14 +55,14 @@ class Purge:
         self._tried = time.monotonic()
         self._pool.reclaim()
         ends = time.monotonic() + (_WAIT if wait else 0)
-        while (done := self._step(wait)) is None:
+        while (done := self._writer.run_alone(lambda db: self._step(db, wait))) is None:
             if time.monotonic() >= ends:
                 return False
         return done
 
-    def _step(self, wait: bool) -> bool | None:
-        """None if there are more pages to clean."""
-        with self._writer.exclusive() as db:
+    def _step(self, db: Connection, wait: bool) -> bool | None:
+        """None if there are more pages to clean. In the thread that writes, outside any transaction."""
+        with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
             marked = db.rows(_SQL["meta"], ("purge",))
             if not _emptied(db, _PATIENCE_MILLISECONDS if wait else 0):
                 return False

@@ -64,7 +64,7 @@ class SqliteStore(Reads, Search, Care, Moving, Backing, Models, Deployment, Sess
         # Not at the top, because `import engrain` must not load numpy; not inside, because others wait for their turn.
         import engrain.stores.sqlite.index_rows  # noqa: F401
 
-        return self.transaction(lambda db: self._apply(db, plan))
+        return self.transaction(lambda db: self._apply(db, plan), plan.request_id)
 
     def _apply(self, db: Connection, plan: Plan) -> Applied:
         work = self._work(db, plan.scope, self._scope(db, plan.scope))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from queue import SimpleQueue
 
 from engrain.core.errors import EngrainError
 from engrain.stores.sqlite.engine import Connection
+from engrain.stores.sqlite.lock import FileLock
 from engrain.stores.sqlite.pool import Pool
-from engrain.stores.sqlite.writer import Writer
+from engrain.stores.sqlite.writer import LOCK_SECONDS, WriteQueue
 
 FRAMES = 1000
 _EVERY = 16
@@ -19,18 +21,17 @@ _log = logging.getLogger("engrain")
 class Tidy:
     """A thread that is started when first needed and sleeps otherwise: to start one each time costs a commit's time."""
 
-    def __init__(self, writer: Writer, pool: Pool) -> None:
+    def __init__(self, writer: WriteQueue, pool: Pool, lock: FileLock | None) -> None:
         self._writer = writer
         self._pool = pool
+        self._lock = lock
         self.renew()
 
     def renew(self) -> None:
         """As if never used: in a forked child, whose threads are gone."""
         self._commits = 0
         self._asked = False
-        # Free while there is work. Not an Event: its own lock is lost if a signal interrupts who sets it.
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._requests: SimpleQueue[None] = SimpleQueue()
         self._ended = False
         self._thread: threading.Thread | None = None
 
@@ -50,15 +51,10 @@ class Tidy:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="engrain-tidy", daemon=True)
             self._thread.start()
-        self._ring()
-
-    def _ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._bell.release()
+        self._requests.put(None)
 
     def _work(self) -> None:
-        # Who stops us says so first and rings then, so a bell that is heard late is not missed.
-        while self._bell.acquire() and not self._ended:
+        while self._requests.get() is None and not self._ended:
             try:
                 self._tidy()
             except EngrainError:
@@ -70,28 +66,28 @@ class Tidy:
     def _tidy(self) -> None:
         # The first commit into a log that is started anew syncs twice, and nobody's write should be that one: a read
         # that is held keeps the log going until it is our turn, and then a commit of our own starts it.
-        with self._pool.snapshot() as held:
+        def hold(held: Connection) -> None:
             held.rows("select change from counter")
-            with self._pool.bare() as db:
-                db.rows("pragma wal_checkpoint(passive)")
-            with self._writer.exclusive() as db:
-                held.run("commit")
-                db.rows("pragma wal_checkpoint(passive)")
-                _begin_log(db)
+            self._pool.bare(lambda db: db.rows("pragma wal_checkpoint(passive)"))
+            self._writer.run_alone(lambda db: self._restart_log(db, held))
 
-    def begin_log(self) -> None:
-        """For a store that was closed by all: the log begins now, and not with the first write."""
-        with contextlib.suppress(EngrainError), self._writer.exclusive(seconds=1.0) as db:
-            _begin_log(db)
+        self._pool.snapshot(hold)
+
+    def _restart_log(self, db: Connection, held: Connection) -> None:
+        with self._lock.hold(LOCK_SECONDS) if self._lock else contextlib.nullcontext():
+            held.run("commit")
+            db.rows("pragma wal_checkpoint(passive)")
+            begin_log(db)
 
     def stop(self) -> None:
         self._ended = True
         if self._thread:
-            self._ring()
+            self._requests.put(None)
             self._thread.join()
 
 
-def _begin_log(db: Connection) -> None:
+def begin_log(db: Connection) -> None:
+    """A commit that changes nothing else, so that no caller's write is the first in a new log."""
     db.run("begin immediate")
     db.run("update counter set logs = logs + 1 where n = 1")
     db.commit()

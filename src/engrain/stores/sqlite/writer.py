@@ -1,54 +1,69 @@
-"""Write transactions that several threads share, so that one sync serves all of them."""
+"""One thread writes for all callers of an open store, and one sync serves all who wait."""
 
 from __future__ import annotations
 
+import _thread
+import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar, cast
 
 from engrain.core.errors import EngrainError, OutcomeUnknown, StoreClosed, StoreError
 from engrain.stores.sqlite.engine import Connection
 from engrain.stores.sqlite.lock import FileLock
-from engrain.stores.sqlite.turn import Block, Turns
+
+Answer = TypeVar("Answer")
+Work = Callable[[Connection], Any]
 
 LOCK_SECONDS = 30.0
-# A group is closed when it is this old or this large, although more would like to join.
+# A transaction is committed when it is this old or has this many members, although more wait.
 GROUP_SECONDS = 0.02
 GROUP_MEMBERS = 256
-# How long a member waits before it looks whether the thread that it left the commit to is still there.
-_PATIENCE = 0.25
+CLOSED = "this store was closed. Open it again."
+_log = logging.getLogger("engrain")
 
 
-class Group:
-    """The members of one transaction that is not yet committed."""
+class Write:
+    """The work of one caller. Either the thread takes it, or its caller withdraws it."""
 
-    __slots__ = ("began", "bells", "error", "members", "over")
+    __slots__ = ("_work", "alone", "answer", "done", "error", "request_id")
 
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.members = 0
-        # One lock for each thread that waits: an Event's own lock is lost if a signal interrupts who waits for it.
-        self.bells: list[threading.Lock] = []
-        self.error: EngrainError | None = None
-        self.over = False
+    def __init__(self, work: Work, alone: bool = False, request_id: str | None = None) -> None:
+        self._work = [work]
+        self.alone = alone  # outside any transaction
+        self.request_id = request_id
+        # Not an Event: its inner lock stays taken if a signal interrupts the caller at the wrong instant.
+        self.done = threading.Lock()
+        self.done.acquire()
+        self.answer: Any = None
+        self.error: BaseException | None = None
 
-    def bell(self) -> threading.Lock:
-        bell = threading.Lock()
-        bell.acquire()
-        self.bells.append(bell)
-        return bell
+    def take(self) -> Work | None:
+        """The work, for the first who asks."""
+        try:
+            return self._work.pop()
+        except IndexError:
+            return None
 
-    def tell(self) -> None:
-        while self.bells:
-            self.bells.pop().release()
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self.done.release()
 
-    def joinable(self) -> bool:
-        return self.members < GROUP_MEMBERS and time.monotonic() - self.began < GROUP_SECONDS
+    def fail_with_group(self, cause: BaseException) -> None:
+        error = _copy(cause)
+        error.__cause__ = cause
+        if isinstance(error, OutcomeUnknown):
+            error.request_id = self.request_id
+        self.fail(error)
 
 
 class Hooks(Protocol):
+    """Called in the thread that writes."""
+
     def before_commit(self, db: Connection) -> None:
         """Last statements of a transaction."""
 
@@ -61,267 +76,334 @@ class Hooks(Protocol):
     def after_failure(self) -> None: ...
 
 
-class Member(Block):
-    """Statements that happen together or not at all. If the block ends without an error, they are durable."""
+class WriteQueue:
+    """The connection that writes, the thread that uses it, and the callers who wait.
 
-    __slots__ = ("_bell", "_group", "_writer")
-    joins = True
+    The thread starts with the first write. It runs what waits as one transaction with a savepoint for each member, so
+    that a member's error undoes that member alone. A signal handler runs in the main thread and never in this one, so
+    nothing here has to survive an interrupt.
 
-    def __init__(self, writer: Writer) -> None:
-        super().__init__(writer.turns)
-        self._writer = writer
-        self._group: Group | None = None
-        self._bell: threading.Lock | None = None
-
-    def begin(self) -> Connection:
-        db, self._group = self._writer.join()
-        return db
-
-    def end(self, error: BaseException | None) -> None:
-        assert self._group is not None
-        self._writer.end_member(self._group, error)
-        self._bell = self._writer.leave(self._group)
-
-    def afterwards(self, error: BaseException | None) -> None:
-        group = self._group
-        assert group is not None
-        if error is not None:
-            return
-        if self._bell:
-            self._writer.wait_for(group, self._bell)
-        if group.error:
-            raise type(group.error)(str(group.error)) from group.error
-
-
-class Alone(Block):
-    """The connection outside any transaction, with no other thread on it; `seconds` for no other process either."""
-
-    __slots__ = ("_seconds", "_writer")
-
-    def __init__(self, writer: Writer, seconds: float | None = None) -> None:
-        super().__init__(writer.turns)
-        self._writer = writer
-        self._seconds = seconds
-
-    def begin(self) -> Connection:
-        db = self._writer.opened()
-        if self._seconds is not None and self._writer.lock:
-            self._writer.lock.acquire(self._seconds)
-        return db
-
-    def end(self, error: BaseException | None) -> None:
-        self._writer.settle()
-
-
-class Writer:
-    """One connection on which threads take turns.
-
-    A thread runs its own statements inside a savepoint. If another is waiting when it is done, it leaves the commit to
-    that one and waits for it; the last in the row commits for all. Turned down: a writing thread, because of two
-    hops between threads for each write, and a leader that runs the others' work, because their errors would then come
-    up in the wrong thread.
+    A fork and a close let the thread finish what waits and end it. After a fork, parent and child each start a thread
+    of their own with their next write. The thread does not keep a store alive that nobody uses any more.
     """
 
     def __init__(self, connect: Callable[[], Connection], lock: FileLock | None, hooks: Hooks) -> None:
         self._connect = connect
-        self.lock = lock
+        self._lock = lock
         self._hooks = hooks
         self._db: Connection | None = None
-        self._shut = False
-        self.renew()
+        self._closed = False
+        self.reset()
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """As if never used: in a forked child, whose threads are gone."""
-        self.turns = Turns(self.settle, self.finish)
-        self._group: Group | None = None
-        self._inside = False  # a member's statements have begun and not ended
+        self._queue: SimpleQueue[object] = SimpleQueue()
+        self._guard = threading.RLock()  # to start and stop the thread
+        # Of the thread: held while it runs, and ends it when it comes up in the queue.
+        self._running: threading.Lock | None = None
+        # Held while the connection is in use: a store in memory has no other, and reads with it.
+        self.access = threading.RLock()
+        self._member: tuple[int, Connection] | None = None
 
-    def member(self) -> Member:
-        return Member(self)
+    # For callers
 
-    def alone(self) -> Alone:
-        return Alone(self)
+    def run(self, work: Callable[[Connection], Answer], request_id: str | None = None) -> Answer:
+        """Run `work` in a transaction; it is durable when this returns.
 
-    def exclusive(self, seconds: float = LOCK_SECONDS) -> Alone:
-        return Alone(self, seconds)
+        An interrupted caller withdraws work that has not begun. Work that has begun goes on, and the caller gets
+        OutcomeUnknown from the interrupt.
+        """
+        write = Write(work, request_id=request_id)
+        try:
+            self._submit(write)
+            write.done.acquire()
+        except BaseException as interrupt:
+            if write.take() is not None:
+                raise
+            raise _unknown(request_id) from interrupt
+        return cast("Answer", _result(write))
 
-    @property
-    def connection(self) -> Connection | None:
-        return self._db
+    def run_alone(self, work: Callable[[Connection], Answer]) -> Answer:
+        """Run `work` between two transactions. An interrupted caller leaves it to go on."""
+        write = Write(work, alone=True)
+        try:
+            self._submit(write)
+            write.done.acquire()
+        except BaseException:
+            write.take()
+            raise
+        return cast("Answer", _result(write))
 
-    # With the turn
+    def joined(self) -> Connection | None:
+        """The connection of the transaction that this thread is in the middle of."""
+        member = self._member
+        return member[1] if member and member[0] == threading.get_ident() else None
 
-    def settle(self) -> None:
-        """Whatever an interrupted block has left: its statements are undone, and what it held is given back."""
-        db, group = self._db, self._group
-        transaction = db is not None and db.in_transaction
-        if group is None:
-            if db is not None and transaction:
-                self._roll_back(db)
-            if self.lock and self.lock.held:
-                self.lock.drop()
-            self._inside = False
-        elif not transaction:
-            self._fail(group, OutcomeUnknown("the commit was interrupted. Repeat it with the same request_id."))
-        elif self._inside:
-            self._undo(group, StoreError("interrupted."))
-
-    def finish(self) -> None:
-        """After `settle`: others may have left their commit to us."""
-        if self._group:
-            self.leave(self._group)
-
-    def _open(self) -> Connection:
-        if self._shut:
-            raise StoreClosed("this store was closed. Open it again.")
+    def connection(self) -> Connection:
+        """Open it if necessary; for a caller who holds `access`, or is alone."""
         if self._db is None:
+            if self._closed:
+                raise StoreClosed(CLOSED)
             self._db = self._connect()
         return self._db
 
-    def opened(self) -> Connection:
-        if self._group:
-            self._commit(self._group)
-        return self._open()
+    def reopen(self) -> Connection:
+        """Put a new connection in the place of this one; for work that runs alone."""
+        if self._lock:  # a store in memory ends with its connection
+            self.drop_connection()
+        return self.connection()
 
-    def join(self) -> tuple[Connection, Group]:
-        db, group = self._open(), self._group
-        if group is None:
-            if self.lock:
-                self.lock.acquire(LOCK_SECONDS)
-            db.run("begin immediate")
-            self._inside = True
-            self._group = group = Group()
+    def drop_connection(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(EngrainError):  # all is committed; closing does nothing besides but a checkpoint
+                db.close()
+
+    # The thread's life
+
+    def _submit(self, write: Write) -> None:
+        self._queue.put(write)
+        if self._running is None:
+            self._start()
+        # Asked last: who closes says so first, and looks then for what came in.
+        if self._closed and write.take() is not None:
+            raise StoreClosed(CLOSED)
+
+    def _start(self) -> None:
+        with self._guard:
+            queue, running = self._queue, threading.Lock()
+            running.acquire()
+            alive = weakref.ref(self, lambda _: queue.put(running))
+            # Asked here, because a signal handler may have written until now. No call comes between these steps, so no
+            # signal does. Turned down: threading.Thread, whose `start` can lose a lock to an interrupt.
+            if self._running is None and not self._closed:
+                self._running = running
+                try:
+                    _thread.start_new_thread(_serve, (alive, queue, running))
+                except RuntimeError as exc:
+                    self._running = None
+                    raise StoreError(f"no thread could be started to write: {exc}.") from exc
+
+    def _end_thread(self) -> None:
+        running = self._running
+        if running is not None:
+            self._queue.put(running)
+            with running:
+                self._running = None
+
+    def freeze(self, drop: bool) -> None:
+        """Before a fork: what waits is written, the thread ends, and with `drop` the connection is closed."""
+        self._guard.acquire()
+        self._end_thread()
+        if drop:
+            self.drop_connection()
+
+    def thaw(self) -> None:
+        """After a fork, in the parent."""
+        self._end_thread()  # an interrupt may have cut `freeze` short
+        with suppress(RuntimeError):
+            self._guard.release()
+        if not self._queue.empty():
+            self._start()
+
+    def close(self) -> None:
+        """Write what waits, end the thread and close the connection. Who comes later gets StoreClosed."""
+        self._closed = True
+        with self._guard:
+            self._end_thread()
+        with suppress(Empty):
+            while True:
+                write = self._queue.get_nowait()
+                if isinstance(write, Write) and write.take() is not None:
+                    write.fail(StoreClosed(CLOSED))
+        with self.access:
+            self.drop_connection()
+
+    # In the thread
+
+    def serve(self, following: object) -> object:
+        """Run a write and what waits behind it, up to a mark that ends a thread; that is the answer then."""
+        with self.access:
+            while isinstance(following, Write):
+                if following.alone:
+                    self._run_alone(following)
+                    following = self._next()
+                else:
+                    following = self._run_group(following)
+        return following
+
+    def _next(self) -> object:
+        with suppress(Empty):
+            return self._queue.get_nowait()
+        return None
+
+    def _run_alone(self, write: Write) -> None:
+        work = write.take()
+        if work is None:
+            return
+        try:
+            write.answer = work(self.connection())
+        except BaseException as error:  # noqa: BLE001  (its caller gets it)
+            self.clear()
+            write.fail(_without_frame(error))
         else:
-            self._inside = True
-            db.run("savepoint member")  # the first needs none: the transaction itself is one
-        return db, group
+            self.clear()
+            write.done.release()
 
-    def end_member(self, group: Group, error: BaseException | None) -> None:
+    def clear(self) -> None:
+        """Undo a transaction that was left open, and release the lock."""
+        if self._db is not None and self._db.in_transaction:
+            self._roll_back(self._db)
+        if self._lock:
+            self._lock.release()
+
+    def _run_group(self, first: Write) -> object:
+        """Run it with those that wait as one transaction; the answer is what came up next and is no part of it."""
         try:
-            if error is None:
-                if group.members and self._db:
-                    self._db.run("release member")
-                group.members += 1
-                self._inside = False
-                return
-        except EngrainError as exc:
-            self._undo(group, exc)
+            db = self._begin()
+        except BaseException as error:  # noqa: BLE001  (its callers get it)
+            return self._refuse(first, error)
+        members: list[Write] = []
+        ends = time.monotonic() + GROUP_SECONDS
+        following: object = first
+        try:
+            while isinstance(following, Write) and not following.alone:
+                self._run_member(db, following, members)
+                full = len(members) >= GROUP_MEMBERS or time.monotonic() >= ends
+                following = None if full else self._next()
+            self._commit(db, members)
+        except BaseException as error:  # noqa: BLE001  (its callers get it)
+            self._fail(members, error)
+        else:
+            self._acknowledge(db, members)
+        return following
+
+    def _begin(self) -> Connection:
+        db = self.connection()
+        if self._lock:
+            self._lock.acquire(LOCK_SECONDS)
+        try:
+            db.run("begin immediate")
+        except BaseException:
+            self.clear()
             raise
-        self._undo(group, error)
+        return db
 
-    def _undo(self, group: Group, cause: BaseException) -> None:
-        """Takes back one member's statements; if SQLite has rolled back all (a full disk), the group has failed."""
-        db = self._db
-        try:
-            if group.members and db and db.in_transaction:
-                db.run("rollback to member")
-                db.run("release member")
-                self._inside = False
-                return
-        except EngrainError as exc:
-            if "no such savepoint" in str(exc):
-                # Interrupted before its first statement, or after it was complete: there is nothing to take back.
-                self._inside = False
-                return
-            cause = exc
-        failed = StoreError("another write of the same transaction failed. Nothing was kept; repeat it.")
-        self._fail(group, cause if isinstance(cause, StoreError) else failed)
+    def _refuse(self, first: Write, error: BaseException) -> object:
+        """Nobody who waits is kept waiting for the same failure again."""
+        following: object = first
+        while isinstance(following, Write) and not following.alone:
+            if following.take() is not None:
+                following.fail_with_group(error)
+            following = self._next()
+        return following
 
-    def _fail(self, group: Group, error: EngrainError) -> None:
-        group.error = error
-        group.over = True  # before it is no longer ours: who waits looks at both
-        self._group = None
-        self._inside = False
+    def _run_member(self, db: Connection, write: Write, members: list[Write]) -> None:
+        work = write.take()
+        if work is None:
+            return
+        self._member = threading.get_ident(), db
         try:
-            if self._db and self._db.in_transaction:
-                self._roll_back(self._db)
+            db.run("savepoint member")
+            write.answer = work(db)
+            db.run("release member")
+        except BaseException as error:  # noqa: BLE001  (its caller gets it)
+            undone = _undo_member(db)
+            write.fail(_without_frame(error))
+            if not undone:
+                raise _copy(error) from None
+        else:
+            members.append(write)
         finally:
-            if self.lock:
-                self.lock.drop()
-            group.tell()
+            self._member = None
+
+    def _commit(self, db: Connection, members: list[Write]) -> None:
+        if not members:
+            db.run("rollback")
+            return
+        self._hooks.before_commit(db)
+        db.commit()
+        self._hooks.committed()
+
+    def _acknowledge(self, db: Connection, members: list[Write]) -> None:
+        if self._lock:
+            self._lock.release()
+        for write in members:
+            write.done.release()
+        if members:
+            try:
+                self._hooks.after_commit(db)
+            except Exception:  # noqa: BLE001  (nobody waits for it)
+                _log.exception("the work after a commit failed")
+
+    def _fail(self, members: list[Write], error: BaseException) -> None:
+        self.clear()
+        if members:
             self._hooks.after_failure()
+        for write in members:
+            write.fail_with_group(error)
 
     def _roll_back(self, db: Connection) -> None:
         try:
             db.run("rollback")
         except EngrainError:
-            # A connection that cannot even roll back is of no use; the next member opens another.
-            self._db = None
-            db.close()
+            self.drop_connection()  # it is of no use, and the next write opens another
 
-    def leave(self, group: Group) -> threading.Lock | None:
-        """Commits, or leaves that to a thread that waits; then the bell on which to wait for it."""
-        if self._group is not group:
-            return None
-        if self.turns.waiting and self.lock and group.joinable():
-            return group.bell()
-        self._commit(group)
-        return None
 
-    def _commit(self, group: Group) -> None:
-        db = self._db
-        assert db is not None
-        try:
-            if group.members:
-                self._hooks.before_commit(db)
-                db.commit()
-            else:
-                db.run("rollback")
-            self._acknowledge(group)
-        except EngrainError as exc:
-            self._fail(group, exc)
-            return
-        except BaseException as exc:
-            # The transaction has ended, and not by an error: the interrupt came after it.
-            if not db.in_transaction and exc.__context__ is None and self._group is group:
-                self._acknowledge(group)
-            raise
-        self._hooks.after_commit(db)
+def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: threading.Lock) -> None:
+    """Only the queue is held while there is nothing to do, so that a store nobody uses can go."""
+    try:
+        found: object = None
+        while found is not running:
+            found = queue.get()
+            writer = alive()
+            if writer is None:
+                return
+            found = writer.serve(found)
+            del writer
+    finally:
+        running.release()
 
-    def _acknowledge(self, group: Group) -> None:
-        self._hooks.committed()
-        group.over = True  # before it is no longer ours: who waits looks at both
-        self._group = None
-        if self.lock:
-            self.lock.drop()
-        group.tell()
 
-    def reopen(self) -> Connection:
-        """Another connection in place of this one, for whoever is `exclusive`."""
-        if self.lock:  # a store in memory ends with its connection
-            self._drop()
-        return self._open()
+def _result(write: Write) -> object:
+    error, write.error = write.error, None
+    if error is None:
+        return write.answer
+    try:
+        raise error
+    finally:
+        del error  # its traceback refers to this frame
 
-    # Without the turn
 
-    def wait_for(self, group: Group, bell: threading.Lock) -> None:
-        self.turns.check_left()
-        while not group.over and not bell.acquire(timeout=_PATIENCE):
-            # Nobody should be needed here; a lost hand-over must not hang a caller for ever.
-            self.turns.visit()
+def _undo_member(db: Connection) -> bool:
+    """False if all of the transaction is gone: SQLite rolls it back on a full disk, for one."""
+    try:
+        if db.in_transaction:
+            db.run("rollback to member")
+            db.run("release member")
+            return True
+    except EngrainError:
+        pass
+    return False
 
-    def close(self) -> None:
-        self.turns.once(self._close)
 
-    def _close(self) -> None:
-        if self._group:
-            self._commit(self._group)
-        self._shut = True
-        self._drop()
+def _copy(error: BaseException) -> StoreError:
+    """An error for each member: a traceback belongs to one thread."""
+    if isinstance(error, StoreError):
+        return type(error)(str(error))
+    return StoreError("another write of the same transaction failed. Nothing was kept; repeat it.")
 
-    def _drop(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with suppress(EngrainError):  # all is committed; what closing does besides is a checkpoint
-                db.close()
 
-    def freeze(self, drop: bool) -> None:
-        """Before a fork: nobody is writing, and no connection is open, until thaw or renew."""
-        self.turns.freeze()
-        if self._group:
-            self._commit(self._group)
-        if drop:
-            self._drop()
+def _without_frame(error: BaseException) -> BaseException:
+    """Its traceback begins in the caller's work, and refers to nothing of the thread's."""
+    return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
-    def thaw(self) -> None:
-        self.turns.thaw()
+
+def _unknown(request_id: str | None) -> OutcomeUnknown:
+    repeat = "Look for it before you repeat it."
+    if request_id is not None:
+        repeat = f"Repeat it with the same request_id ({request_id})."
+    return OutcomeUnknown(
+        f"the caller was interrupted while its write was under way, so it may or may not be durable. {repeat}",
+        request_id,
+    )
