@@ -14,16 +14,18 @@ from engrain.version import __version__
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory, AsyncAgentWithMemory
-    from engrain.agent.results import Answer
+    from engrain.agent.results import AgentReply
     from engrain.agent.tools import Tool, tool
     from engrain.core.errors import (
         BackendMissing,
+        BackendUnavailableWarning,
         BadFile,
         BadText,
         BeingErased,
         ConfigError,
         Conflict,
         DiskFull,
+        EffectNotPerformed,
         EmbedderFailed,
         EmptyText,
         EngrainError,
@@ -33,13 +35,11 @@ if TYPE_CHECKING:
         ModelFailed,
         NewerStore,
         NotADatabase,
-        NotDone,
         NotFound,
         OlderStore,
         OnHold,
         OutcomeUnknown,
         ReadOnlyStore,
-        ServerAway,
         StepAmbiguous,
         StepConcurrent,
         StepFailed,
@@ -58,141 +58,143 @@ if TYPE_CHECKING:
         VersionChanged,
         WrongKey,
     )
-    from engrain.core.formats.manifests import BackedUp, Restored
+    from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
-    from engrain.core.model.audit import Audited
+    from engrain.core.model.audit import AuditResult
     from engrain.core.model.chat import ToolCall
-    from engrain.core.model.erasure import Hold, Released
-    from engrain.core.model.items import Cite, Item, Note, Place, Relation, Source
+    from engrain.core.model.erasure import Hold, HoldRelease
+    from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
     from engrain.core.model.messages import Message
     from engrain.core.model.procedures import Procedure
-    from engrain.core.model.recall import Hit, LeftOut, Recall, Section, Without
-    from engrain.core.model.results import Checked, Forgotten, Maintained, Owned, Status, Why
+    from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
+    from engrain.core.model.results import CheckResult, Explanation, ForgetResult, MaintenanceReport, MemoryInfo, Status
     from engrain.core.model.retention import TIERS
-    from engrain.core.model.sessions import Closing, Event, Opening
+    from engrain.core.model.sessions import Event, SessionEnd, SessionStart
     from engrain.core.model.tasks import StepRecord, TaskRecord
     from engrain.memory import Memory
     from engrain.memory.async_memory import AsyncMemory
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
-    from engrain.privacy.erase import Erased, Undone
-    from engrain.privacy.receipts import Receipt, Verified
+    from engrain.privacy.erase import ErasureResult, UndoResult
+    from engrain.privacy.receipts import Receipt, VerificationResult
     from engrain.tasks.admin import Timeline
     from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
     from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
     from engrain.tiers.working import WorkingMemory
-    from engrain.transfer.export import Exported
-    from engrain.transfer.load import Loaded
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult
 
 # Where each name lives. It is imported when first used, so that `import engrain` and `engrain --help` are quick.
 _HOMES = {
     "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
-    "agent.results": "Answer",
+    "agent.results": "AgentReply",
     "agent.tools": "Tool tool",
     "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
-    "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase NotDone "
-    "NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore ServerAway StepAmbiguous StepConcurrent "
+    "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase EffectNotPerformed "
+    "NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore BackendUnavailableWarning StepAmbiguous StepConcurrent "
     "StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TaskClaimed "
     "TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged WrongKey",
-    "core.formats.manifests": "BackedUp Restored",
+    "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
-    "core.model.audit": "Audited",
+    "core.model.audit": "AuditResult",
     "core.model.chat": "ToolCall",
-    "core.model.erasure": "Hold Released",
-    "core.model.items": "Cite Item Note Place Relation Source",
+    "core.model.erasure": "Hold HoldRelease",
+    "core.model.items": "Citation Item Note SessionPosition Relation Source",
     "core.model.messages": "Message",
     "core.model.procedures": "Procedure",
-    "core.model.recall": "Hit LeftOut Recall Section Without",
-    "core.model.results": "Checked Forgotten Maintained Owned Status Why",
+    "core.model.recall": "Hit Omitted Recall Section Degraded",
+    "core.model.results": "CheckResult ForgetResult MaintenanceReport MemoryInfo Status Explanation",
     "core.model.retention": "TIERS",
-    "core.model.sessions": "Closing Event Opening",
+    "core.model.sessions": "SessionEnd Event SessionStart",
     "core.model.tasks": "StepRecord TaskRecord",
     "memory": "Memory",
     "memory.async_memory": "AsyncMemory",
     "memory.receipts": "read_receipts",
     "memory.replaying": "replay_erasures",
     "memory.restoring": "restore_backup",
-    "privacy.erase": "Erased Undone",
-    "privacy.receipts": "Receipt Verified",
+    "privacy.erase": "ErasureResult UndoResult",
+    "privacy.receipts": "Receipt VerificationResult",
     "tasks.admin": "Timeline",
     "tasks.policies": "Compensate Retry",
     "tasks.run": "AsyncRun Run",
     "tasks.workflow": "Effect ResumableAgent",
     "tiers.conversation": "ConversationMemory",
     "tiers.working": "WorkingMemory",
-    "transfer.export": "Exported",
-    "transfer.load": "Loaded",
+    "transfer.export": "ExportResult",
+    "transfer.load": "LoadResult",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "TIERS",
+    "AgentReply",
     "AgentWithMemory",
-    "Answer",
     "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
-    "Audited",
-    "BackedUp",
+    "AuditResult",
     "BackendMissing",
+    "BackendUnavailableWarning",
+    "BackupInfo",
     "BadFile",
     "BadText",
     "BeingErased",
-    "Checked",
-    "Cite",
-    "Closing",
+    "CheckResult",
+    "Citation",
     "Compensate",
     "ConfigError",
     "Conflict",
     "ConversationMemory",
+    "Degraded",
     "DiskFull",
     "Effect",
+    "EffectNotPerformed",
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
-    "Erased",
+    "ErasureResult",
     "Event",
-    "Exported",
-    "Forgotten",
+    "Explanation",
+    "ExportResult",
+    "ForgetResult",
     "Hit",
     "Hold",
+    "HoldRelease",
     "InputChanged",
     "InvalidInput",
     "Item",
     "LeaseLost",
-    "LeftOut",
-    "Loaded",
-    "Maintained",
+    "LoadResult",
+    "MaintenanceReport",
     "Memory",
+    "MemoryInfo",
     "Message",
     "ModelFailed",
     "NewerStore",
     "NotADatabase",
-    "NotDone",
     "NotFound",
     "Note",
     "OlderStore",
+    "Omitted",
     "OnHold",
-    "Opening",
     "OutcomeUnknown",
-    "Owned",
-    "Place",
     "Procedure",
     "ReadOnlyStore",
     "Recall",
     "Receipt",
     "Relation",
-    "Released",
-    "Restored",
+    "RestoreResult",
     "ResumableAgent",
     "Retry",
     "Run",
     "Scope",
     "Section",
-    "ServerAway",
+    "SessionEnd",
+    "SessionPosition",
+    "SessionStart",
     "Source",
     "Status",
     "StepAmbiguous",
@@ -214,12 +216,10 @@ __all__ = [
     "TooLarge",
     "Tool",
     "ToolCall",
-    "Undone",
+    "UndoResult",
     "UnknownKey",
-    "Verified",
+    "VerificationResult",
     "VersionChanged",
-    "Why",
-    "Without",
     "WorkingMemory",
     "WrongKey",
     "__version__",

@@ -1,4 +1,4 @@
-"""Turn settings into a kit of ports."""
+"""Turn settings into a services of ports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import policies
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
+from engrain.ports import Embedder, ItemStore, Model, Movable, Services, SessionLog, SessionState, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from engrain.stores.redis.transfer import RedisMoving
     from engrain.stores.vectors.outbox import FedIndex
 
-__all__ = ["Engine", "open_folder", "open_kit"]
+__all__ = ["Engine", "open_folder", "open_services"]
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
 
 
-def open_kit(
+def open_services(
     url: str | os.PathLike[str] | None,
     *,
     embedder: Embedder | str | None = None,
@@ -47,7 +47,7 @@ def open_kit(
     before: Embedder | str | None = None,
     lifecycle: Mapping[str, Any] | None = None,
     redact: object = None,
-) -> Kit:
+) -> Services:
     count_tokens = proved_counter(count_tokens)
     chosen = settings(url)
     if key is not None:
@@ -67,7 +67,7 @@ def open_kit(
         if fed:
             opened.enter_context(closing(fed))
         state = servers[chosen.sessions].state if chosen.sessions else None
-        kit = Kit(
+        services = Services(
             store,
             fed or store,
             store,
@@ -79,7 +79,7 @@ def open_kit(
             journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
             model=_open_model(model, chosen),
             outcomes=getattr(store, "outcomes", None),
-            together=chosen.episodic is None and hasattr(store, "episodes"),
+            same_store=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
             state=None if read_only else state,
@@ -93,7 +93,7 @@ def open_kit(
             rows=_composed(chosen, store, servers),
         )
         opened.pop_all()
-    return kit
+    return services
 
 
 def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:

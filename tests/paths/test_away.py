@@ -17,7 +17,7 @@ from redis_server import Server, start_redis
 
 from engrain import Memory
 from engrain.cli.main import root
-from engrain.core.errors import NotFound, ServerAway, StoreUnavailable
+from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
 from engrain.stores.redis import connection
 from engrain.stores.vectors import outbox
 
@@ -77,18 +77,18 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
         memory.add_message("user", "What a day.")
         whole = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert "Recent context" in str(whole)
-        assert whole.without == ()
+        assert whole.degraded == ()
         redis_process.kill()
-        with pytest.warns(ServerAway, match="without the recent context"):
+        with pytest.warns(BackendUnavailableWarning, match="without the recent context"):
             found = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert found.hits[0].item.id == id
         assert "Recent context" not in str(found)
-        assert [one.part for one in found.without] == ["recent context"]
-        assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.without[0].why
+        assert [one.part for one in found.degraded] == ["recent context"]
+        assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.degraded[0].why
         assert memory.status().background["away"]
         redis_process.start()
         found = memory.recall(ASKED, n=1, min_relevance=0.0)
-        assert found.without == ()
+        assert found.degraded == ()
         assert "Recent context" in str(found)
         assert memory.status().background["away"] == {}
 
@@ -121,7 +121,7 @@ def test_doctor_and_status_show_a_redis_that_is_away(tmp_path: Path, redis_proce
     assert (states(report["findings"])["stores"], code) == ("pass", 0)
     redis_process.kill()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ServerAway)
+        warnings.simplefilter("ignore", BackendUnavailableWarning)
         report, code = command(path, "doctor")
         assert (states(report["findings"])["stores"], code) == ("fail", 1)
         told, _ = command(path, "status")
@@ -137,7 +137,7 @@ def test_doctor_fails_where_the_server_of_the_tasks_is_away(tmp_path: Path, redi
     path = settings(tmp_path, tasks=f"{redis_process.url}?patience=0")
     redis_process.kill()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ServerAway)
+        warnings.simplefilter("ignore", BackendUnavailableWarning)
         with pytest.raises(StoreUnavailable, match="did not answer in one try"):
             opened(path)
         report, code = command(path, "doctor")
@@ -167,19 +167,19 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
         memory._open.feeder.brought(memory._open.scope, ())
-        assert memory.recall(ASKED, n=1, min_relevance=0.0).without == ()
+        assert memory.recall(ASKED, n=1, min_relevance=0.0).degraded == ()
         chroma_process.kill()
         waiting = memory.remember("The train to Porto leaves at nine.")
         for asked, id in ((ASKED, fed_before), ("train to Porto", waiting)):
-            with pytest.warns(ServerAway):
+            with pytest.warns(BackendUnavailableWarning):
                 found = memory.recall(asked, min_relevance=0.0)
             assert found.hits[0].item.id == id
             assert "meaning" in found.hits[0].found_by
-            assert [one.part for one in found.without] == ["vector server"]
-        assert f":{chroma_process.port} did not answer" in found.without[0].why
+            assert [one.part for one in found.degraded] == ["vector server"]
+        assert f":{chroma_process.port} did not answer" in found.degraded[0].why
         chroma_process.start()
         found = memory.recall("train to Porto", min_relevance=0.0)
-        assert (found.hits[0].item.id, found.without) == (waiting, ())
+        assert (found.hits[0].item.id, found.degraded) == (waiting, ())
 
 
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
@@ -190,7 +190,7 @@ def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(
 
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     monkeypatch.setattr(vector_sync, "LEAVE", -1.0)  # nothing is brought when a command ends
-    monkeypatch.setattr(vector_sync.Feeder, "start", lambda _: None)
+    monkeypatch.setattr(vector_sync.VectorSync, "start", lambda _: None)
     for n in range(3):
         command(path, "remember", f"This is note number {n}.")
     report, code = command(path, "doctor")

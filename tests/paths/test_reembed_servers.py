@@ -56,7 +56,7 @@ def test_every_question_is_answered_by_one_model_and_the_old_collection_goes(set
         def ask() -> None:
             while not done.is_set():
                 found = memory.recall("What about the lighthouse 7?")
-                if found.without or not any("lighthouse 7." in hit.text for hit in found.hits):
+                if found.degraded or not any("lighthouse 7." in hit.text for hit in found.hits):
                     wrong.append(found)
 
         asking = threading.Thread(target=ask)

@@ -19,7 +19,7 @@ from engrain_conformance.episodes import episode, raw
 
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Change, Forget, Plan, own
 from engrain.ports import Behind, Episode, Happening, ListQuery, Summary, Tally, Trial
 from engrain.stores.sqlite import SqliteStore, migrate
@@ -74,7 +74,7 @@ def happens(chance: random.Random, store: SqliteStore, known: list[str]) -> None
     elif luck == 10 and known:
         forget(store, known.pop(chance.randrange(len(known))))
     elif luck == 11 and known:
-        (made,) = add(store, derived(f"Made {chance.random()}.", Cite(chance.choice(known), 0, 2)))
+        (made,) = add(store, derived(f"Made {chance.random()}.", Citation(chance.choice(known), 0, 2)))
         forget(store, made)
     elif luck == 12:
         store.episodes.remove(scope, [str(chance.randrange(60)) for _ in range(3)])
@@ -178,7 +178,10 @@ def make_third(path: Path) -> None:
     """How tests/files/tiers-v1.db was made, by the version that brought schema 3. Never run again."""
     store = SqliteStore(path, clock=SetClock())
     over = Episode("", "s", "turn", "", 0.5, START, START + 24 * HOUR, data={"ü": [1]}, item=own(0), key="said")
-    steps = (Add(message("I live in Lima.", "s")), Add(derived("Ana lives in Lima.", Cite(own(0), 2, 14), slot="city")))
+    steps = (
+        Add(message("I live in Lima.", "s")),
+        Add(derived("Ana lives in Lima.", Citation(own(0), 2, 14), slot="city")),
+    )
     store.apply(Plan(ANA, steps, episodes=(Happening(over, raw("At length.")), Happening(episode("alone", 1)))))
     episodes = (Happening(replace(over, happened_at=START + HOUR), raw("More.")),)
     store.apply(Plan(ANA, (Add(message("I live in Lima!", "s")),), episodes=episodes))

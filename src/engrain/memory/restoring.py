@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
 from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
-from engrain.core.formats.manifests import TOOLS, Restored
+from engrain.core.formats.manifests import TOOLS, RestoreResult
 from engrain.core.model.audit import Head
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
@@ -34,7 +34,7 @@ def restore_backup(
     key: str | None = None,
     over: bool = False,
     alone: bool = False,
-) -> Restored:
+) -> RestoreResult:
     """To a new path, or with `over` in place of the store that is there. If anything is wrong, that stays as it is.
 
     `against` is the present store, which knows what was forgotten since; without it the one that is replaced does, and
@@ -77,7 +77,7 @@ def restore_backup(
                     present.check()
 
             put_in_place(ready, goal, unchanged)
-    told = Restored(str(goal), manifest, items, kept_out, asked=present is not None)
+    told = RestoreResult(str(goal), manifest, items, kept_out, asked=present is not None)
     told = replace(told, damaged=present is not None and present.damaged)
     return replace(told, receipts=receipts.found) if receipts else told
 

@@ -59,7 +59,6 @@ __all__ = [
     "Happening",
     "ItemChange",
     "ItemStore",
-    "Kit",
     "Lineage",
     "ListQuery",
     "Matches",
@@ -71,6 +70,7 @@ __all__ = [
     "Outdated",
     "Raw",
     "Server",
+    "Services",
     "SessionLog",
     "SessionState",
     "Sketch",
@@ -119,7 +119,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class Services:
     """The ports of one opened memory. What a deployment does not have is None."""
 
     items: ItemStore
@@ -134,7 +134,7 @@ class Kit:
     model: Model | None = None  # the small one, for summaries and extraction
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
-    together: bool = False
+    same_store: bool = False
     servers: tuple[Server, ...] = ()
     # Where `vectors` are on a server of their own.
     feed: Feed | None = None

@@ -24,14 +24,14 @@ from engrain.core.model.items import Note, as_note, checked
 from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import checked_key, checked_name, checked_text
 from engrain.ingest.write import clean
-from engrain.ports import Kit, TaskJournal
+from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Ask, Flow
 from engrain.tasks.journal import WAITS, Ledger, Seat, Wish
 from engrain.tasks.lease import Tenure, worker_name
 from engrain.tasks.outcomes import end_of, expire
 from engrain.tasks.serialization import encode
-from engrain.tasks.working_state import Desk, Kept, Outcome
+from engrain.tasks.working_state import Desk, Outcome, TaskState
 
 # So many workers in a row that ended with no step to show for it, and a task is parked.
 MAX_DEATHS = 5
@@ -60,7 +60,7 @@ _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TaskOptions:
     """What a task is, and how it is held."""
 
     task: str
@@ -88,11 +88,11 @@ class Terms:
         return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
 
 
-class Course:
+class TaskExecution:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, kit: Kit, scope: Scope, terms: Terms, desk: Desk | None = None) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, terms: TaskOptions, desk: Desk | None = None) -> None:
+        self._services = services
         self._desk = desk
         self._scope = scope
         self.terms = terms
@@ -109,11 +109,11 @@ class Course:
         """`line` is the thread or the asyncio task that the program of this run is."""
         if self._ledger is not None:
             raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
-        journal = journal_of(self._kit)
-        now = self._kit.clock()
+        journal = journal_of(self._services)
+        now = self._services.clock()
         before = journal.task(self._scope, self.terms.task)
         if before is not None and before.deadline is not None and before.deadline <= now:
-            expire(self._kit)
+            expire(self._services)
             before = journal.task(self._scope, self.terms.task)
         if before is not None:
             self._prove(before)
@@ -127,9 +127,9 @@ class Course:
             if found is None:
                 raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
             self._prove(found)
-            self._kept = Kept(found, self._desk)
+            self._kept = TaskState(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
-            ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
+            ledger = Ledger(self._services, tenure, self._kept, recorded, (self.terms.version, line))
             recounted = self._recounted(before, recorded, ledger)
             if self._kept.begin() or recounted:
                 ledger.keep()
@@ -200,7 +200,7 @@ class Course:
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
             self._tell()
-        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
+        tenure.end(TaskEnd("done", clean(self.outcome.text, self._services.redact)))
 
     def _tell(self) -> None:
         try:
@@ -219,7 +219,7 @@ class Course:
         return _halted(self.terms.task, unclear[0]) if unclear else None
 
     def now(self) -> datetime:
-        return self._kit.clock()
+        return self._services.clock()
 
     # Steps
 
@@ -230,7 +230,7 @@ class Course:
         many = isinstance(what, Sequence) and not isinstance(what, str)
         notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
-        flow = self._seated(wish, steps.remember, self._kit, notes)
+        flow = self._seated(wish, steps.remember, self._services, notes)
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
@@ -309,10 +309,10 @@ def _halted(task: str, one: StepRecord) -> StepAmbiguous:
     return steps.ambiguous(task, seat, one.key, one.error or "its call was broken off")
 
 
-def journal_of(kit: Kit) -> TaskJournal:
-    if kit.journal is None:
+def journal_of(services: Services) -> TaskJournal:
+    if services.journal is None:
         raise ConfigError("this memory has no store for durable tasks.")
-    return kit.journal
+    return services.journal
 
 
 def _note(what: object, fields: Mapping[str, Any]) -> Note:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
 from engrain.core.model.plans import Add, Plan, own
 from engrain.core.model.sessions import Episode, Event, Happening, event
@@ -18,7 +18,7 @@ from engrain.core.validation import checked_count, checked_key, checked_text
 from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
-from engrain.ports import Episodes, Kit
+from engrain.ports import Episodes, Services
 
 MAX_FOUND = 10_000
 LATELY = timedelta(days=7)
@@ -30,8 +30,8 @@ class EpisodicMemory:
     """What happened in the sessions of one scope. Every entry stands over a log row, which has the words; the entry
     goes after a day unless it matters, the row stays."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
         self._scope = scope
 
     def record(
@@ -53,10 +53,12 @@ class EpisodicMemory:
         if given.kind == "turn" and not given.explicit:
             return self._said(given, checked_key(session, "session"), request_id)
         happened, raw = self._proved(given, checked_key(session, "session"), tool)
-        row, now = _row(happened, session, tool), self._kit.clock()
+        row, now = _row(happened, session, tool), self._services.clock()
         entry = made.entry(happened, session, now, own(0), tool)
         kept = (
-            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+            [made.lasting(happened, replace(_source(row), cites=(Citation(own(0)),)))]
+            if entry.expires_at is None
+            else []
         )
         return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
 
@@ -72,7 +74,7 @@ class EpisodicMemory:
         *,
         session: str,
         tool: str | None = None,
-        cites: tuple[Cite, ...] = (),
+        cites: tuple[Citation, ...] = (),
         request_id: str | None = None,
     ) -> str:
         """The id is what `record_resolution` takes once it is known what helped. It goes when something that it `cites`
@@ -93,8 +95,8 @@ class EpisodicMemory:
         happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
         pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
-        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
-        now = self._kit.clock()
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Citation(failure.id), Citation(own(0)))))
+        now = self._services.clock()
         new = made.entry(happened, session, now, own(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
         happenings = [*self._raised(failure, now), Happening(new)]
@@ -105,7 +107,7 @@ class EpisodicMemory:
         checked_count(n, "n", 1, MAX_FOUND)
         if session is not None:
             checked_key(session, "session")
-        now, wanted = self._kit.clock(), n
+        now, wanted = self._services.clock(), n
         while True:
             entries = self._book.recent(self._scope, session, wanted, now)
             found = self._events(entries, now)
@@ -116,7 +118,7 @@ class EpisodicMemory:
     def important(self, n: int = 5, since: Time | timedelta = LATELY) -> list[Event]:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
         checked_count(n, "n", 1, MAX_FOUND)
-        now = self._kit.clock()
+        now = self._services.clock()
         oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
         found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
@@ -124,13 +126,13 @@ class EpisodicMemory:
 
     def raw(self, id: str) -> str | None:
         """The whole of a long output, as long as it is kept; None if the entry shows all, or its day is over."""
-        return self._book.raw(self._scope, checked_key(id, "id"), self._kit.clock())
+        return self._book.raw(self._scope, checked_key(id, "id"), self._services.clock())
 
     def why(self, id: str) -> tuple[tuple[str, float], ...]:
         """What the importance of an entry is made of, also of one that happened again since; empty if there is none any
         more."""
-        rows = self._kit.items.get_many(self._scope, [checked_key(id, "id")])
-        now = self._kit.clock()
+        rows = self._services.items.get_many(self._scope, [checked_key(id, "id")])
+        now = self._services.clock()
         entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
         own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
         return event(own, "", now).why if own else ()
@@ -151,10 +153,10 @@ class EpisodicMemory:
 
     def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
-        made.episodes_of(self._kit)
+        made.episodes_of(self._services)
         message = checked_message(Message(turn.role or "user", turn.text))
         terms = messages.Terms(_request(request_id))
-        return messages.record([message], session, self._scope, self._kit, terms).ids[0]
+        return messages.record([message], session, self._scope, self._services, terms).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
@@ -164,20 +166,20 @@ class EpisodicMemory:
             checked_key(tool, "tool")
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
-        given = replace(given, text=self._kit.redact(given.text)) if self._kit.redact else given
+        given = replace(given, text=self._services.redact(given.text)) if self._services.redact else given
         text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
         new = given.novelty
         if new is None:
-            new = novelty(text, made.before(self._kit, self._scope, session))
+            new = novelty(text, made.before(self._services, self._scope, session))
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
-        began = self._kit.items.moment()
-        rows, lasting = made.drafts([row], kept, self._kit)
+        began = self._services.items.moment()
+        rows, lasting = made.drafts([row], kept, self._services)
         steps = tuple(map(Add, (*rows, *lasting)))
         plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings), began=began)
-        id = made.commit(plan, self._kit).outcomes[0].id
+        id = made.commit(plan, self._services).outcomes[0].id
         assert id is not None, "what is said now is never kept out"
         return id
 
@@ -213,7 +215,7 @@ class EpisodicMemory:
 
     def _standing(self, ids: Sequence[str]) -> dict[str, Item]:
         """The rows of these ids; of a corrected one, its correction; none that is gone."""
-        found = {item.id: item for item in self._kit.items.get_many(self._scope, ids)} if ids else {}
+        found = {item.id: item for item in self._services.items.get_many(self._scope, ids)} if ids else {}
         moved = {item.id: item.replaced_by for item in found.values() if item.retracted_at and item.replaced_by}
         later = self._standing(list(moved.values())) if moved else {}
         standing = {id: item for id, item in found.items() if not item.retracted_at}
@@ -221,7 +223,7 @@ class EpisodicMemory:
 
     @property
     def _book(self) -> Episodes:
-        return made.episodes_of(self._kit)
+        return made.episodes_of(self._services)
 
 
 def _row(happened: Happened, session: str, tool: str | None) -> Note:

@@ -17,7 +17,7 @@ from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import statements
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Said, note_for
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
 
@@ -35,15 +35,15 @@ class Sorted:
     barred: int = 0
 
 
-def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
+def sort(notes: Sequence[Note], scope: Scope, services: Services) -> Sorted:
     """By the names that notes have where they come from, which are their request ids. Of two with one name the last
     counts."""
-    store = movable(kit)
+    store = movable(services)
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
     # As they would be kept, and as a tombstone knows them.
-    texts = {name: write.draft(note, kit.redact).text for name, note in given.items()}
-    versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
+    texts = {name: write.draft(note, services.redact).text for name, note in given.items()}
+    versions = _versions(services, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
@@ -55,18 +55,18 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
                 new.append(_anew(note))
             else:
                 changed.append((here[-1], note))
-    barrier = Barrier([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
+    barrier = Barrier([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
     allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
+def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int) -> None:
     """Each in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
-        drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
+        drafts = write.drafts([_in_place(item, note) for item, note in part], services)
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
-        kit.items.apply(Plan(scope, steps, began=began))
+        services.items.apply(Plan(scope, steps, began=began))
 
 
 def _in_place(item: Item, note: Note) -> Note:
@@ -84,12 +84,12 @@ def _imported(item: Item) -> bool:
     return all(source.kind == "import" for source in item.sources)
 
 
-def _versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+def _versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
     """Of each item that is here what it is and what it was corrected to, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
     while asked:
-        some = kit.items.get_many(scope, asked)
+        some = services.items.get_many(scope, asked)
         found |= {one.id: one for one in some}
         asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
     return {id: _chain(id, found) for id in ids if id in found}
@@ -107,24 +107,24 @@ HEAD = 20_000  # characters: what is behind them was pasted
 PAGE = 256
 
 
-def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+def drawn(notes: Sequence[Note], scope: Scope, services: Services) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(services), "request", scope)}
     told = {asked[name]: note for note in notes if _by_user(note) and asked.get(name := note.request_id or "")}
     ids = list(told)
     for start in range(0, len(ids), PAGE):
-        for item in kit.items.get_many(scope, ids[start : start + PAGE]):
+        for item in services.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                found = _facts(Said(message_of(item), item.id), told[item.id], services)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
-def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
+def foreseen(notes: Sequence[Note], services: Services) -> Iterator[Note]:
     """The same of messages that are not here yet, and so without their cites."""
     for note in filter(_by_user, notes):
-        message = Message("user", write.draft(note, kit.redact).text, occurred_at=_time(note))
-        for fact in _facts(Said(message, ""), note, kit):
+        message = Message("user", write.draft(note, services.redact).text, occurred_at=_time(note))
+        for fact in _facts(Said(message, ""), note, services):
             yield replace(fact, source=Source(_name(note), "import"))
 
 
@@ -133,12 +133,12 @@ def _by_user(note: Note) -> bool:
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
+def _facts(said: Said, note: Note, services: Services) -> Iterator[Note]:
     for found in gate.worth(blank_recalled(said.message.text[:HEAD])):
         # What somebody wanted forgotten there is no matter of this memory.
         if isinstance(found, Worth) and (words := said.words(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
-            fact = note_for(replace(found, slot=None) if ended else found, said, kit)
+            fact = note_for(replace(found, slot=None) if ended else found, said, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
             yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)

@@ -12,7 +12,7 @@ from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.ingest import write
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.transfer.dedupe import Sorted, drawn, foreseen, sort, take_over
 from engrain.transfer.preview import foretold
 from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
@@ -39,7 +39,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
     and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
     that it stands in. `facts` were drawn from conversations. `rows` are the new rows of an export by kind. `written` is
@@ -59,14 +59,14 @@ class Loaded:
     written: bool = True
 
 
-def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+def load(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
     """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
     stops it learns what stays."""
     form, documents = told(file, terms.form)
     if form == "engrain":
-        return _export(file, scope, kit, terms, done)
+        return _export(file, scope, services, terms, done)
     read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
-    return _notes(read, form, scope, kit, terms, done)
+    return _notes(read, form, scope, services, terms, done)
 
 
 @contextmanager
@@ -96,16 +96,16 @@ def _counted(done: Done) -> Iterator[Done]:
         raise
 
 
-def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    export = proved(file, scope, kit, lambda _: None)
+def _export(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+    export = proved(file, scope, services, lambda _: None)
     if export.manifest.scope != scope and not terms.other_scope:
         raise Conflict(
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
     with _whole():
-        decision = restore(export.rows, scope, kit, done, terms.dry_run, export.manifest.scope)
-    return Loaded(
+        decision = restore(export.rows, scope, services, done, terms.dry_run, export.manifest.scope)
+    return LoadResult(
         "engrain",
         len(export.rows),
         added=len(decision.new),
@@ -117,25 +117,25 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
     )
 
 
-def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    began = kit.items.moment()
+def _notes(read: Read, form: Form, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+    began = services.items.moment()
     if form == "notes" and any(map(_may_clash, read.notes)):
-        read = _proved(read, scope, kit)
+        read = _proved(read, scope, services)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
-    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
+    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     with _counted(done) as counting:
         if terms.dry_run:
-            fates = list(map(str, foretold(given.new, scope, kit)))
+            fates = list(map(str, foretold(given.new, scope, services)))
         else:
-            fates = list(_written(given.new, scope, kit, began, counting))
-            take_over(given.changed, scope, kit, began)
+            fates = list(_written(given.new, scope, services, began, counting))
+            take_over(given.changed, scope, services, began)
         found.update(fates)
         new = [note for note, fate in zip(given.new, fates, strict=True) if fate == "added"]
-        facts = _drawn(read.notes, new, scope, kit, terms, began) if terms.facts else 0
-    return Loaded(
+        facts = _drawn(read.notes, new, scope, services, terms, began) if terms.facts else 0
+    return LoadResult(
         form,
         len(read.notes) + len(read.bad),
         found["added"],
@@ -149,13 +149,15 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
     )
 
 
-def _drawn(notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, terms: Terms, began: int) -> int:
-    facts = list(drawn(notes, scope, kit))
+def _drawn(
+    notes: Sequence[Note], new: Sequence[Note], scope: Scope, services: Services, terms: Terms, began: int
+) -> int:
+    facts = list(drawn(notes, scope, services))
     if terms.dry_run:
-        facts += foreseen(new, kit)
-        told = Counter(map(str, foretold(facts, scope, kit)))
+        facts += foreseen(new, services)
+        told = Counter(map(str, foretold(facts, scope, services)))
     else:
-        told = Counter(_written(facts, scope, kit, began, lambda _: None))
+        told = Counter(_written(facts, scope, services, began, lambda _: None))
     return told["added"] + told["replaced"] + told["behind"]
 
 
@@ -165,10 +167,10 @@ def _may_clash(note: Note) -> bool:
     return bool(cites) or (note.place is not None and note.place.number is not None)
 
 
-def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
+def _proved(read: Read, scope: Scope, services: Services) -> Read:
     """The notes that can be written, one after the other."""
     good, bad = Read(), list(read.bad)
-    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, kit), strict=True):
+    for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, services), strict=True):
         if isinstance(fate, EngrainError):
             bad.append(BadLine(line, type(fate).__name__, str(fate)))
         else:
@@ -176,7 +178,7 @@ def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
     return Read(good.notes, bad=sorted(bad))
 
 
-def _written(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
+def _written(notes: Sequence[Note], scope: Scope, services: Services, began: int, done: Done) -> Iterable[str]:
     for start in range(0, len(notes), PART):
-        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done, began):
+        for outcome in write.commit_many(notes[start : start + PART], scope, services, None, done, began):
             yield outcome.status

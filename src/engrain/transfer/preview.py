@@ -9,22 +9,22 @@ from typing import Any
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
 from engrain.core.formats.consistency import held_by
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Note, Place
+from engrain.core.model.items import Citation, Draft, Note, SessionPosition
 from engrain.core.model.plans import Version, mergeable, reconcile
 from engrain.ingest import write
 from engrain.ingest.write import clean_note
-from engrain.ports import Kit, Movable
+from engrain.ports import Movable, Services
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
 
 
-def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | EngrainError]:
+def foretold(notes: Sequence[Note], scope: Scope, services: Services) -> Iterator[str | EngrainError]:
     """For each note the status that a write would give it, as core.reconcile decides, one after the other; or the error
     that it would meet."""
-    store = movable(kit)
-    foreseen = _Foreseen(scope, kit, store)
-    cleaned = [_cleaned(note, kit) for note in notes]
-    barrier = Barrier([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
+    store = movable(services)
+    foreseen = _Foreseen(scope, services, store)
+    cleaned = [_cleaned(note, services) for note in notes]
+    barrier = Barrier([], [scope], services, store, [note.text for note in cleaned if isinstance(note, Note)])
     for note in cleaned:
         if isinstance(note, EngrainError):
             yield note
@@ -35,18 +35,18 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | En
             yield exc
 
 
-def _cleaned(note: Note, kit: Kit) -> Note | EngrainError:
+def _cleaned(note: Note, services: Services) -> Note | EngrainError:
     """As it would be kept, and as a tombstone knows it."""
     try:
-        return clean_note(note, kit.redact)
+        return clean_note(note, services.redact)
     except EngrainError as exc:
         return exc
 
 
 class _Foreseen:
-    def __init__(self, scope: Scope, kit: Kit, store: Movable) -> None:
-        self._scope, self._kit = scope, kit
-        self._now = kit.clock()
+    def __init__(self, scope: Scope, services: Services, store: Movable) -> None:
+        self._scope, self._services = scope, services
+        self._now = services.clock()
         self._asked = {row.key[1] for row in every(store, "request", scope)}
         self._held: set[tuple[Any, ...]] = set()
         self._texts: dict[str, str] = {}
@@ -79,14 +79,14 @@ class _Foreseen:
         self._held.add(words)
         return status
 
-    def _check(self, cite: Cite) -> None:
+    def _check(self, cite: Citation) -> None:
         text = self._texts.get(cite.item)
         if text is None:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
         if cite.end is not None and cite.end > len(text):
             raise InvalidInput(f"the cited span {cite.start}:{cite.end} is not in item {cite.item!r}.")
 
-    def _placed(self, draft: Draft, place: Place) -> bool:
+    def _placed(self, draft: Draft, place: SessionPosition) -> bool:
         """Whether it stands there already."""
         length = self._lengths.get(place.session, 0)
         number = length if place.number is None else place.number
@@ -99,7 +99,7 @@ class _Foreseen:
 
     def _in_slot(self, draft: Draft, slot: str) -> str:
         if slot not in self._slots:
-            found = self._kit.items.history(self._scope, slot)
+            found = self._services.items.history(self._scope, slot)
             self._slots[slot] = [
                 Version(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
                 for one in found

@@ -18,7 +18,7 @@ from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
-    from engrain.core.formats.manifests import Restored
+    from engrain.core.formats.manifests import RestoreResult
     from engrain.core.model.audit import Entry
     from engrain.ports import AuditLog
     from engrain.privacy.receipts import Receipt
@@ -102,7 +102,7 @@ def _against(cli: Session, target: str, chosen: Mapping[str, Any]) -> list[str |
     return [_present(cli), *receipts]
 
 
-def _restored(done: Restored) -> Iterator[str]:
+def _restored(done: RestoreResult) -> Iterator[str]:
     yield f"Restored {done}."
     if out := describe_counts(done.kept_out or {}):
         yield faint(f"Kept out: {out}.")

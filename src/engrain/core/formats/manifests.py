@@ -127,7 +127,7 @@ class BackupManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackupInfo:
     """A backup that was read again and found whole."""
 
     path: str
@@ -140,7 +140,7 @@ class BackedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """`items` are there now, in all scopes and with their history. `kept_out` counts rows of the backup that were
     forgotten or erased since, by kind; None if nobody could be asked. `asked`: a present store was. If that was
     `damaged`, what was told anew or cut in it since is not put back. Of `receipts` that were asked in its place or

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model import audit
-from engrain.core.model.audit import Audited, Entry, Head, details_text, faults, linked, sealed
+from engrain.core.model.audit import AuditResult, Entry, Head, details_text, faults, linked, sealed
 from engrain.stores.postgres.link import Db, Row
 from engrain.stores.postgres.sql import load
 
@@ -43,7 +43,7 @@ class PostgresAudit:
         rows = self._store._reading(None, lambda db: db.rows(_SQL["entries"], (after, limit)))
         return [entry_of(row) for row in rows]
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         def do(db: Db) -> tuple[list[Row], Head, bool]:
             return db.rows(_SQL["entries"], (-_ALL, _ALL)), head_of(db), bool(db.rows(_SQL["begun"]))
 

@@ -11,7 +11,7 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import ConfigError, Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
@@ -133,7 +133,7 @@ def _items(db: Db, values: Values) -> Iterator[Kept]:
 
 def _cites(db: Db, values: Values) -> Iterator[Row]:
     for id_, tenant, agent, user, found in _rows(db, "citing", values):
-        cites = [(number, Cite(cited, start, end)) for number, cited, start, end in found]
+        cites = [(number, Citation(cited, start, end)) for number, cited, start, end in found]
         yield moving.cites_row(Scope(tenant, agent, user), id_, cites)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model import audit
-from engrain.core.model.audit import Audited, Entry, Head, details_text, faults, linked, sealed
+from engrain.core.model.audit import AuditResult, Entry, Head, details_text, faults, linked, sealed
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.sql import load
 
@@ -45,7 +45,7 @@ class SqliteAudit:
         with self._store._reading() as db:
             return [entry_of(row) for row in db.rows(_SQL["entries"], (after, limit))]
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         with self._store._reading() as db:
             return faults(self._store._key, _all(db), head_of(db), bool(db.rows(_SQL["begun"])))
 
