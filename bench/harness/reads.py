@@ -12,7 +12,7 @@ import numpy as np
 from engrain.core.text.languages import languages
 from engrain.core.text.tokenizer import terms
 from engrain.memory import Memory
-from engrain.ports import Kit, VectorQuery, WordQuery
+from engrain.ports import Services, VectorQuery, WordQuery
 from harness.synthetic import BLOCK, Corpus, PreparedEmbedder, Query
 from harness.timing import seconds, times
 
@@ -60,7 +60,7 @@ def exactness(store: Path, items: int, corpus: Corpus, prepared: PreparedEmbedde
     return right / (len(asked) * min(HITS, items))
 
 
-def _vector_query(query: Query, memory: Memory, kit: Kit) -> VectorQuery:
+def _vector_query(query: Query, memory: Memory, kit: Services) -> VectorQuery:
     return VectorQuery(query.vector, kit.embedder.model.key, memory.scope, limit=ARM_LIMIT)
 
 

@@ -1,4 +1,4 @@
-"""Turn settings into a kit of ports."""
+"""Turn settings into a services of ports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.retention import policies
 from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
 from engrain.engine import Engine
-from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, VectorServer
+from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from engrain.stores.redis.transfer import RedisMoving
     from engrain.stores.vectors.outbox import FedIndex
 
-__all__ = ["Engine", "open_folder", "open_kit"]
+__all__ = ["Engine", "open_folder", "open_services"]
 
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
 
 
-def open_kit(
+def open_services(
     url: str | os.PathLike[str] | None,
     *,
     embedder: Embedder | str | None = None,
@@ -46,7 +46,7 @@ def open_kit(
     before: Embedder | str | None = None,
     lifecycle: Mapping[str, Any] | None = None,
     redact: object = None,
-) -> Kit:
+) -> Services:
     count_tokens = proved_counter(count_tokens)
     chosen = settings(url)
     if key is not None:
@@ -65,7 +65,7 @@ def open_kit(
         fed = _open_vectors(chosen.vectors, store, ready, clock) if chosen.vectors and not read_only else None
         if fed:
             opened.enter_context(closing(fed))
-        kit = Kit(
+        services = Services(
             store,
             fed or store,
             store,
@@ -91,7 +91,7 @@ def open_kit(
             rows=_composed(chosen, store, servers),
         )
         opened.pop_all()
-    return kit
+    return services
 
 
 def open_movable(url: str | os.PathLike[str], *, made: bool = True) -> Movable:

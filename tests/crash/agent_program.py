@@ -15,7 +15,7 @@ from engrain_conformance.embedder import HashEmbedder
 from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
-from engrain import AgentWithMemory, Answer, Memory, tool
+from engrain import AgentReply, AgentWithMemory, Memory, tool
 from engrain.core.model.chat import Ask, Reply
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
@@ -99,7 +99,7 @@ def open_memory(path: Path) -> Memory:
     return Memory(path, user="ana", embedder=HashEmbedder(), background=False)
 
 
-def run(memory: Memory, model: Model, outside: Outside) -> Answer:
+def run(memory: Memory, model: Model, outside: Outside) -> AgentReply:
     def look(parcel: int) -> str:
         return outside.do(f"look {parcel}")
 

@@ -16,7 +16,7 @@ from writing import SCOPE, assert_sound, kill, start
 
 from engrain import Memory
 from engrain.core.clock import system_clock
-from engrain.core.model.items import Cite, Draft, Place, Source, Vectors
+from engrain.core.model.items import Citation, Draft, SessionPosition, Source, Vectors
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, own
 from engrain.core.text.passages import index_words
 from engrain.ports import Episode, Happening, Raw, Trial
@@ -63,9 +63,12 @@ def test_the_cited_span_goes_from_the_log_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY} Bye."
     said = (
-        store.append(SCOPE, "monday", [draft(text, kind="message", place=Place("monday"))], None).outcomes[0].id or ""
+        store.append(SCOPE, "monday", [draft(text, kind="message", place=SessionPosition("monday"))], None)
+        .outcomes[0]
+        .id
+        or ""
     )
-    cite = Cite(said, text.index(CANARY), text.index(CANARY) + len(CANARY))
+    cite = Citation(said, text.index(CANARY), text.index(CANARY) + len(CANARY))
     fact = draft("Ana has a vault.", source=Source(kind="agent", cites=(cite,)))
     taken = store.apply(Plan(SCOPE, (Add(fact),))).outcomes[0].id or ""
     changed = store.apply(Plan(SCOPE, (Correct(taken, draft("Ana has a safe.", source=fact.source)),))).outcomes[0].id
@@ -194,7 +197,7 @@ def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine
 def test_what_a_cut_message_showed_as_an_episode_goes_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY}"
-    steps = (Add(draft(text)), Add(draft("Ana has a vault.", source=Source(cites=(Cite(own(0), 7, len(text)),)))))
+    steps = (Add(draft(text)), Add(draft("Ana has a vault.", source=Source(cites=(Citation(own(0), 7, len(text)),)))))
     episodes = (Happening(happened("", own(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
     _, made = store.apply(Plan(SCOPE, steps, episodes=episodes)).outcomes
     store.apply(Plan(SCOPE, (Forget(made.id or ""),)))
@@ -240,7 +243,7 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     memory.start_session("one")
     said = memory.add_message("user", SAID)
     (fact,) = memory.list({"slot": "user.city"})
-    lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Cite(said),)), derived=True)
+    lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Citation(said),)), derived=True)
     happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
     memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
     for number in range(20):

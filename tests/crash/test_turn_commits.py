@@ -15,7 +15,7 @@ from engrain.core.model.chat import ToolCall
 from engrain.core.model.messages import Message
 from engrain.core.tokens import estimated_tokens
 from engrain.ingest.messages import record
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 
 ANA = Scope(user="ana")
@@ -41,7 +41,7 @@ def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Mess
 
     with Faults(note):
         store = SqliteStore(tmp_path / "store.db", clock=SetClock())
-        kit = Kit(
+        kit = Services(
             store, store, store, store, HashEmbedder(), SetClock(), estimated_tokens,
             episodes=store.episodes, together=True,
         )  # fmt: skip

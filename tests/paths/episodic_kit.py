@@ -14,7 +14,7 @@ from engrain_conformance.reference import ReferenceStore
 from engrain.core.identity import Scope
 from engrain.core.model.sessions import Episode, Raw
 from engrain.core.tokens import estimated_tokens
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.stores.sqlite import SqliteStore
 
 ANA = Scope(user="ana")
@@ -51,10 +51,10 @@ def _seen(episode: Episode) -> Episode:
     return replace(episode, item=data.pop("over"), data=data)
 
 
-def opened(kind: str, folder: Path, clock: SetClock) -> Kit:
+def opened(kind: str, folder: Path, clock: SetClock) -> Services:
     store = ReferenceStore(clock=clock) if kind == "reference" else SqliteStore(folder / "agent.db", clock=clock)
     apart = kind == "apart"
-    return Kit(
+    return Services(
         store, store, store, store, HashEmbedder(), clock, estimated_tokens,
         episodes=Elsewhere(clock) if apart else store.episodes, journal=store.journal, together=not apart,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, Restored, Source, restore_backup
+from engrain import Memory, RestoreResult, Source, restore_backup
 from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
@@ -51,7 +51,7 @@ def fill(memory: Memory, word: str = WORD) -> None:
     memory.signal("waits-for-it", said["event"], said["event"])
 
 
-def replace_copy(store: Path, backup: Path, to: Path) -> Restored:
+def replace_copy(store: Path, backup: Path, to: Path) -> RestoreResult:
     """Restore a backup in place of a copy of the present store, which may be in use."""
     with closing(sqlite3.connect(store)) as source, closing(sqlite3.connect(to)) as target:
         source.backup(target)

@@ -14,7 +14,7 @@ from wire_server import Body, Says, Sends, WireServer, fails
 
 from engrain import AgentWithMemory, AsyncMemory, Conflict, EmptyText, InvalidInput, Memory, Retry, TooLarge, tool
 from engrain.agent.prompt import DATA, LAST
-from engrain.core.errors import ConfigError, ModelFailed, NotDone
+from engrain.core.errors import ConfigError, EffectNotPerformed, ModelFailed
 from engrain.core.model.chat import Reply, ToolCall
 from engrain.core.model.items import Item
 from engrain.providers import http
@@ -285,7 +285,7 @@ def test_an_effect_that_may_have_happened_is_not_tried_again(memory: Memory) -> 
     @tool(effect=True, retries=Retry(3, first=0.0))
     def mail(to: str) -> str:
         sent.append(to)
-        raise TimeoutError("no answer") if to == "ana" else NotDone("the line was busy")
+        raise TimeoutError("no answer") if to == "ana" else EffectNotPerformed("the line was busy")
 
     model = Scripted(says("", ("mail", {"to": "ana"})), says("", ("mail", {"to": "bo"})))
     answer = AgentWithMemory(memory, model, [mail]).run("Mail them.")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from wire_server import Says, WireServer, fails
 
-from engrain import Cite, Memory, Source
+from engrain import Citation, Memory, Source
 from engrain.core.errors import ModelFailed
 from engrain.core.model.chat import Ask, Reply
 from engrain.core.model.plans import Add
@@ -123,7 +123,7 @@ def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, mo
 
         def reply(self, ask: Any) -> Any:
             reply = model.reply(ask)
-            span = Cite(said, text.index("lactose"), text.index(", sadly"))
+            span = Citation(said, text.index("lactose"), text.index(", sadly"))
             memory.forget(memory.remember("Off milk.", source=Source(None, "agent", (span,))))
             return reply
 
@@ -143,7 +143,7 @@ def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, mod
     memory = open_memory(model=model)
     memory.start_session("a")
     said = memory.add_message("user", text)
-    span = Cite(said, text.index("lactose"), text.index(", sadly"))
+    span = Citation(said, text.index("lactose"), text.index(", sadly"))
     secret = memory.remember("Off milk.", source=Source(None, "agent", (span,)))
     items = memory._open.kit.items
     apply = items.apply

@@ -17,7 +17,7 @@ from examples import REFERENCE
 
 from engrain import (
     BadText,
-    Cite,
+    Citation,
     ConfigError,
     Conflict,
     InvalidInput,
@@ -303,7 +303,7 @@ def test_a_line_may_be_edited_while_what_it_was_derived_from_is_deleted(
     memory: Memory, mirror: Mirror, folder: Path
 ) -> None:
     source = memory.remember("Ana moved to Quito in May.")
-    memory.remember("Ana lives in Quito.", source=Source(kind="agent", cites=(Cite(source),)))
+    memory.remember("Ana lives in Quito.", source=Source(kind="agent", cites=(Citation(source),)))
     mirror.sync()
     edit(folder, "- Ana moved to Quito in May.\n", "")
     edit(folder, "Ana lives in Quito.", "Ana lives in Lima.")

@@ -27,7 +27,7 @@ def test_two_texts_with_the_same_words_are_both_kept_and_one_is_shown(memory: Me
     found = memory.recall("Where is the deploy key?")
     assert len(found.hits) == 1
     assert found.hits[0].item.id in {first, second}
-    assert [(left.reason, left.count) for left in found.left_out if left.reason == "double"] == [("double", 1)]
+    assert [(left.reason, left.count) for left in found.omitted if left.reason == "double"] == [("double", 1)]
     assert memory.get(first) is not None
     assert memory.get(second) is not None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Source
 from engrain.core.model.recall import RECENT, SESSION, Hit, Outlived, Recall, Section
-from engrain.core.model.sessions import Opening
+from engrain.core.model.sessions import SessionStart
 from engrain.core.rules.message_filters import EARLIER, blank_recalled, unrecalled
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -80,7 +80,7 @@ def test_free_lines_under_the_headings_of_a_session_are_cut_out() -> None:
 
 
 def test_the_summary_of_a_conversation_and_the_opening_of_a_session_are_cut_out() -> None:
-    opening = Opening("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
+    opening = SessionStart("monday", (ITEM,), replace(ITEM, kind="summary", slot="session:sunday"), (ITEM,))
     text = f"{EARLIER}\n> user: I prefer tea\n> assistant: Noted.\n\n{opening}\n\nI prefer juice."
     assert "tea" not in blank_recalled(text)
     assert own(text)[-1] == "I prefer juice."

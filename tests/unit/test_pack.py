@@ -80,7 +80,7 @@ def test_merging_keeps_the_order_of_each_scope(scopes: list[list[Choice]]) -> No
 def test_the_budget_is_never_exceeded_and_nothing_is_lost_silently(texts: list[str], budget: int) -> None:
     recall = packed(texts, budget)
     assert recall.tokens == estimated_tokens(str(recall)) <= budget
-    cut = sum(left.count for left in recall.left_out if left.reason == "budget")
+    cut = sum(left.count for left in recall.omitted if left.reason == "budget")
     assert len(recall.hits) + cut == len(texts)
     assert str(packed(texts, None)).count("\n") == len(texts)
 
@@ -88,7 +88,7 @@ def test_the_budget_is_never_exceeded_and_nothing_is_lost_silently(texts: list[s
 def test_a_smaller_one_further_down_still_fits() -> None:
     recall = packed(["short", "long " * 100, "small"], 32)
     assert [one.text for one in recall.hits] == ["short", "small"]
-    assert str(recall.left_out[0]) == "1 too long for the budget (best relevance 0.90)"
+    assert str(recall.omitted[0]) == "1 too long for the budget (best relevance 0.90)"
 
 
 LONG = "Nothing was seen in the north wing. The vault is on the left. Its combination is 17-32-8. All was well there."
@@ -118,7 +118,7 @@ def test_what_is_far_less_relevant_does_not_stand_in_for_what_did_not_fit() -> N
     texts = ["long " * 100, "near", "junk"]
     recall = packed(texts, 32, relevance=[0.95, 0.6, 0.3])
     assert [one.text for one in recall.hits] == ["near"]
-    assert [(left.reason, left.count) for left in recall.left_out] == [("budget", 2)]
+    assert [(left.reason, left.count) for left in recall.omitted] == [("budget", 2)]
 
 
 def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
@@ -131,8 +131,8 @@ def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
 def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
     chosen = choose([choice(0, 0.19996)], 5, 0.2, 0.2)
     recall = pack({}, chosen, Budget(None, estimated_tokens))
-    assert str(recall.left_out[0]) == "1 below the relevance floor (best relevance 0.19)"
-    assert recall.left_out[0].relevance < 0.2
+    assert str(recall.omitted[0]) == "1 below the relevance floor (best relevance 0.19)"
+    assert recall.omitted[0].relevance < 0.2
 
 
 def test_a_line_says_which_slot_it_fills() -> None:

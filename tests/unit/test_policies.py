@@ -18,7 +18,16 @@ from engrain import ConfigError, InvalidInput, Memory, NewerStore, StoreCorrupt
 from engrain.config import settings
 from engrain.core import clock as leaps
 from engrain.core.clock import ENOUGH, LEAP, Seen, following, leapt
-from engrain.core.formats.manifests import BackedUp, BackupManifest, backup_name, due, read, surplus, taken_at, written
+from engrain.core.formats.manifests import (
+    BackupInfo,
+    BackupManifest,
+    backup_name,
+    due,
+    read,
+    surplus,
+    taken_at,
+    written,
+)
 from engrain.core.model.retention import DAY, Policies, faded, policies
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -217,4 +226,4 @@ def test_a_manifest_with_odd_values_is_refused_or_read(value: Any) -> None:
         except (StoreCorrupt, NewerStore):
             continue
         assert isinstance(found.schema, int), "it can be compared with the schemas that are known"
-        assert str(BackedUp("b.db", found))
+        assert str(BackupInfo("b.db", found))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.model.items import Draft, Place
+from engrain.core.model.items import Draft, SessionPosition
 from engrain.core.model.plans import Decision, Version, mergeable, reconcile
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -29,7 +29,7 @@ def in_slot(hash: str, stored: list[Version], at: float | None = None) -> Decisi
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"place": Place("s")}, False)],
+    [({}, True), ({"slot": "s"}, False), ({"occurred_at": NOW}, False), ({"place": SessionPosition("s")}, False)],
 )
 def test_only_bare_texts_are_merged(values: dict[str, Any], expected: bool) -> None:
     draft = Draft("x", **values)

@@ -15,7 +15,7 @@ from engrain_conformance.drafts import ANA, BEN, add, derived, forget, message
 from engrain_conformance.episodes import episode, raw
 
 from engrain.core.errors import NotFound, ReadOnlyStore
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Change, Plan, own
 from engrain.ports import Episode, Happening
 from engrain.stores.sqlite import SqliteStore
@@ -75,7 +75,7 @@ def happens(chance: random.Random, store: SqliteStore, known: list[str]) -> None
     elif luck == 10 and known:
         forget(store, known.pop(chance.randrange(len(known))))
     elif luck == 11 and known:
-        (made,) = add(store, derived(f"Made {chance.random()}.", Cite(chance.choice(known), 0, 2)))
+        (made,) = add(store, derived(f"Made {chance.random()}.", Citation(chance.choice(known), 0, 2)))
         forget(store, made)
     elif luck == 12:
         store.episodes.remove(scope, [str(chance.randrange(60)) for _ in range(3)])

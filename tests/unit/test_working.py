@@ -306,12 +306,12 @@ def test_an_item_larger_than_the_budget_is_kept_as_head_and_tail_and_says_so() -
     kept = memory.add("begin " + "lorem ipsum " * 10_000 + "the end", kind="page")
     assert kept.text.startswith("begin lorem")
     assert kept.text.endswith("the end")
-    assert f"[… about {kept.left_out:,} tokens left out …]" in kept.text
+    assert f"[… about {kept.omitted:,} tokens left out …]" in kept.text
     assert memory.items[-1] is kept
     assert memory.current_tokens <= 8_000
     assert "Step 0 is done." in memory.summary, "what was there before is told"
     whole = memory.add("small")
-    assert whole.left_out == 0
+    assert whole.omitted == 0
 
 
 def test_an_item_that_cannot_be_kept_at_all_is_refused_and_changes_nothing() -> None:
@@ -512,8 +512,8 @@ def test_a_restored_memory_with_another_counter_stays_within_the_budget() -> Non
         {"items": "x"},
         {"items": ["x"]},
         {"items": [{"text": "x"}]},
-        {"items": [{"text": "", "kind": "note", "speaker": "", "left_out": 0}]},
-        {"items": [{"text": "x", "kind": "note", "speaker": "", "left_out": -1}]},
+        {"items": [{"text": "", "kind": "note", "speaker": "", "omitted": 0}]},
+        {"items": [{"text": "x", "kind": "note", "speaker": "", "omitted": -1}]},
         {"results": []},
         {"results": {"r": math.nan}},
         {"results": {1: 2}},

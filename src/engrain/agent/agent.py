@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from engrain.agent.journal import NoJournal, Part, TaskJournal
-from engrain.agent.prompt import Background
-from engrain.agent.results import Answer, Called
+from engrain.agent.prompt import MemoryPrompt
+from engrain.agent.results import AgentReply, Called
 from engrain.agent.tools import Tool, as_tool
 from engrain.agent.tools import memory_tools as own_tools
-from engrain.agent.turn import Manner, Place, Together, Turn, short
+from engrain.agent.turn import AgentConfig, Together, Turn, TurnContext, short
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.chat import checked_timeout
 from engrain.core.validation import checked_count, checked_key, checked_text
@@ -59,7 +59,7 @@ class _Agent(Generic[M]):
             )
         self._memory = memory
         own = own_tools(self._opened) if memory_tools else []
-        self._manner = Manner(
+        self._manner = AgentConfig(
             MeteredModel(_model(model)),
             _by_name(self._proved([*own, *_tools(tools)])),
             frozenset(tool.name for tool in own),
@@ -70,7 +70,7 @@ class _Agent(Generic[M]):
             on_call,
         )
         self._session = None if session is None else checked_key(session, "session")
-        self._background = Background(checked_count(budget, "budget", 0, 1_000_000))
+        self._background = MemoryPrompt(checked_count(budget, "budget", 0, 1_000_000))
         self._busy = threading.Lock()
 
     def status(self) -> dict[str, Any]:
@@ -84,8 +84,8 @@ class _Agent(Generic[M]):
     def _proved(self, tools: list[Tool]) -> list[Tool]:
         return tools
 
-    def _turn(self, journal: NoJournal, together: Together, task: str) -> Flow[Answer]:
-        place = Place(self._opened(), self._session, self._background, together)
+    def _turn(self, journal: NoJournal, together: Together, task: str) -> Flow[AgentReply]:
+        place = TurnContext(self._opened(), self._session, self._background, together)
         return Turn(self._manner, place, journal, task).flow()
 
     @contextmanager
@@ -113,7 +113,7 @@ class AgentWithMemory(_Agent[Memory]):
 
     _takes = Memory
 
-    def run(self, task: str, *, task_id: str | None = None) -> Answer:
+    def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """One turn of the conversation. What the user said is in the log before the model is asked; ModelFailed leaves
         it there.
 
@@ -145,7 +145,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
 
     _takes = AsyncMemory
 
-    async def run(self, task: str, *, task_id: str | None = None) -> Answer:
+    async def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """As AgentWithMemory.run."""
         said = checked_text(task, "task")
         hop = self._memory._hop

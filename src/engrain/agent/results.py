@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from engrain.agent.schema import fitted
 from engrain.agent.tools import Tool, storable, told
-from engrain.core.errors import InvalidInput, NotDone
+from engrain.core.errors import EffectNotPerformed, InvalidInput
 from engrain.core.model.chat import Reply, ToolCall
 from engrain.core.model.messages import arguments_text
 from engrain.tasks.driver import Call, Flow, Pause
@@ -28,7 +28,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AgentReply:
     """`str()` of it is the text. `stopped` says why the agent stopped: "end", it had said all; "steps", it had used up
     its steps and answered with what it knew; "length", the answer was cut at max_tokens; "refused", the model would not
     answer; "failed", it answered with nothing.
@@ -92,7 +92,7 @@ def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
         try:
             return Result(told((yield Call(used.bound(arguments)))))
         except Exception as exc:
-            unsure = used.effect and not isinstance(exc, NotDone)
+            unsure = used.effect and not isinstance(exc, EffectNotPerformed)
             if unsure and once:
                 raise
             if unsure or failures >= used.retry.times:
@@ -111,7 +111,7 @@ LONGEST = 64  # characters of a name and of an id: what services accept
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ModelReply:
     """A reply, and how many messages the session had when the model was asked."""
 
     reply: Reply
@@ -128,9 +128,9 @@ class Heard:
         return {"text": said.text, "calls": calls, "stop": said.stop, "model": said.model, **tokens, "seen": self.seen}
 
 
-def heard_of(plain: dict[str, Any]) -> Heard:
+def heard_of(plain: dict[str, Any]) -> ModelReply:
     values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
-    return Heard(Reply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
+    return ModelReply(Reply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
 
 
 def storable_reply(reply: Reply) -> Reply:

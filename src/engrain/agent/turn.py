@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engrain.agent.journal import NoJournal, Part
-from engrain.agent.prompt import Background, system_text
+from engrain.agent.prompt import MemoryPrompt, system_text
 from engrain.agent.results import (
     NOT_KEPT,
-    Answer,
+    AgentReply,
     Called,
-    Heard,
+    ModelReply,
     Result,
     Stopped,
     heard_of,
@@ -28,7 +28,7 @@ from engrain.agent.tools import REMEMBER, Tool, learnt
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model import chat
 from engrain.core.model.chat import Reply, Said, ToolCall
-from engrain.core.model.items import Cite, Source
+from engrain.core.model.items import Citation, Source
 from engrain.core.model.messages import Message, spans_of_calls
 from engrain.core.tokens import estimated_tokens, middle_cut
 from engrain.tasks.driver import Ask, Call, Flow
@@ -57,7 +57,7 @@ Together = Callable[[Sequence[Part]], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class AgentConfig:
     """How an agent works. To use a tool that is `aside` is no work: memory's own."""
 
     model: MeteredModel
@@ -71,21 +71,21 @@ class Manner:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnContext:
     """Where a turn happens: its memory, its session if one is named, and what memory has for it.
 
     `together` plays several parts, side by side where the face can."""
 
     memory: Memory
     session: str | None
-    background: Background
+    background: MemoryPrompt
     together: Together
 
 
 class Turn:
     """Its flow may be driven once. What the journal has of it is not done again."""
 
-    def __init__(self, manner: Manner, place: Place, journal: NoJournal, task: str) -> None:
+    def __init__(self, manner: AgentConfig, place: TurnContext, journal: NoJournal, task: str) -> None:
         self._manner = manner
         self._place = place
         self._memory = place.memory
@@ -102,8 +102,8 @@ class Turn:
         self._whole: dict[str, str] = {}  # results of this turn by the id of their message
         self._block: str | None = None
 
-    def flow(self) -> Flow[Answer]:
-        self._began = yield Ask(self._memory._open.kit.items.moment)
+    def flow(self) -> Flow[AgentReply]:
+        self._began = yield Ask(self._memory._open.services.items.moment)
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
@@ -147,7 +147,7 @@ class Turn:
 
     # The model
 
-    def _asked(self, last: bool) -> Flow[Heard]:
+    def _asked(self, last: bool) -> Flow[ModelReply]:
         asked: list[bool] = []
 
         def part() -> Flow[dict[str, Any]]:
@@ -166,7 +166,7 @@ class Turn:
         return heard
 
     def _failed(self, why: ModelFailed) -> Flow[None]:
-        cites = tuple(map(Cite, self._heard))
+        cites = tuple(map(Citation, self._heard))
         try:
             yield Ask(partial(self._memory._open.episodic.record_error, why, session=self._session, cites=cites))
         except NotFound:
@@ -186,7 +186,7 @@ class Turn:
             self._manner.timeout,
         )
         reply: Reply = yield Call(self._manner.model.reply, (ask,))
-        return Heard(storable_reply(reply), seen).plain
+        return ModelReply(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
         talk = self._memory._open.conversation(self._session)
@@ -207,7 +207,7 @@ class Turn:
 
     # Tools
 
-    def _use_tools(self, heard: Heard) -> Flow[None]:
+    def _use_tools(self, heard: ModelReply) -> Flow[None]:
         reply = heard.reply
         parts = [partial(self._called, call, f"{self._steps}.{at}") for at, call in enumerate(reply.calls, 1)]
         called: list[Called] = yield Call(self._place.together, (parts,))
@@ -254,7 +254,7 @@ class Turn:
                 continue
             keep = self._memory._open.semantic.remember
             try:
-                yield Ask(partial(keep, learnt(call, Cite(ids[0], *span), heard), request and f"{request}:{at}"))
+                yield Ask(partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}"))
             except (NotFound, InvalidInput) as exc:
                 _log.info("what the model wanted remembered was not kept: %s", exc)
 
@@ -272,7 +272,7 @@ class Turn:
 
     # The end
 
-    def _said(self, heard: Heard) -> Flow[list[str] | None]:
+    def _said(self, heard: ModelReply) -> Flow[list[str] | None]:
         """The id of the answer, if there is one. None if somebody else spoke while the model thought: then it is asked
         again, with what was said."""
         if not heard.reply.text.strip():
@@ -290,25 +290,25 @@ class Turn:
         kept: list[str] | None = yield from self._journal.step("answer", part)
         return kept
 
-    def _answer(self, reply: Reply, last: bool) -> Answer:
+    def _answer(self, reply: Reply, last: bool) -> AgentReply:
         stopped: Stopped = "end" if reply.stop == "tools" else reply.stop
         if last and self._manner.tools:
             stopped = "steps"
         elif stopped == "end" and not reply.text.strip():
             stopped = "failed"
         tokens = (self._tokens_in, self._tokens_out)
-        return Answer(
+        return AgentReply(
             reply.text, stopped, self._session, reply.model, self._steps, self._replayed, *tokens, tuple(self._calls)
         )
 
-    def _end(self, answer: Answer, kept: list[str]) -> Flow[None]:
+    def _end(self, answer: AgentReply, kept: list[str]) -> Flow[None]:
         """The outcome is kept of what was work; a mere answer stands in the log. It cites the log, so that it goes when
         what was said is forgotten."""
         worked = self._journal.durable or any(one.tool not in self._manner.aside for one in answer.calls)
         if not self._own or not worked:
             return
         request = self._journal.request(self._id, self._steps + 1)
-        cites = tuple(map(Cite, (*self._heard, *kept)))
+        cites = tuple(map(Citation, (*self._heard, *kept)))
         if answer.stopped == "end":
             text = f"Successfully completed: {short(self._task)} Outcome: {short(answer.text)}"
             keep = partial(self._memory.remember, text, importance=OUTCOME, source=Source("task", "agent", cites))

@@ -24,7 +24,7 @@ from engrain.core.validation import hint, near
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
-    from engrain.core.model.results import Owned
+    from engrain.core.model.results import MemoryInfo
     from engrain.memory import Memory
 
 
@@ -216,15 +216,15 @@ def elsewhere(memory: Memory) -> str:
     return f"this memory ({scope}) is empty. The store has {told}{more}: name it with --agent, --tenant."
 
 
-def _is_among(scope: Scope, every: Sequence[Owned]) -> bool:
+def _is_among(scope: Scope, every: Sequence[MemoryInfo]) -> bool:
     return any(_scope(one) == scope for one in every)
 
 
-def _scope(one: Owned) -> Scope:
+def _scope(one: MemoryInfo) -> Scope:
     return Scope(one.tenant, one.agent, one.user)
 
 
-def _guess(scope: Scope, every: Sequence[Owned]) -> str:
+def _guess(scope: Scope, every: Sequence[MemoryInfo]) -> str:
     for part in PARTS:
         name, names = getattr(scope, part), {one for owned in every if (one := getattr(owned, part))}
         if name and name not in names and (told := hint(name, sorted(names))):

@@ -20,7 +20,7 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import UNOPENED, Checked, Verdict, command, passed, several
+from engrain.core.model.results import UNOPENED, CheckResult, Verdict, command, passed, several
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Look, Point
 
@@ -52,7 +52,7 @@ _REASONS: tuple[tuple[type[EngrainError], str, str], ...] = (
 )
 
 
-def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[Checked]:
+def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[CheckResult]:
     """Every point in order; `tell` hears of each when it is done."""
     found = []
     for point in POINTS:
@@ -62,7 +62,7 @@ def checkup(look: Look, tell: Callable[[int], None] = lambda _: None) -> list[Ch
     return found
 
 
-def unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
+def unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
     """The same of a memory that does not open: one point says why."""
     reason, mend = next(
         ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
@@ -128,5 +128,5 @@ def _said(error: EngrainError) -> str:
     return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
 
 
-def _checked(point: Point, verdict: Verdict) -> Checked:
-    return Checked(point.number, point.group, point.name, *verdict)
+def _checked(point: Point, verdict: Verdict) -> CheckResult:
+    return CheckResult(point.number, point.group, point.name, *verdict)

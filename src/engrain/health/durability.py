@@ -54,15 +54,15 @@ def file_system(look: Look) -> Verdict:
 
 
 def backup(look: Look) -> Verdict:
-    store, policies = look.store, look.kit.policies
-    if not isinstance(look.kit.items, Backed):
+    store, policies = look.store, look.services.policies
+    if not isinstance(look.services.items, Backed):
         return passed(f"a {store.backend} store is {TOOLS.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
         return passed("there is nothing to back up yet")
     if not policies.backup_folder:
         return _by_hand(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(look.services, folder) if (at := taken_at(stem, name))}
     if not taken:
         return failed(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)
@@ -92,10 +92,10 @@ def _by_hand(look: Look) -> Verdict:
 
 def _new(look: Look) -> bool:
     """Whoever's memory is looked at: it is the whole store that is backed up."""
-    every, old = memories(look.kit), parse_filter({"recorded_at": {"<=": look.now - NEW}})
+    every, old = memories(look.services), parse_filter({"recorded_at": {"<=": look.now - NEW}})
     if len(every) > KNOWN:
         return False  # so many are worth a backup on the first day
-    return not any(look.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+    return not any(look.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
 def _damaged(path: Path) -> str:

@@ -22,9 +22,9 @@ def disk(look: Look) -> Verdict:
 
 
 def clock(look: Look) -> Verdict:
-    newest = look.kit.items.moment()
+    newest = look.services.items.moment()
     # Read afterwards: others may write while the points before take their time.
-    behind = timedelta(microseconds=newest - to_micros(look.kit.clock()))
+    behind = timedelta(microseconds=newest - to_micros(look.services.clock()))
     if behind <= SKEW:
         return passed("the clock is not behind what was recorded")
     told = f"{_span(behind)} behind the store ({from_micros(newest):%Y-%m-%d %H:%M} UTC)"
@@ -42,7 +42,7 @@ def _span(length: timedelta) -> str:
 
 
 def waiting_tasks(look: Look) -> Verdict:
-    journal = look.kit.journal
+    journal = look.services.journal
     if journal is None:
         return passed("this store keeps no tasks")
     tasks = journal.tasks(TaskQuery(look.scope, ("running", "waiting", "parked", "expired", "failed"), limit=MOST))
@@ -60,14 +60,14 @@ def waiting_tasks(look: Look) -> Verdict:
 
 
 def _ambiguous(look: Look, task: TaskRecord) -> bool:
-    assert look.kit.journal is not None
-    return any(step.status == "ambiguous" for step in look.kit.journal.unsettled(look.scope, task.task))
+    assert look.services.journal is not None
+    return any(step.status == "ambiguous" for step in look.services.journal.unsettled(look.scope, task.task))
 
 
 def leases(look: Look) -> Verdict:
-    if look.kit.journal is None:
+    if look.services.journal is None:
         return passed("this store keeps no tasks")
-    stale = look.kit.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MOST))
+    stale = look.services.journal.tasks(TaskQuery(look.scope, ("running",), stale=True, limit=MOST))
     left = [one for one in stale if one.version != CHECKPOINT and one.until is not None]
     if not left:
         return passed("every task that runs has a worker that gives signs of life")
@@ -82,8 +82,8 @@ def upkeep(look: Look) -> Verdict:
         return warned(
             f"work beside is failing: {named(trouble)}", f"{look.run('status', '--json')} shows it; mend what it names"
         )
-    every = timedelta(minutes=look.kit.policies.every_minutes)
-    record = look.kit.journal.task(PLACE, CARE) if look.kit.journal else None
+    every = timedelta(minutes=look.services.policies.every_minutes)
+    record = look.services.journal.task(PLACE, CARE) if look.services.journal else None
     if not every:
         return _by_hand(look)
     if record is None:

@@ -16,7 +16,7 @@ from engrain.core.model.tasks import ENDED, TaskQuery
 from engrain.core.secrets.redact import Private, finds
 from engrain.health.context import READ, Look, Point, ago
 from engrain.maintenance import episodes
-from engrain.maintenance.passes import ALL, Round
+from engrain.maintenance.passes import ALL, MaintenanceContext
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
@@ -45,7 +45,7 @@ def forgotten(look: Look) -> Verdict:
 
 
 def erasures(look: Look) -> Verdict:
-    erasing = look.kit.erasing
+    erasing = look.services.erasing
     if erasing is None:
         return passed("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
@@ -101,12 +101,12 @@ def secrets(look: Look) -> Verdict:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
-        how = "and texts are redacted before they are kept" if look.kit.redact else "and nothing is redacted"
+        how = "and texts are redacted before they are kept" if look.services.redact else "and nothing is redacted"
         return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
     told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
     mend = look.run("forget", ids[0])
-    return warned(why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
+    return warned(why, mend if look.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
 
 
 def _texts(item: Item) -> Iterator[str]:
@@ -125,9 +125,12 @@ def encryption(look: Look) -> Verdict:
 
 def _in_the_clear(look: Look) -> list[str]:
     """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
-    folder, sealed = look.kit.folder, look.store.details.get("encrypted") or not isinstance(look.kit.items, Backed)
+    folder, sealed = (
+        look.services.folder,
+        look.store.details.get("encrypted") or not isinstance(look.services.items, Backed),
+    )
     files = [folder(one.scope).path for one in look.memories] if folder else []
-    backups = None if sealed else look.kit.policies.backup_folder
+    backups = None if sealed else look.services.policies.backup_folder
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
@@ -138,15 +141,15 @@ def past_its_time(look: Look) -> Verdict:
         told = [several(count, *OVERDUE[what]) for what, count in over.items() if count]
         mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
         return warned(f"kept past their time: {', '.join(told)}", mend)
-    days = look.kit.policies.task_days
+    days = look.services.policies.task_days
     return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
 def _overdue(look: Look) -> dict[str, int]:
-    kit, before = look.kit, look.now - timedelta(days=look.kit.policies.task_days) - GRACE
-    late = Round(kit, look.scope, look.now - GRACE)
-    expired = episodes.passes(late)[1].each if kit.episodes else ()
-    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
+    services, before = look.services, look.now - timedelta(days=look.services.policies.task_days) - GRACE
+    late = MaintenanceContext(services, look.scope, look.now - GRACE)
+    expired = episodes.passes(late)[1].each if services.episodes else ()
+    ended = services.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
@@ -164,7 +167,7 @@ def held_too_long(look: Look) -> Verdict:
 
 def _old_holds(look: Look) -> list[Hold]:
     """In the whole store, or on the user whose memory is looked at."""
-    erasing, user = look.kit.erasing, owner(look.scope)
+    erasing, user = look.services.erasing, owner(look.scope)
     if erasing is None:
         return []
     old = [one for one in erasing.holds() if look.now - one.at > LONG]

@@ -24,7 +24,7 @@ def indexes(look: Look) -> Verdict:
 
 
 def vectors(look: Look) -> Verdict:
-    model, missing, items = look.kit.embedder.model, look.store.unembedded, look.store.items
+    model, missing, items = look.services.embedder.model, look.store.unembedded, look.store.items
     if not missing:
         return passed(f"every item has a vector of {model.name} ({items:,} in all)")
     mend = look.run("maintain", "--reembed")
@@ -36,18 +36,18 @@ def vectors(look: Look) -> Verdict:
 
 def _answering(look: Look) -> Embedder | None:
     """The embedder before, as long as more items have vectors of its."""
-    items, before = look.kit.items, look.kit.before
+    items, before = look.services.items, look.services.before
     if before is None or not isinstance(items, VectorModels):
         return before
     counts = items.models()
-    return before if counts.get(before.model.key, 0) > counts.get(look.kit.embedder.model.key, 0) else None
+    return before if counts.get(before.model.key, 0) > counts.get(look.services.embedder.model.key, 0) else None
 
 
 def embedder(look: Look) -> Verdict:
     mend = "check [embedder] in the settings file; words find everything meanwhile"
     try:
-        model = look.kit.embedder.model
-        row = look.kit.embedder.embed(["engrain"], "document")
+        model = look.services.embedder.model
+        row = look.services.embedder.embed(["engrain"], "document")
     except EngrainError as exc:
         return failed(str(exc).rstrip("."), mend)
     if row.shape == (1, model.dimension):
@@ -56,13 +56,13 @@ def embedder(look: Look) -> Verdict:
 
 
 def old_vectors(look: Look) -> Verdict:
-    items, present = look.kit.items, look.kit.embedder.model.key
+    items, present = look.services.items, look.services.embedder.model.key
     if not isinstance(items, VectorModels):
         return passed("this store does not tell of which models its vectors are")
     others = {key: count for key, count in items.models().items() if key != present}
-    if look.kit.before is not None and look.store.unembedded:
+    if look.services.before is not None and look.store.unembedded:
         # Searched by, until the present model has made all anew.
-        others.pop(look.kit.before.model.key, None)
+        others.pop(look.services.before.model.key, None)
     if not others:
         return passed("there are no vectors of a model that nobody asks")
     told = named([f"{count:,} of {key}" for key, count in others.items()])
@@ -79,7 +79,7 @@ def self_recall(look: Look) -> Verdict:
     if not sample:
         return passed("there is nothing to find yet")
     lost = [item.id for item in sample if not _by_words(look, item)]
-    away = look.kit.feed is not None and any(one.state == "fail" for one in look.beside("vectors"))
+    away = look.services.feed is not None and any(one.state == "fail" for one in look.beside("vectors"))
     if not away:  # else it would be waited for once more
         lost += [id for id in _without_meaning(look, sample) if id not in lost]
     if lost:
@@ -91,18 +91,18 @@ def self_recall(look: Look) -> Verdict:
 
 def _by_words(look: Look, item: Item) -> bool:
     asked = tuple(dict.fromkeys(terms(item.text)))[:50]
-    return not asked or bool(look.kit.words.counts(WordQuery(asked, look.scope), [item.id]).hits)
+    return not asked or bool(look.services.words.counts(WordQuery(asked, look.scope), [item.id]).hits)
 
 
 def _without_meaning(look: Look, sample: Sequence[Item]) -> list[str]:
     import numpy as np
 
-    model = look.kit.embedder.model.key
-    stored = look.kit.items.vectors(look.scope, [item.id for item in sample], model)
+    model = look.services.embedder.model.key
+    stored = look.services.items.vectors(look.scope, [item.id for item in sample], model)
     lost = []
     for id, own in stored.items():
         query = VectorQuery(np.frombuffer(own.rows[0], dtype="<f4"), model, look.scope, limit=BEST)
-        near = look.kit.vectors.nearest(query)
+        near = look.services.vectors.nearest(query)
         # Of many equal texts not all are among the best.
         if id not in near.ids and (not near.cosines or near.cosines[-1] < SAME):
             lost.append(id)
@@ -110,7 +110,7 @@ def _without_meaning(look: Look, sample: Sequence[Item]) -> list[str]:
 
 
 def vector_server(look: Look) -> Verdict:
-    if look.kit.feed is None:
+    if look.services.feed is None:
         return passed("no vector server: there is nothing to be behind")
     found = worst(look.beside("vectors"))
     if found and found.state == "fail":
@@ -121,11 +121,11 @@ def vector_server(look: Look) -> Verdict:
 
 
 def search_state(look: Look) -> Verdict:
-    if not isinstance(look.kit.items, Deployed):
+    if not isinstance(look.services.items, Deployed):
         return passed("everything is in memory")
-    if look.kit.feed is not None and not look.kit.feed.trouble:
+    if look.services.feed is not None and not look.services.feed.trouble:
         return passed("vectors are searched by their server")
-    found = look.kit.items.search_state(look.scope)
+    found = look.services.items.search_state(look.scope)
     return Verdict(found.state, found.why, found.mend)
 
 

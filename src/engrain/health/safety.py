@@ -36,7 +36,7 @@ def walls(look: Look) -> Verdict:
 
 
 def trust(look: Look) -> Verdict:
-    items = look.kit.items
+    items = look.services.items
     soul = items.slot(look.scope, SOUL_SLOT, None)
     pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": OWN}}), limit=PINNED))
     speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
@@ -52,7 +52,7 @@ def trust(look: Look) -> Verdict:
 
 def instructions(look: Look) -> Verdict:
     where = parse_filter({"trust": {"<=": OTHERS}})
-    read = look.kit.items.page(ListQuery(look.scope, where, limit=look.limit))
+    read = look.services.items.page(ListQuery(look.scope, where, limit=look.limit))
     found = [one for one in read if reads_like_an_order(one.text[:READ])]
     if not read:
         return passed("there is no text that is not the user's own word")
@@ -72,7 +72,7 @@ def _came_from(look: Look, item: Item) -> str | None:
     if item.role != "tool" or item.place is None:
         return item.source
     asked = parse_filter({"session": item.session, "role": "assistant"})
-    said = look.kit.items.page(ListQuery(look.scope, asked, limit=look.limit))
+    said = look.services.items.page(ListQuery(look.scope, asked, limit=look.limit))
     before = sorted(
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
@@ -95,9 +95,9 @@ def rights(look: Look) -> Verdict:
 
 def _folders(look: Look) -> list[Verdict]:
     """Of the mirror and of the backups, which hold the same words."""
-    folder = look.kit.folder
+    folder = look.services.folder
     files = [folder(one.scope).path for one in look.memories] if folder else []
-    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.kit.policies.backup_folder) if one)
+    paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.services.policies.backup_folder) if one)
     open_ones = [str(path) for path in paths if _enterable(path)]
     if not open_ones:
         return []
@@ -115,9 +115,9 @@ def _enterable(folder: Path) -> bool:
 
 
 def file_conflicts(look: Look) -> Verdict:
-    if look.kit.folder is None:
+    if look.services.folder is None:
         return passed("no folder of files is kept in step (mirror in [lifecycle])")
-    folder = look.kit.folder(look.scope)
+    folder = look.services.folder(look.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:

@@ -14,7 +14,7 @@ from engrain.core.model.sessions import SLOT as SESSION
 from engrain.core.model.tasks import TaskQuery
 from engrain.health.context import Look, Point, worst
 from engrain.maintenance import episodes as lapsing
-from engrain.maintenance.passes import Round
+from engrain.maintenance.passes import MaintenanceContext
 
 RECENT = 50  # sessions, the newest
 LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way
@@ -22,15 +22,15 @@ TRIED = 3  # times, before a procedure's record says something
 
 
 def stores(look: Look) -> Verdict:
-    kit = look.kit
+    services = look.services
     asked: dict[str, Callable[[], object] | None] = {
-        "conversation": lambda: kit.log.sessions(look.scope, 1),
+        "conversation": lambda: services.log.sessions(look.scope, 1),
         "semantic": lambda: look.store,
-        "episodic": (lambda: kit.episodes and kit.episodes.recent(look.scope, None, 1, look.now)),
-        "procedural": (lambda: kit.outcomes and kit.outcomes.tallies(look.scope, [])),
-        "tasks": (lambda: kit.journal and kit.journal.tasks(TaskQuery(look.scope, limit=1))),
+        "episodic": (lambda: services.episodes and services.episodes.recent(look.scope, None, 1, look.now)),
+        "procedural": (lambda: services.outcomes and services.outcomes.tallies(look.scope, [])),
+        "tasks": (lambda: services.journal and services.journal.tasks(TaskQuery(look.scope, limit=1))),
     }
-    parts = {"episodic": kit.episodes, "procedural": kit.outcomes, "tasks": kit.journal}
+    parts = {"episodic": services.episodes, "procedural": services.outcomes, "tasks": services.journal}
     missing = [name for name, part in parts.items() if part is None]
     if missing:
         return warned(
@@ -50,13 +50,13 @@ def stores(look: Look) -> Verdict:
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
     if shut := look.found("writable"):
         return shut
-    beside = f", with {named([one.where for one in kit.servers])} beside it" if kit.servers else ""
+    beside = f", with {named([one.where for one in services.servers])} beside it" if services.servers else ""
     return passed(f"all kinds of memory answer, in {look.store.backend}{beside}")
 
 
 def windows(look: Look) -> Verdict:
     most = TIERS["conversation"].window.max_items
-    log = look.kit.log
+    log = look.services.log
     names = log.sessions(look.scope, RECENT)
     behind = []
     for name in names:
@@ -74,7 +74,7 @@ def windows(look: Look) -> Verdict:
 
 
 def left_sessions(look: Look) -> Verdict:
-    names = look.kit.log.sessions(look.scope, RECENT)
+    names = look.services.log.sessions(look.scope, RECENT)
     left = [name for name in names if _left(look, name)]
     if not names:
         return passed("there is no session yet")
@@ -86,17 +86,19 @@ def left_sessions(look: Look) -> Verdict:
 
 
 def _left(look: Look, session: str) -> bool:
-    last = look.kit.log.last(look.scope, session, 1)
+    last = look.services.log.last(look.scope, session, 1)
     if not last or look.now - last[0].recorded_at < LEFT:
         return False
-    held = look.kit.items.slot(look.scope, SESSION + session, None)
-    return held is None or held.metadata.get("upto") != look.kit.log.length(look.scope, session)
+    held = look.services.items.slot(look.scope, SESSION + session, None)
+    return held is None or held.metadata.get("upto") != look.services.log.length(look.scope, session)
 
 
 def episodes(look: Look) -> Verdict:
-    if look.kit.episodes is None:
+    if look.services.episodes is None:
         return passed("this store keeps no episodes")
-    promoted, _, trimmed, tidied = (len(one.each) for one in lapsing.passes(Round(look.kit, look.scope, look.now)))
+    promoted, _, trimmed, tidied = (
+        len(one.each) for one in lapsing.passes(MaintenanceContext(look.services, look.scope, look.now))
+    )
     most = TIERS["episodic"].max_items
     wrong = (
         (promoted, "of importance 0.7 or more would be lost when their time is over"),
@@ -116,14 +118,15 @@ def slots(look: Look) -> Verdict:
 
 
 def procedures(look: Look) -> Verdict:
-    if look.kit.outcomes is None:
+    if look.services.outcomes is None:
         return passed("this store counts no trials of procedures")
     known = {
-        item.id: (item.slot or "").removeprefix(PROCEDURE) for item in look.kit.items.slots(look.scope, PROCEDURE, None)
+        item.id: (item.slot or "").removeprefix(PROCEDURE)
+        for item in look.services.items.slots(look.scope, PROCEDURE, None)
     }
     if not known:
         return passed("there is no procedure yet")
-    tallies = look.kit.outcomes.tallies(look.scope, list(known))
+    tallies = look.services.outcomes.tallies(look.scope, list(known))
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()

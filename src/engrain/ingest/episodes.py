@@ -20,7 +20,7 @@ from engrain.core.model.sessions import Episode, Happening, Raw
 from engrain.core.rules.importance import Happened, Score, repeat_key, score
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFE
-from engrain.ports import Episodes, Kit
+from engrain.ports import Episodes, Services
 
 TIER = TIERS["episodic"]
 LIFE = timedelta(seconds=TIER.ttl_seconds or 0)
@@ -32,15 +32,15 @@ WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "
 _log = logging.getLogger("engrain")
 
 
-def episodes_of(kit: Kit) -> Episodes:
-    if kit.episodes is None:
+def episodes_of(services: Services) -> Episodes:
+    if services.episodes is None:
         raise ConfigError("this deployment has no store for episodes. Use a SQLite file, or name one for `episodic`.")
-    return kit.episodes
+    return services.episodes
 
 
-def before(kit: Kit, scope: Scope, session: str) -> list[str]:
+def before(services: Services, scope: Scope, session: str) -> list[str]:
     """The texts against which the next one of the session is new."""
-    return [item.text for item in kit.log.last(scope, session, BEFORE)]
+    return [item.text for item in services.log.last(scope, session, BEFORE)]
 
 
 def entry(happened: Happened, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
@@ -82,9 +82,9 @@ def lasting(happened: Happened, source: Source, occurred_at: datetime | None = N
     )
 
 
-def drafts(rows: Sequence[Note], kept: Sequence[Note], kit: Kit) -> tuple[list[Draft], list[Draft]]:
+def drafts(rows: Sequence[Note], kept: Sequence[Note], services: Services) -> tuple[list[Draft], list[Draft]]:
     """Of log rows and of lasting items, embedded in one call."""
-    made = write.drafts([*rows, *kept], kit)
+    made = write.drafts([*rows, *kept], services)
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
@@ -93,12 +93,12 @@ def reasons(scored: Score) -> list[list[Any]]:
     return [[name, part] for name, part in scored.reasons]
 
 
-def commit(plan: Plan, kit: Kit) -> Applied:
+def commit(plan: Plan, services: Services) -> Applied:
     """One transaction where one store holds items and episodes; else the items first, since they are what must stay."""
-    if kit.together or not plan.episodes:
-        return kit.items.apply(plan)
-    book = episodes_of(kit)
-    applied = kit.items.apply(replace(plan, episodes=()))
+    if services.same_store or not plan.episodes:
+        return services.items.apply(plan)
+    book = episodes_of(services)
+    applied = services.items.apply(replace(plan, episodes=()))
     ids = {own(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
@@ -107,15 +107,15 @@ def commit(plan: Plan, kit: Kit) -> Applied:
         except StoreError as exc:
             # The rows are kept, and what matters of them: to fail here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
-    if added and _outlived(plan, kit):
+    if added and _outlived(plan, services):
         # The rows are gone with their user, and whoever looked through this store did so before they came.
         book.remove(plan.scope, added)
         raise too_late()
     return applied
 
 
-def _outlived(plan: Plan, kit: Kit) -> bool:
-    user, erasing = owner(plan.scope), kit.erasing
+def _outlived(plan: Plan, services: Services) -> bool:
+    user, erasing = owner(plan.scope), services.erasing
     if plan.began is None or user is None or erasing is None:
         return False
     mark, done = erasing.mark(user), erasing.erased(user)

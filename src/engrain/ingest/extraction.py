@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.errors import EngrainError
 from engrain.core.model.chat import Ask, Said
-from engrain.core.model.items import FORGOTTEN, Cite, Item, Note, Source, checked
+from engrain.core.model.items import FORGOTTEN, Citation, Item, Note, Source, checked
 from engrain.core.model.recall import escaped
 from engrain.core.rules.message_filters import blank_pasted, without_code
 from engrain.core.rules.slots import SPEAKER, named_by
@@ -93,7 +93,7 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
         _share(entry.get("importance")),
         named_by(other, _slot(entry.get("slot"))),
         {"by": MODEL, SPEAKER: other} if other else {"by": MODEL},
-        Source(other, "user", (Cite(item.id, start, end),)),
+        Source(other, "user", (Citation(item.id, start, end),)),
         # With a time of its own, another's words do not become one with the same words of the user's.
         (item.occurred_at or item.recorded_at) if other else None,
         derived=True,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import ROLES, Cite, Draft, Item, Note, Source, Unsaid, Worth
+from engrain.core.model.items import ROLES, Citation, Draft, Item, Note, Source, Unsaid, Worth
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
 from engrain.core.rules.slots import SPEAKER, named_by
@@ -16,7 +16,7 @@ from engrain.core.text.languages import languages
 from engrain.core.text.tokenizer import spoken, terms, tokens
 from engrain.ingest import gate
 from engrain.ingest.write import draft
-from engrain.ports import Kit, WordQuery
+from engrain.ports import Services, WordQuery
 
 GATE = "gate"  # metadata "by" of a fact that the rules found
 LIKELY = 20  # facts that are looked at for words they share with a statement
@@ -44,7 +44,7 @@ class Said:
 
 
 def steps_for(
-    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
+    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, services: Services
 ) -> list[Step]:
     """With what is planned already, of which the message may take something back."""
     steps = [*planned]
@@ -57,23 +57,23 @@ def steps_for(
                 step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
             ]
             steps = [step for step in steps if step not in back]
-            steps += _unsaid(theirs, said, [step.draft for step in back], scope, kit)
+            steps += _unsaid(theirs, said, [step.draft for step in back], scope, services)
         else:
-            steps.append(_kept(theirs, said, steps, scope, kit))
+            steps.append(_kept(theirs, said, steps, scope, services))
     return steps
 
 
-def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
+def another(speaker: str | None, scope: Scope, services: Services) -> str | None:
     """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
     words = set(tokens(speaker or "")) - set(ROLES)
     if not words:
         return None
-    held = kit.items.slot(scope, "user.name", None)
+    held = services.items.slot(scope, "user.name", None)
     own, known = set(tokens(scope.user or "")), set(tokens(held.text if held else ""))
     return None if words <= own or words <= known or (own and own <= words) else speaker
 
 
-def note_for(found: Worth, said: Said, kit: Kit) -> Note:
+def note_for(found: Worth, said: Said, services: Services) -> Note:
     """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
     an earlier time may not."""
     others = said.speaker is not None
@@ -82,24 +82,24 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
         importance=found.importance,
         slot=found.slot,
         metadata={"by": GATE, SPEAKER: said.speaker} if others else {"by": GATE},
-        source=Source(said.speaker, "user", (Cite(said.row, found.start, found.end),)),
+        source=Source(said.speaker, "user", (Citation(said.row, found.start, found.end),)),
         # With a time of its own, another's "I like tea" does not become one with the user's.
-        occurred_at=said.message.occurred_at or (kit.clock() if others else None),
+        occurred_at=said.message.occurred_at or (services.clock() if others else None),
         derived=not said.now,
     )
 
 
-def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, services: Services) -> Step:
     told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
     def held(slot: str) -> str | None:
-        item = None if slot in told else kit.items.slot(scope, slot, None)
+        item = None if slot in told else services.items.slot(scope, slot, None)
         return item.text if item else told.get(slot)
 
     found = replace(found, slot=_filled(found, said, held))
-    old = _replaced(found, said, scope, kit)
+    old = _replaced(found, said, scope, services)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, kit), kit.redact)
+    made = draft(note_for(replace(found, slot=slot), said, services), services.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
@@ -117,13 +117,13 @@ def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str 
     return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
 
 
-def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
+def _replaced(found: Worth, said: Said, scope: Scope, services: Services) -> Item | None:
     """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
     words = set(terms(found.replaces))
-    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, kit) if _theirs(item, said)]
+    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, services) if _theirs(item, said)]
     told = set(tokens(said.words(found)))
     named = [item for item in likely if words <= set(terms(item.text))]
     meant = [item for item in named if traits(item.text) & PREFERENCE or told > set(tokens(item.text))]
@@ -140,37 +140,37 @@ def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
     return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(terms(draft.text))
 
 
-def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
+def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, services: Services) -> list[Step]:
     """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
     statement stands alone, expired from the start, and whoever makes the plan forgets it there: that keeps the words
     from being taken in later.
     """
-    meant = _meant(found, said, scope, kit)
-    now = kit.clock()
-    span = Cite(said.row, found.start, found.end)
+    meant = _meant(found, said, scope, services)
+    now = services.clock()
+    span = Citation(said.row, found.start, found.end)
     words = [cite for draft in back for cite in draft.source.cites]
     statement = Draft(
         said.words(found),
-        source=Source(kind="user", cites=(*(Cite(item.id) for item in meant[:1]), span, *words)),
+        source=Source(kind="user", cites=(*(Citation(item.id) for item in meant[:1]), span, *words)),
         occurred_at=now,
         expires_at=None if meant else now,
     )
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Item]:
+def _meant(found: Unsaid, said: Said, scope: Scope, services: Services) -> list[Item]:
     """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
     holds nothing of the kind, the facts with the very same words."""
     statement = said.words(found)
     if found.slot is None:
-        return _same_words(statement, said, scope, kit)
-    return _of_slot(found.slot, statement, scope, kit) or _same_words(statement, said, scope, kit)
+        return _same_words(statement, said, scope, services)
+    return _of_slot(found.slot, statement, scope, services) or _same_words(statement, said, scope, services)
 
 
-def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
-    versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
+def _of_slot(slot: str, statement: str, scope: Scope, services: Services) -> list[Item]:
+    versions = [item for item in services.items.history(scope, slot) if item.retracted_at is None]
     if not gate.worth(statement):
         return versions
     value = _value(slot, statement)
@@ -185,8 +185,8 @@ def _value(slot: str, statement: str) -> set[int]:
     return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
 
 
-def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:
-    likely = _with_words(statement, _FACTS, scope, kit)
+def _same_words(statement: str, said: Said, scope: Scope, services: Services) -> list[Item]:
+    likely = _with_words(statement, _FACTS, scope, services)
     return [item for item in likely if tokens(item.text) == tokens(statement) and _theirs(item, said)]
 
 
@@ -195,6 +195,6 @@ def _theirs(item: Item, said: Said) -> bool:
     return item.metadata.get(SPEAKER) == said.speaker
 
 
-def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
+def _with_words(text: str, where: Filter, scope: Scope, services: Services) -> list[Item]:
     query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=LIKELY)
-    return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []
+    return services.items.get_many(scope, [hit.id for hit in services.words.best(query).hits]) if query.terms else []

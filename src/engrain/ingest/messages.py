@@ -9,7 +9,7 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Source, Unsaid, Worth
+from engrain.core.model.items import Citation, Source, Unsaid, Worth
 from engrain.core.model.messages import Message, message_of, note_of
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, own
 from engrain.core.model.sessions import Happening
@@ -19,7 +19,7 @@ from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import Said, another, steps_for
 from engrain.ingest.tool_output import insight
 from engrain.ingest.write import clean_message
-from engrain.ports import Kit
+from engrain.ports import Services
 
 # Characters at either end of a message in which the gate looks for what lasts: what is between was pasted.
 GATED = 20_000
@@ -64,60 +64,62 @@ class Turn:
     event: Happened | None
 
 
-def record(happened: Sequence[Message], session: str, scope: Scope, kit: Kit, terms: Terms | None = None) -> Recorded:
+def record(
+    happened: Sequence[Message], session: str, scope: Scope, services: Services, terms: Terms | None = None
+) -> Recorded:
     """Checked messages into the log, one after the other, with the facts and episodes that they give.
 
     The texts are embedded before anything is locked; then all of it is written together or not at all. What a legal
     hold keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
     """
     terms = terms or Terms()
-    began = kit.items.moment() if terms.began is None else terms.began
-    happened = [clean_message(message, kit.redact) for message in happened]
+    began = services.items.moment() if terms.began is None else terms.began
+    happened = [clean_message(message, services.redact) for message in happened]
     expect = None if terms.expect is None else (session, terms.expect)
     plan = Plan(scope, (), terms.request_id, expect, began=began)
     try:
-        return _kept(happened, session, kit, plan)
+        return _kept(happened, session, services, plan)
     except OnHold as exc:
-        kept = _kept(happened, session, kit, plan, forgets=False)
+        kept = _kept(happened, session, services, plan, forgets=False)
         _log.warning("what a message of session %r wanted forgotten stays: %s", session, exc)
         return replace(kept, refused=str(exc))
 
 
-def _kept(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True) -> Recorded:
+def _kept(happened: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool = True) -> Recorded:
     for _ in range(TRIES - 1):
         try:
-            return _written(happened, session, kit, plan, forgets)
+            return _written(happened, session, services, plan, forgets)
         except NotFound:
             # Nothing is written: a fact that this changes or ends was forgotten or corrected by another meanwhile.
             _log.debug("what a message of session %r speaks of has changed", session)
-    return _written(happened, session, kit, plan, forgets)
+    return _written(happened, session, services, plan, forgets)
 
 
-def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> Recorded:
+def _written(happened: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool) -> Recorded:
     scope, request_id = plan.scope, plan.request_id
-    turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
+    turns = _turns(happened, [message_of(row) for row in services.log.last(scope, session, episodes.BEFORE)])
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.draft(note_of(turn.message, session), kit.redact), request))
+        steps.append(Add(write.draft(note_of(turn.message, session), services.redact), request))
     # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
     follows: list[Step] = []
     now = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
         said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
-            said = replace(said, speaker=another(turn.message.speaker, scope, kit))
+            said = replace(said, speaker=another(turn.message.speaker, scope, services))
         found = [one for one in turn.found if forgets or isinstance(one, Worth)]
-        after = steps_for(found, said, follows, scope, kit)
-        follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
+        after = steps_for(found, said, follows, scope, services)
+        follows = after if after != follows else [*follows, *_lasting(turn, k, services)]
     steps += follows
     # What is to be forgotten and was never known: a statement over those words alone, and it goes at once.
     alone = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
     steps += [Forget(own(k)) for k in alone]
-    plan = replace(plan, steps=_vectored(steps, kit), episodes=tuple(_happenings(turns, session, kit)))
-    applied = _applied(plan, session, kit)
+    plan = replace(plan, steps=_vectored(steps, services), episodes=tuple(_happenings(turns, session, services)))
+    applied = _applied(plan, session, services)
     recorded = _recorded(applied, len(turns))
-    return recorded if applied.repeated else _finished(recorded, scope, kit)
+    return recorded if applied.repeated else _finished(recorded, scope, services)
 
 
 def _turns(happened: Sequence[Message], before: Sequence[Message]) -> list[Turn]:
@@ -152,21 +154,21 @@ def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth |
     return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
-def _lasting(turn: Turn, k: int, kit: Kit) -> list[Step]:
+def _lasting(turn: Turn, k: int, services: Services) -> list[Step]:
     """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
     if turn.event is None or not turn.event.text or not score(turn.event).promotes:
         return []
     source = note_of(turn.message, "").source
     assert isinstance(source, Source)
     # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
-    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k)),)))
-    return [Add(replace(write.draft(note, kit.redact), kind="episode"))]
+    note = episodes.lasting(turn.event, replace(source, cites=(Citation(own(k)),)))
+    return [Add(replace(write.draft(note, services.redact), kind="episode"))]
 
 
-def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening]:
+def _happenings(turns: Sequence[Turn], session: str, services: Services) -> list[Happening]:
     made: list[Happening] = []
-    now = kit.clock()
-    for k, turn in enumerate(turns if kit.episodes else ()):
+    now = services.clock()
+    for k, turn in enumerate(turns if services.episodes else ()):
         told = turn.message.occurred_at
         at = told if isinstance(told, datetime) else now
         entry = turn.event and episodes.entry(turn.event, session, at, own(k), turn.message.tool)
@@ -176,32 +178,32 @@ def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening
     return made
 
 
-def _vectored(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
+def _vectored(steps: Sequence[Step], services: Services) -> tuple[Step, ...]:
     drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
-    made = iter(write.vectored(drafts, kit.embedder))
+    made = iter(write.vectored(drafts, services.embedder))
     return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
 
 
-def _applied(plan: Plan, session: str, kit: Kit) -> Applied:
+def _applied(plan: Plan, session: str, services: Services) -> Applied:
     try:
-        return episodes.commit(plan, kit)
+        return episodes.commit(plan, services)
     except Conflict:
         # What follows from a message depends on what is known, so that a repeated request may ask for other steps.
-        first = _first_answer(plan, session, kit) if plan.request_id is not None else None
+        first = _first_answer(plan, session, services) if plan.request_id is not None else None
         if first is None:
             raise
         return first
 
 
-def _first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
+def _first_answer(plan: Plan, session: str, services: Services) -> Applied | None:
     try:
         # No session has this length: nothing is written unless the request is known.
-        first = kit.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
+        first = services.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
     except Conflict:
         return None
     # Each message has a request id of its own: other words under this one are a Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
-    kit.items.apply(Plan(plan.scope, rows, began=plan.began))
+    services.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 
 
@@ -219,16 +221,16 @@ def _recorded(applied: Applied, count: int) -> Recorded:
     )
 
 
-def _finished(recorded: Recorded, scope: Scope, kit: Kit) -> Recorded:
+def _finished(recorded: Recorded, scope: Scope, services: Services) -> Recorded:
     """After a forgetting: entries in a store that does not see it, the bytes of what is gone, the vectors of what was
     cut."""
     if not recorded.forgotten and not recorded.marked:
         return recorded
     try:
-        if kit.episodes is not None and not kit.together:
-            kit.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
-        kit.items.purge()
-        write.embed_missing(kit, len(recorded.marked))
+        if services.episodes is not None and not services.same_store:
+            services.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
+        services.items.purge()
+        write.embed_missing(services, len(recorded.marked))
     except (StoreError, EmbedderFailed) as exc:
         # What was asked for is done; the upkeep goes on trying.
         _log.warning("something is left to do after forgetting: %s", exc)

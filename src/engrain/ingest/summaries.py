@@ -15,7 +15,7 @@ from engrain.core.model.messages import Message, message_of
 from engrain.core.model.retention import Window as Limits
 from engrain.core.secrets.personal import gives_away_a_secret
 from engrain.core.text.summarize import SUMMARY, Line, Part, digest, lines, select_lines, text_of
-from engrain.ports import Kit, Summary
+from engrain.ports import Services, Summary
 
 DIGEST = "digest"  # who made a summary without a model
 CLEARED = "window"  # the work under which the log keeps where the window was last cleared
@@ -39,19 +39,19 @@ class Told:
         return self.stored.version + 1 if self.stored else 1
 
 
-def load_summary(kit: Kit, scope: Scope, session: str) -> Told:
-    stored = kit.log.summary(scope, session)
+def load_summary(services: Services, scope: Scope, session: str) -> Told:
+    stored = services.log.summary(scope, session)
     # Kept apart from the summary, which goes when something in it is forgotten: what was cleared must not come back.
-    cleared = kit.log.progress(scope, session, CLEARED)
+    cleared = services.log.progress(scope, session, CLEARED)
     if stored is None or stored.upto < cleared:
         return Told("", cleared, stored)
     return Told(stored.text, stored.upto, stored)
 
 
-def version(kit: Kit, scope: Scope, session: str) -> int:
+def version(services: Services, scope: Scope, session: str) -> int:
     """Whatever is forgotten in a session raises it: who reads it before the messages, and writes only while it is the
     same, keeps nothing that was forgotten meanwhile."""
-    stored = kit.log.summary(scope, session)
+    stored = services.log.summary(scope, session)
     return stored.version if stored else 0
 
 
@@ -64,44 +64,44 @@ class Open:
     following: int
 
 
-def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = False) -> Open:
+def roll(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> Open:
     """Sum up the older messages if it is time, or `always`; what is left word for word."""
     for _ in range(TRIES):
-        before = load_summary(kit, scope, session)
-        rows = kit.log.read(scope, session, before.start, READ)
+        before = load_summary(services, scope, session)
+        rows = services.log.read(scope, session, before.start, READ)
         messages = [message_of(row) for row in rows]
-        weights = [weighed(message, kit.count_tokens) for message in messages]
-        at = _cut(messages, limits, kit, always or due(len(messages), sum(weights), limits))
+        weights = [weighed(message, services.count_tokens) for message in messages]
+        at = _cut(messages, limits, services, always or due(len(messages), sum(weights), limits))
         if at == 0:
             break
         parts = [Part(before.text, kind=SUMMARY), *(part_of(one) for one in messages[:at] if not opens(one))]
-        text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
+        text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), services.count_tokens)
         summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
-        if keep(kit, scope, session, summary) and len(rows) < READ:
+        if keep(services, scope, session, summary) and len(rows) < READ:
             break
     following = (messages[-1].number or 0) + 1 if messages else before.start
     return Open(len(messages) - at, sum(weights[at:]), following)
 
 
-def keep(kit: Kit, scope: Scope, session: str, summary: Summary) -> bool:
+def keep(services: Services, scope: Scope, session: str, summary: Summary) -> bool:
     """Store a summary of what was read after its version. False if another one came first, or if something was
     forgotten in the session meanwhile: it might tell of that."""
     try:
-        kit.log.summarize(scope, session, summary)
+        services.log.summarize(scope, session, summary)
     except Conflict:
         _log.debug("the summary of session %r came too late", session)
         return False
     return True
 
 
-def clear(kit: Kit, scope: Scope, session: str) -> None:
+def clear(services: Services, scope: Scope, session: str) -> None:
     """The window begins after the last message; the log stays."""
-    length = kit.log.length(scope, session)
-    kit.log.advance(scope, session, CLEARED, length)
+    length = services.log.length(scope, session)
+    services.log.advance(scope, session, CLEARED, length)
     for _ in range(TRIES):
-        stored = kit.log.summary(scope, session)
+        stored = services.log.summary(scope, session)
         try:
-            kit.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, DIGEST))
+            services.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, DIGEST))
             return
         except Conflict:
             continue
@@ -112,11 +112,11 @@ def opens(message: Message) -> bool:
     return message.number == 0 and message.role == "system"
 
 
-def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, now: bool) -> int:
+def _cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
     if len(messages) == READ:
         # Far behind, as after the summary was dropped: in parts.
         return borders(messages)[-1] or READ - 1
-    return cut_at(messages, limits, kit.count_tokens) if now else 0
+    return cut_at(messages, limits, services.count_tokens) if now else 0
 
 
 def part_of(message: Message, day: str = "") -> Part:
@@ -148,24 +148,26 @@ class Recap:
     at: datetime
 
 
-def recap(kit: Kit, scope: Scope, session: str, held: Item | None, length: int) -> Recap | None:
+def recap(services: Services, scope: Scope, session: str, held: Item | None, length: int) -> Recap | None:
     """The summary that is held with what was said since, a thousand messages at a time: the beginning of a long session
     is told of too, and to end a session again costs no more than what is new in it. None if nobody said anything."""
     start = covered(held)
     text, since, at = held.text if held else "", _since(held), held.valid_from if held else None
-    origins = _origins(kit, scope, held) if held else {}
+    origins = _origins(services, scope, held) if held else {}
     place = start
-    while rows := [row for row in kit.log.read(scope, session, place, READ_AT_ONCE) if (row.place or 0) < length]:
+    while rows := [row for row in services.log.read(scope, session, place, READ_AT_ONCE) if (row.place or 0) < length]:
         since = since or _day(rows[0])
         parts = [Part(text, kind=SUMMARY), *_parts(rows, since)]
-        found = [one for one in select_lines(parts, LIMIT, kit.count_tokens) if not gives_away_a_secret(one.text)]
+        found = [one for one in select_lines(parts, LIMIT, services.count_tokens) if not gives_away_a_secret(one.text)]
         origins = {one.text: _resting(one, origins, rows, held) for one in found}
         text, place = text_of(found), (rows[-1].place or 0) + 1
         at = max(_time(rows[-1]), at or _time(rows[-1]))
     if at is None:
         return None
     sources = dict.fromkeys(source for some in origins.values() for source in some)
-    return Recap(text, tuple(sources), start, length, since, min(at, max(kit.clock(), held.valid_from if held else at)))
+    return Recap(
+        text, tuple(sources), start, length, since, min(at, max(services.clock(), held.valid_from if held else at))
+    )
 
 
 def covered(held: Item | None) -> int:
@@ -174,11 +176,11 @@ def covered(held: Item | None) -> int:
     return upto if isinstance(upto, int) else 0
 
 
-def _origins(kit: Kit, scope: Scope, held: Item) -> Origins:
+def _origins(services: Services, scope: Scope, held: Item) -> Origins:
     """Where the lines come from that are word for word in what the summary cites."""
     cited = [cite.item for source in held.sources for cite in source.cites]
     found: Origins = {}
-    for row in kit.items.get_many(scope, cited):
+    for row in services.items.get_many(scope, cited):
         for part in _parts([row], _since(held)) if row.kind == "message" else ():
             found |= {one.text: (row.id,) for one in lines(part, len)}
     return found

@@ -17,7 +17,7 @@ from engrain.core.rules.statements import traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import spoken
 from engrain.core.validation import checked_text
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports import Embedder, Services, Unembedded
 from engrain.ports.search import settled
 
 if TYPE_CHECKING:
@@ -64,42 +64,42 @@ _log = logging.getLogger("engrain")
 
 
 def commit(
-    notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None, began: int | None = None
+    notes: Sequence[Note], scope: Scope, services: Services, request_id: str | None = None, began: int | None = None
 ) -> Applied:
     """One transaction. Nothing is locked while the texts are embedded."""
-    began = kit.items.moment() if began is None else began
-    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id, began=began))
+    began = services.items.moment() if began is None else began
+    return services.items.apply(Plan(scope, _steps(notes, services), request_id, began=began))
 
 
 def commit_many(
     notes: Sequence[Note],
     scope: Scope,
-    kit: Kit,
+    services: Services,
     request_id: str | None,
     done: Callable[[int], None],
     began: int | None = None,
 ) -> list[Outcome]:
     """In batches, each one transaction; one batch is written while the next is embedded."""
-    began = kit.items.moment() if began is None else began
+    began = services.items.moment() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
         for number, start in enumerate(range(0, len(notes), BATCH)):
-            steps = _steps(notes[start : start + BATCH], kit)
+            steps = _steps(notes[start : start + BATCH], services)
             # The one before must have succeeded: else the turns of a session would stand in another order.
             outcomes += _settled(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
-            waiting = pool.submit(kit.items.apply, Plan(scope, steps, part, began=began))
+            waiting = pool.submit(services.items.apply, Plan(scope, steps, part, began=began))
         return [*outcomes, *_settled(waiting, done)]
 
 
-def _steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
-    made = drafts(notes, kit)
+def _steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
+    made = drafts(notes, services)
     return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
-def drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
-    return vectored([draft(note, kit.redact) for note in notes], kit.embedder)
+def drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
+    return vectored([draft(note, services.redact) for note in notes], services.embedder)
 
 
 def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
@@ -134,23 +134,23 @@ def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
 
-def embed_missing(kit: Kit, limit: int) -> int:
+def embed_missing(services: Services, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
-    began = kit.items.moment()
-    missing = kit.items.unembedded(kit.embedder.model.key, limit)
-    embed_some(kit, missing, began)
+    began = services.items.moment()
+    missing = services.items.unembedded(services.embedder.model.key, limit)
+    embed_some(services, missing, began)
     return len(missing)
 
 
-def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+def embed_some(services: Services, missing: Sequence[Unembedded], began: int) -> None:
     """All of them or, if the embedder fails, none; `began` is from before they were read."""
-    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
+    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], services.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
     for scope, some in steps.items():
         try:
-            kit.items.apply(Plan(scope, tuple(some), began=began))
+            services.items.apply(Plan(scope, tuple(some), began=began))
         except BeingErased:
             _log.debug("vectors came too late: their texts were erased meanwhile")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.ingest import write
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports import Embedder, Services, Unembedded
 from engrain.ports.search import VectorModels
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ PLAIN = "tea"
 class Embedding:
     """`refused` has the texts that the embedder failed at while it took others, by id, with what it said."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, services: Services) -> None:
+        self._kit = services
         self.refused: dict[str, str] = {}
 
     def some(self, limit: int) -> list[str]:
@@ -125,12 +125,12 @@ class ChangingEmbedder:
     """The embedder before, until the present one has made vectors of everything; then that one. What belongs together
     asks for `settled` once, so that no answer and no write mixes the two."""
 
-    def __init__(self, kit: Kit, wake: Callable[[], None]) -> None:
-        assert kit.before is not None
-        self._kit = kit
-        self._new = WatchedEmbedder(kit.embedder, wake)
+    def __init__(self, services: Services, wake: Callable[[], None]) -> None:
+        assert services.before is not None
+        self._kit = services
+        self._new = WatchedEmbedder(services.embedder, wake)
         # A text that is kept by the model before is to have a vector of the new one as well, soon after.
-        self._old = WatchedEmbedder(kit.before, wake, always=True)
+        self._old = WatchedEmbedder(services.before, wake, always=True)
         self._settled = self._old
         self._looked = 0.0
         self.look()
@@ -168,20 +168,22 @@ class ChangingEmbedder:
         return self.settled.embed(texts, kind)
 
 
-class Upkeep:
+class EmbeddingWorker:
     """One thread, only while there is something to do. It is resumable: what is done is in the store."""
 
-    def __init__(self, kit: Kit, enabled: bool) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, enabled: bool) -> None:
+        self._kit = services
         self._enabled = enabled
         self._stop = threading.Event()
         self._guard = threading.Lock()
         self._embedded = 0
         self._error: str | None = None
         self._thread: threading.Thread | None = None
-        self.embedder = ChangingEmbedder(kit, self.wake) if kit.before else WatchedEmbedder(kit.embedder, self.wake)
-        self._target = WatchedEmbedder(kit.embedder, lambda: None)
-        self._embedding = Embedding(replace(kit, embedder=self._target))
+        self.embedder = (
+            ChangingEmbedder(services, self.wake) if services.before else WatchedEmbedder(services.embedder, self.wake)
+        )
+        self._target = WatchedEmbedder(services.embedder, lambda: None)
+        self._embedding = Embedding(replace(services, embedder=self._target))
 
     @property
     def target(self) -> Embedder:

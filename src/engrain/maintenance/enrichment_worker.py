@@ -13,7 +13,7 @@ from typing import Any
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.chat import Ask, Said
-from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.recall import escaped
 from engrain.core.model.sessions import SLOT
@@ -25,7 +25,7 @@ from engrain.ingest.extraction import MODEL, asked, extracted
 from engrain.ingest.facts import another
 from engrain.ingest.summaries import CLEARED, DIGEST, TRIES, covered, keep, version
 from engrain.ingest.write import clean
-from engrain.ports import Kit, Model, Summary
+from engrain.ports import Model, Services, Summary
 
 LIMIT = 500  # tokens
 WORTH_ASKING = 4  # lines: what is shorter is read as quickly as it stands
@@ -52,56 +52,56 @@ def summarizer(model: Model, timeout: float) -> Callable[[Sequence[str], int], s
     return summed_up
 
 
-def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
+def improve_summary(services: Services, scope: Scope, session: str, timeout: float) -> bool:
     """Whether there is a better one now. If somebody was faster, theirs stands."""
-    stored = kit.log.summary(scope, session)
-    if kit.model is None or stored is None or stored.by != DIGEST or not stored.text:
+    stored = services.log.summary(scope, session)
+    if services.model is None or stored is None or stored.by != DIGEST or not stored.text:
         return False
     # What was cleared is not told again.
-    start = max(kit.log.progress(scope, session, CLEARED), stored.upto - READ, 0)
-    messages = [item for item in kit.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
-    made, by = _asked(kit, stored.text, messages, timeout)
+    start = max(services.log.progress(scope, session, CLEARED), stored.upto - READ, 0)
+    messages = [item for item in services.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
+    made, by = _asked(services, stored.text, messages, timeout)
     better = Summary(made, stored.upto, stored.version + 1, by)
-    return keep(kit, scope, session, better)
+    return keep(services, scope, session, better)
 
 
-def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
+def improve_recap(services: Services, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
-    seen = version(kit, scope, session)
-    held = kit.items.slot(scope, SLOT + session, None)
+    seen = version(services, scope, session)
+    held = services.items.slot(scope, SLOT + session, None)
     if (
-        kit.model is None
+        services.model is None
         or held is None
         or held.metadata.get("by") != DIGEST
         or held.text.count("\n") + 1 < WORTH_ASKING
     ):
         return False
     upto = covered(held)
-    if upto != kit.log.length(scope, session):
+    if upto != services.log.length(scope, session):
         return False
     start = max(held.metadata.get("from", 0), upto - READ, 0)
-    messages = kit.log.read(scope, session, start, READ)
-    made, by = _asked(kit, held.text, messages, timeout)
-    cites = (Cite(held.id), *(Cite(item.id) for item in messages))
+    messages = services.log.read(scope, session, start, READ)
+    made, by = _asked(services, held.text, messages, timeout)
+    cites = (Citation(held.id), *(Citation(item.id) for item in messages))
     known = {**held.metadata, "by": by}
     note = Note(
         made, held.importance, held.slot, known, Source(kind="agent", cites=cites), held.valid_from, derived=True
     )
-    (draft,) = write.vectored([write.draft(note)], kit.embedder)
+    (draft,) = write.vectored([write.draft(note)], services.embedder)
     try:
-        kit.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
+        services.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
     except (Conflict, NotFound):
         return False
     return True
 
 
-def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
+def _asked(services: Services, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
     """The model's summary, and its name."""
-    assert kit.model is not None
+    assert services.model is not None
     lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
     text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
-    reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
+    reply = services.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
+    made = clipped(clean(reply.text.strip(), services.redact), LIMIT, services.count_tokens)
     if not agrees(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
@@ -125,15 +125,15 @@ class _Unusable(ModelFailed):
     """The model answered, and not as it was asked to."""
 
 
-class Enricher:
+class EnrichmentWorker:
     """One thread, only while there is something to do and a model to do it. What is done is in the store; nothing that
     fails here touches what was said."""
 
-    def __init__(self, kit: Kit, scope: Scope, enabled: bool, refine: Callable[[], bool]) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, enabled: bool, refine: Callable[[], bool]) -> None:
+        self._kit = services
         self._scope = scope
         self._refine = refine  # working memory's own summary
-        self._enabled = enabled and kit.model is not None
+        self._enabled = enabled and services.model is not None
         self._waiting: dict[str, bool] = {}  # session, and whether it is to be read to its end
         self._failed: Counter[str] = Counter()
         self._failed_at: dict[str, float] = {}

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed, TaskClaimed
 from engrain.core.identity import SortableIds
-from engrain.core.model.results import Maintained
+from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.tasks import Claim, Lease, TaskEnd
 from engrain.maintenance.clock_guard import PLACE
-from engrain.ports import Kit
+from engrain.ports import Services
 
-__all__ = ["CARE", "PLACE", "Keeper"]
+__all__ = ["CARE", "PLACE", "MaintenanceScheduler"]
 
 LEASE = 120.0  # seconds without a sign of life
 LEAVE = 10.0  # seconds that closing waits for a round that is under way
@@ -28,23 +28,23 @@ CARE = "maintain"  # under which name it is recorded at PLACE
 _log = logging.getLogger("engrain")
 
 # A round of care. What it is given is called before each pass: LeaseLost, if another process does it by now.
-Care = Callable[[Callable[[], None]], Maintained]
+Care = Callable[[Callable[[], None]], MaintenanceReport]
 
 
-class Keeper:
+class MaintenanceScheduler:
     """One thread that waits. A lease in the task journal keeps two from caring for one store at once, be they memories
     of one process or of several; its record says when it was last done, so that many do it no more often than one."""
 
-    def __init__(self, kit: Kit, enabled: bool, care: Care, own: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, services: Services, enabled: bool, care: Care, own: Callable[[], None] = lambda: None) -> None:
         """`own` is what each memory does for itself at every look, whoever cares for the store."""
-        self._kit = kit
+        self._kit = services
         self._own = own
-        self._every = timedelta(minutes=kit.policies.every_minutes)
+        self._every = timedelta(minutes=services.policies.every_minutes)
         self._care = care
-        self._enabled = enabled and bool(self._every) and kit.journal is not None
+        self._enabled = enabled and bool(self._every) and services.journal is not None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(kit.clock())}"
+        self._worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(services.clock())}"
         self._ours: datetime | None = None  # when this one did it last
         self._rounds = 0
         self._error: str | None = None
@@ -66,7 +66,7 @@ class Keeper:
         minutes = self._every / timedelta(minutes=1)
         return {"every_minutes": minutes, "rounds": self._rounds, "last": self._last(), "error": self._error}
 
-    def once(self) -> Maintained | None:
+    def once(self) -> MaintenanceReport | None:
         """A round if it is due and nobody else is at it; what it did."""
         lease = self._claimed()
         if lease is None:
@@ -134,8 +134,8 @@ class Keeper:
 class _Alive:
     """Extends a lease while the block goes on."""
 
-    def __init__(self, kit: Kit, lease: Lease) -> None:
-        self._kit, self._lease = kit, lease
+    def __init__(self, services: Services, lease: Lease) -> None:
+        self._kit, self._lease = services, lease
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="engrain-keeper-lease", daemon=True)
 

@@ -13,7 +13,7 @@ from engrain.config import Settings, settings
 from engrain.core import errors
 from engrain.core.errors import InvalidInput
 from engrain.core.formats import manifests
-from engrain.core.formats.manifests import Restored
+from engrain.core.formats.manifests import RestoreResult
 from engrain.memory.replay import PathOrUrl, changed_meanwhile, open_present
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def restore_backup(
     key: str | None = None,
     force: bool = False,
     receipts: Sequence[Receipt | PathOrUrl] = (),
-) -> Restored:
+) -> RestoreResult:
     """Restore a backup to a new path or, with `force`, in place of the store that is there.
 
     The replaced store says what was forgotten or erased since the backup, and that stays out. If it is damaged, or `to`
@@ -61,7 +61,7 @@ def restore_backup(
                 raise changed_meanwhile(str(target))
 
         put_in_place(copy, target, check_unchanged)
-    return Restored(str(target), manifest, *cleaned)
+    return RestoreResult(str(target), manifest, *cleaned)
 
 
 class _Cleaned(NamedTuple):

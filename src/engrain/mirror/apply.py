@@ -16,7 +16,7 @@ from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan
 from engrain.ingest import write
 from engrain.ingest.write import clean
 from engrain.mirror.selection import TRUSTED, entry_of, log_entry_of
-from engrain.ports import Kit
+from engrain.ports import Services
 
 if TYPE_CHECKING:
     from engrain.core.secrets.redact import Redact
@@ -87,11 +87,11 @@ def told(wanted: Sequence[_Wish]) -> tuple[Taken, ...]:
     return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted)
 
 
-def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int) -> Took:
+def take(wanted: Sequence[_Wish], services: Services, scope: Scope, hand: Hand, began: int) -> Took:
     if not wanted:
         return Took()
     notes = [one.note for one in wanted if one.note]
-    drafts = iter(write.drafts(notes, kit))
+    drafts = iter(write.drafts(notes, services))
     steps: list[Step] = []
     ends: list[int] = []  # the step whose outcome is the wish's
     asked: dict[str, int] = {}
@@ -111,9 +111,9 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int
             else:
                 steps.append(Correct(one.old.id, draft))
         ends.append(len(steps) - 1)
-    outcomes = kit.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
+    outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in ends]
-    _pin(wanted, done, kit, scope)
+    _pin(wanted, done, services, scope)
     return Took(
         tuple(_taken(one, outcome) for one, outcome in zip(wanted, done, strict=True)),
         {one.seen: outcome.id for one, outcome in zip(wanted, done, strict=True) if one.seen},
@@ -172,9 +172,9 @@ def _taken(one: _Wish, outcome: Outcome) -> Taken:
     return Taken(one.action, one.file, one.text, outcome.id, one.slot)
 
 
-def _pin(wanted: Sequence[_Wish], done: Sequence[Outcome], kit: Kit, scope: Scope) -> None:
+def _pin(wanted: Sequence[_Wish], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
     """A pinned slot stays pinned when its value changes."""
     both = zip(wanted, done, strict=True)
     ids = [end.id for one, end in both if one.old and one.old.pinned and one.note and one.note.slot and end.id]
     if ids:
-        kit.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))
+        services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

@@ -21,7 +21,7 @@ from engrain.core.model.items import SourceKind
 from engrain.core.validation import checked_count
 from engrain.mirror.render import LARGEST
 from engrain.mirror.sync import Round, Terms, text_of
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 from engrain.ports.storage import Folder
 
 WAIT = 30.0  # seconds for another sync of the same folder
@@ -43,9 +43,9 @@ class Mirror:
     thread or process it is in."""
 
     def __init__(
-        self, kit: Kit, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
+        self, services: Services, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
     ) -> None:
-        self._kit, self._scope, self._folder = kit, scope, folder
+        self._kit, self._scope, self._folder = services, scope, folder
         self._budget = budget or Budget()
         checked_count(self._budget.lines, "max_lines", 20, 100_000)
         checked_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)

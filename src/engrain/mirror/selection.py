@@ -15,7 +15,7 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.sessions import SLOT as SESSION_SLOT
 from engrain.core.rules.statements import STANDING, traits
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 
 MOST = 5_000  # of the pinned ones, of the important ones and of the newest ones
 LOGGED = 2_000  # of what happened, the newest
@@ -40,26 +40,26 @@ class Shelf:
         return self.days.get(name, {})
 
 
-def shelf(kit: Kit, scope: Scope) -> Shelf:
+def shelf(services: Services, scope: Scope) -> Shelf:
     wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": IMPORTANT}}, _FACTS)
-    found = {item.id: item for where in wheres for item in _newest(kit, scope, where, MOST)}
+    found = {item.id: item for where in wheres for item in _newest(services, scope, where, MOST)}
     facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_rank)
     days: dict[str, dict[str, Item]] = {}
-    for one in _newest(kit, scope, _HAPPENED, LOGGED):
+    for one in _newest(services, scope, _HAPPENED, LOGGED):
         days.setdefault(day_name(one), {})[one.id] = one
-    return Shelf({one.id: one for one in facts}, days, kit.items.slot(scope, SOUL_SLOT, None))
+    return Shelf({one.id: one for one in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
 
 
-def standing(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
+def standing(services: Services, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
     """Each of these items as it was, as far as it is still there; and which visible item stands for it now."""
     asked = list(dict.fromkeys(ids))
-    known = {item.id: item for item in kit.items.get_many(scope, asked)} if asked else {}
-    now, waiting = kit.clock(), {id: id for id in asked if id in known}
+    known = {item.id: item for item in services.items.get_many(scope, asked)} if asked else {}
+    now, waiting = services.clock(), {id: id for id in asked if id in known}
     found: dict[str, Item | None] = dict.fromkeys(asked)
     for _ in range(CHAIN):
         missing = [at for at in waiting.values() if at not in known]
         if missing:
-            known |= {item.id: item for item in kit.items.get_many(scope, missing)}
+            known |= {item.id: item for item in services.items.get_many(scope, missing)}
         found |= {id: known[at] for id, at in waiting.items() if at in known and known[at].visible(now)}
         waiting = {
             id: known[at].replaced_by or ""
@@ -71,7 +71,7 @@ def standing(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item
     for id, item in ((id, known.get(id)) for id in asked if found[id] is None):
         if item is not None and item.slot is not None:
             # The next version of the slot was forgotten: a later one may stand.
-            found[id] = kit.items.slot(scope, item.slot, None)
+            found[id] = services.items.slot(scope, item.slot, None)
     return {id: known[id] for id in asked if id in known}, found
 
 
@@ -115,8 +115,8 @@ def heading_of(item: Item) -> str:
     return PREFERENCES if traits(item.text) & STANDING else KNOWLEDGE
 
 
-def _newest(kit: Kit, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
-    return kit.items.page(ListQuery(scope, parse_filter(where), limit=limit))
+def _newest(services: Services, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
+    return services.items.page(ListQuery(scope, parse_filter(where), limit=limit))
 
 
 def _rank(item: Item) -> tuple[bool, float, bool, float]:

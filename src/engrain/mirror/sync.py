@@ -37,7 +37,7 @@ from engrain.mirror.apply import Hand, Took, take, told, wishes
 from engrain.mirror.diff import Desk, away, decided, placed, verdicts, vouched
 from engrain.mirror.render import Given, Page, Placed, day_page, memory_pages
 from engrain.mirror.selection import TRUSTED, Shelf, shelf, soul_entry_of, standing
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 
 WORK = "files"  # under which the log keeps how many rounds a folder has had with this store
@@ -62,8 +62,8 @@ class Terms:
 class Round:
     """The folder must be locked, unless nothing is to be written."""
 
-    def __init__(self, kit: Kit, scope: Scope, folder: Folder, terms: Terms) -> None:
-        self._kit, self._scope, self._folder, self._terms = kit, scope, folder, terms
+    def __init__(self, services: Services, scope: Scope, folder: Folder, terms: Terms) -> None:
+        self._kit, self._scope, self._folder, self._terms = services, scope, folder, terms
         # When the first of the items that were looked at ends by itself.
         self.until: datetime | None = None
 

@@ -59,7 +59,7 @@ __all__ = [
     "Happening",
     "ItemChange",
     "ItemStore",
-    "Kit",
+    "Services",
     "Lineage",
     "ListQuery",
     "Matches",
@@ -119,7 +119,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kit:
+class Services:
     """The ports of one opened memory. What a deployment does not have is None."""
 
     items: ItemStore

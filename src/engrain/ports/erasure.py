@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry
+from engrain.core.model.audit import AuditResult, Entry
 from engrain.core.model.erasure import Erased, Erasure, Hold, Reach, Subject, Which
 
 NONE: Mapping[str, Any] = MappingProxyType({})
@@ -152,5 +152,5 @@ class AuditLog(Protocol):
     def entries(self, after: int, limit: int) -> list[Entry]:
         """Those with a higher number, in order."""
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         """Finds an entry that was changed, removed, moved or cut off at the end."""

@@ -9,7 +9,7 @@ from engrain.core.errors import ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.audit import Entry
 from engrain.core.model.erasure import owner
-from engrain.ports import AuditLog, Kit
+from engrain.ports import AuditLog, Services
 
 _FAR = 1 << 61
 
@@ -25,14 +25,14 @@ def newest(log: AuditLog, count: int) -> list[Entry]:
     return log.entries(max(0, high - count), count)
 
 
-def record(kit: Kit, what: str, details: Mapping[str, Any], scope: Scope | None = None) -> Entry | None:
+def record(services: Services, what: str, details: Mapping[str, Any], scope: Scope | None = None) -> Entry | None:
     """`scope` is whose memory it was; its user stands there as a keyed hash. A store that is opened to be read, or has
     no log, records nothing."""
-    if kit.audit is None:
+    if services.audit is None:
         return None
     user = owner(scope) if scope else None
-    subject = kit.erasing.mark(user) if user and kit.erasing else None
+    subject = services.erasing.mark(user) if user and services.erasing else None
     try:
-        return kit.audit.append(what, details, subject)
+        return services.audit.append(what, details, subject)
     except ReadOnlyStore:
         return None

@@ -10,7 +10,7 @@ from engrain.core.markdown.sync_state import BASE, Base, base_of
 from engrain.core.model.erasure import Erasure, Hold, Reach, Subject, owner, refusal
 from engrain.core.validation import hint
 from engrain.maintenance.clock_guard import memories
-from engrain.ports import Erasable, Kit
+from engrain.ports import Erasable, Services
 from engrain.ports.storage import Folder
 from engrain.privacy.erase import port
 
@@ -21,30 +21,32 @@ _HINTS = {
 }
 
 
-def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
+def checked(
+    services: Services, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool
+) -> tuple[Scope, ...]:
     """The scopes that it reaches. What is refused is refused in a dry run too."""
     if dry_run:
-        check_free(kit, subject)
+        check_free(services, subject)
     if subject.by == "user":
-        named = _beside(kit, subject)
-        own = _own(kit, subject, folders)
+        named = _beside(services, subject)
+        own = _own(services, subject, folders)
         if not found and named == [] and not own:
-            _check_known(kit, subject)
+            _check_known(services, subject)
         return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
-    known = _running(kit, subject) or port(kit).erased(subject)
+    known = _running(services, subject) or port(services).erased(subject)
     if not found and not folders and not known:
         raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
     return found.scopes
 
 
-def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+def under_way(services: Services, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
     """The erasure that takes all of this already, by its id.
 
     Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
     may be done with the files by now: a folder that it was not told of when it began is another erasure's."""
-    if _holding(kit, subject):
+    if _holding(services, subject):
         return None
-    for one in _running(kit, subject):
+    for one in _running(services, subject):
         open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
         told = set(folders) <= {*one.notes.get("folders", ())}
         if told and (open_ or not found):
@@ -57,35 +59,35 @@ def base(folder: Folder) -> Base | None:
     return base_of((folder.read(BASE) or b"").decode(errors="replace"))
 
 
-def check_free(kit: Kit, subject: Subject) -> None:
+def check_free(services: Services, subject: Subject) -> None:
     """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
     user = subject if subject.by == "user" else owner(subject.scope)
-    if user and (held := _holding(kit, subject)):
+    if user and (held := _holding(services, subject)):
         raise refusal(user, held.reasons)
 
 
-def _check_known(kit: Kit, user: Subject) -> None:
+def _check_known(services: Services, user: Subject) -> None:
     """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
-    if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
+    if port(services).erased(user) or _running(services, user) or _holding(services, user):
         return
-    scopes = memories(kit)
+    scopes = memories(services)
     meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
     )
 
 
-def _beside(kit: Kit, user: Subject) -> list[Scope] | None:
+def _beside(services: Services, user: Subject) -> list[Scope] | None:
     """The scopes of this user that a server beside has something of; None if one does not answer."""
     try:
-        return [scope for one in kit.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
+        return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
     except EngrainError:
         return None
 
 
-def _own(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
+def _own(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
     """How many are kept in step with a memory of this user; InvalidInput of one that is with another's."""
-    scopes = kit.items.scopes() if folders else []
+    scopes = services.items.scopes() if folders else []
     agents = {None, *(one.agent for one in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {one.id for one in scopes} - own
@@ -95,15 +97,15 @@ def _own(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
     return sum(scope in own for scope in synced.values())
 
 
-def _running(kit: Kit, subject: Subject) -> list[Erasure]:
-    mark = port(kit).mark(subject)
-    return [one for one in port(kit).running() if one.mark == mark]
+def _running(services: Services, subject: Subject) -> list[Erasure]:
+    mark = port(services).mark(subject)
+    return [one for one in port(services).running() if one.mark == mark]
 
 
-def _holding(kit: Kit, subject: Subject) -> Hold | None:
+def _holding(services: Services, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else owner(subject.scope)
-    mark = port(kit).mark(user) if user else ""
-    return next((one for one in port(kit).holds() if one.mark == mark), None)
+    mark = port(services).mark(user) if user else ""
+    return next((one for one in port(services).holds() if one.mark == mark), None)
 
 
 def _where(user: Subject, scopes: Sequence[Scope]) -> str:

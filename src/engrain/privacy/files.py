@@ -10,7 +10,7 @@ from engrain.core.errors import Conflict, StoreError
 from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, for_each
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.mirror.mirror import WAIT, Mirror
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.ports.storage import Folder
 from engrain.privacy.fingerprints import Prints, joined, looked_for, prints_from, prints_of
 
@@ -19,7 +19,7 @@ SHOWN = 5
 _log = logging.getLogger("engrain")
 
 
-def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
+def clean_folder(services: Services, folder: Folder, one: Erasure) -> int:
     """How many files went, or had words of it. Of a user all go; of a part, what a sync takes out.
 
     StoreError if a person's own lines still say it: nobody else may edit those. A folder that is gone is clean."""
@@ -28,17 +28,21 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
         return 0
     if one.by == "user":
         gone = _remove_all(folder)
-        if kit.folder and for_each(kit.policies.mirror) and folder.path in {kit.folder(own).path for own in one.scopes}:
+        if (
+            services.folder
+            and for_each(services.policies.mirror)
+            and folder.path in {services.folder(own).path for own in one.scopes}
+        ):
             folder.leave()  # its name is that of the user
             _tell_left(Path(folder.path))
         return gone
-    if one.subject is None or kit.erasing is None:
+    if one.subject is None or services.erasing is None:
         return 0
     prints = prints_from(one.prints)
     before, as_it_was = _saying(folder, prints), folder.signature()
-    Mirror(kit, one.subject.scope, folder).sync()
+    Mirror(services, one.subject.scope, folder).sync()
     # What stays may have words in common with it.
-    kept, _ = looked_for(prints, joined(kit.erasing.pieces(None)))
+    kept, _ = looked_for(prints, joined(services.erasing.pieces(None)))
     if after := _saying(folder, prints.without(kept)):
         raise StoreError(
             f"{folder.path}/{after[0]} still says it. Take it out of the file, then: engrain erase --resume."
@@ -57,11 +61,11 @@ def _is_gone(folder: Folder) -> bool:
     return False
 
 
-def count_files(kit: Kit, folder: Folder, subject: Subject) -> int:
+def count_files(services: Services, folder: Folder, subject: Subject) -> int:
     """How many `clean_folder` would clean."""
     if subject.by == "user":
         return sum(folder.read(name) is not None for name in _names(folder))
-    return len(_saying(folder, prints_of(kit.erasing.pieces(subject)))) if kit.erasing else 0
+    return len(_saying(folder, prints_of(services.erasing.pieces(subject)))) if services.erasing else 0
 
 
 def _saying(folder: Folder, prints: Prints) -> list[str]:

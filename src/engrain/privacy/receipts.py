@@ -17,7 +17,7 @@ from engrain.core.model.audit import Entry, is_code
 from engrain.core.model.erasure import By, Erasure
 from engrain.core.model.results import several
 from engrain.maintenance.backups import code_of
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.privacy.servers import Beside, look
 from engrain.version import __version__
 
@@ -112,7 +112,7 @@ def _as_filed(given: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerificationResult:
     """What a second look found: rows of the subject from before the erasure, bytes of texts that were named, and
     whether the audit log still holds the receipt as it is, or one of its id is at least `known`. `carried` is when a
     restore was given this receipt in the place of the log that held it. `bytes` is how many were looked through for
@@ -174,8 +174,8 @@ class Verified:
         return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"
 
 
-def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
-    status, now = kit.items.status(), kit.clock()
+def receipt_of(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+    status, now = services.items.status(), services.clock()
     backend = status.backend
     form = "sqlite_encrypted" if status.details.get("encrypted") else backend
     return {
@@ -189,15 +189,15 @@ def receipt_of(kit: Kit, one: Erasure, scanned: Mapping[str, int]) -> Mapping[st
         "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
         "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
-        "remains": list(_remains(kit, one, backend, now)),
+        "remains": list(_remains(services, one, backend, now)),
     }
 
 
-def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+def _remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """The audit log knows how many copies were made of what was there."""
-    log = kit.audit.entries(0, _ALL) if kit.audit else []
-    rules = kit.policies
-    rotation = code_of(kit, Path(rules.backup_folder)) if rules.backup_folder else None
+    log = services.audit.entries(0, _ALL) if services.audit else []
+    rules = services.policies
+    rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
         yield {"what": "backups_made_before", "known": _backups(log, rotation), "until": BY_HAND}
     if rotation:
@@ -205,7 +205,7 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
     if copies := len(_made(log, "copy")):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
-    if beside := kit.erasing.copies() if kit.erasing else ():
+    if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # Of a part: those of its user, or, in a memory of nobody, of all such memories.
     owners = {one.mark, one.notes.get("owner", one.mark)}
@@ -215,7 +215,7 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "folders_not_named", "until": BY_HAND}
     if backend == "postgres":
         yield {"what": "server_log_archives_and_replicas", "until": SERVERS_OWN}
-    if kit.servers:
+    if services.servers:
         yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
 
 
@@ -232,25 +232,25 @@ def _backups(log: Sequence[Entry], rotation: str | None) -> int:
     return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
 
 
-def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Verified:
+def verify(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
     """Once more by query, here and on the servers beside, by the chain of the audit log, and, for the texts that are
     given, by every byte."""
-    if kit.erasing is None or kit.audit is None:
+    if services.erasing is None or services.audit is None:
         raise ConfigError("this store keeps no receipts. Open the one that the receipt is from.")
     values = receipt.values
     done = Erasure(
         values["receipt"], values["subject"], values["by"], "named", datetime.fromisoformat(values["asked_at"])
     )
-    entry = next(iter(kit.audit.entries(receipt.n - 1, 1)), None)
+    entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
-    found, size = _found(kit, texts)
-    copies, beside = tuple(kit.erasing.copies()), look(kit, done, own)
-    log = kit.audit.entries(0, _ALL)
+    found, size = _found(services, texts)
+    copies, beside = tuple(services.erasing.copies()), look(services, done, own)
+    log = services.audit.entries(0, _ALL)
     given = [(one.at, digest) for one in log if (digest := _given(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
-    faults = kit.audit.verify().faults
-    return Verified(kit.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
+    faults = services.audit.verify().faults
+    return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
 
 
 def _given(entry: Entry) -> Mapping[str, str]:
@@ -259,12 +259,12 @@ def _given(entry: Entry) -> Mapping[str, str]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
+def _found(services: Services, texts: Sequence[str]) -> tuple[int, int]:
     """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
     many bytes were looked through."""
     from engrain.privacy.fingerprints import WINDOW, joined, looked_for, prints_of
 
-    if kit.erasing is None:
+    if services.erasing is None:
         return 0, 0
     prints = [prints_of([text.encode()]) for text in texts]
     if not all(map(len, prints)):
@@ -274,8 +274,8 @@ def _found(kit: Kit, texts: Sequence[str]) -> tuple[int, int]:
         )
     count, size = 0, 0
     for one in prints:
-        found, size = looked_for(one, kit.erasing.raw())
+        found, size = looked_for(one, services.erasing.raw())
         if len(found):
-            kept, _ = looked_for(one, joined(kit.erasing.pieces(None)))
+            kept, _ = looked_for(one, joined(services.erasing.pieces(None)))
             count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
     return count, size

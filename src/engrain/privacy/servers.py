@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Subject, owner
-from engrain.ports import Erasable, Kit
+from engrain.ports import Erasable, Services
 
 _ALL = 1_000_000
 _EVER = datetime.min.replace(tzinfo=UTC)
@@ -24,44 +24,44 @@ class Beside:
     away: tuple[str, ...] = ()
 
 
-def look(kit: Kit, done: Erasure, own: Scope) -> Beside:
+def look(services: Services, done: Erasure, own: Scope) -> Beside:
     """`own` is the scope of whoever asks, which may be the one that was erased."""
     asked: list[str] = []
     away: list[str] = []
     left = 0
-    for server in kit.servers:
+    for server in services.servers:
         if isinstance(server, Erasable):
             try:
-                left += _left(kit, server, done, own)
+                left += _left(services, server, done, own)
                 asked.append(server.where)
             except EngrainError as exc:
                 away.append(f"{server.where}: {exc}")
     return Beside(tuple(asked), left, tuple(away))
 
 
-def _left(kit: Kit, server: Erasable, done: Erasure, own: Scope) -> int:
-    fed: object = kit.feed
+def _left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
+    fed: object = services.feed
     if server is fed:
         return server.remains(own, done.at, False)
-    here = {*kit.items.scopes()}
+    here = {*services.items.scopes()}
     named = server.known()
     if done.by != "user":
-        return sum(1 for scope in {*here, *named} for _ in _entries(kit, done, scope))
-    mine = [scope for scope in {*here, *named, own} if _mark(kit, owner(scope)) == done.mark]
+        return sum(1 for scope in {*here, *named} for _ in _entries(services, done, scope))
+    mine = [scope for scope in {*here, *named, own} if _mark(services, owner(scope)) == done.mark]
     return sum(server.remains(scope, done.at, scope in here) for scope in mine)
 
 
-def _entries(kit: Kit, done: Erasure, scope: Scope) -> Iterator[str]:
+def _entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
     """Entries of episodic memory that are left of an erased session, or stand over an item that is gone."""
-    if kit.episodes is None or kit.together:
+    if services.episodes is None or services.same_store:
         return
-    there = [one for one in kit.episodes.recent(scope, None, _ALL, _EVER) if one.happened_at <= done.at]
+    there = [one for one in services.episodes.recent(scope, None, _ALL, _EVER) if one.happened_at <= done.at]
     if done.by == "session":
-        yield from (one.id for one in there if _mark(kit, Subject(scope, "session", one.session)) == done.mark)
+        yield from (one.id for one in there if _mark(services, Subject(scope, "session", one.session)) == done.mark)
         return
-    items = {item.id for item in kit.items.get_many(scope, [one.item for one in there if one.item])}
+    items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
     yield from (one.id for one in there if one.item and one.item not in items)
 
 
-def _mark(kit: Kit, subject: Subject | None) -> str:
-    return kit.erasing.mark(subject) if kit.erasing and subject else ""
+def _mark(services: Services, subject: Subject | None) -> str:
+    return services.erasing.mark(subject) if services.erasing and subject else ""

@@ -13,7 +13,7 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import By, Erased, Erasure, Hold, Subject, owner, tombstone_hash
 from engrain.core.model.rows import Key, Row, RowKind, hold_of, hold_row
-from engrain.ports import AuditLog, Kit, Movable
+from engrain.ports import AuditLog, Movable, Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy.receipts import Receipt
 
@@ -25,11 +25,16 @@ class Barrier:
     they were: what was erased under one name does not come back under another."""
 
     def __init__(
-        self, rows: Sequence[Row], scopes: Collection[Scope], kit: Kit, store: Movable, texts: Sequence[str] = ()
+        self,
+        rows: Sequence[Row],
+        scopes: Collection[Scope],
+        services: Services,
+        store: Movable,
+        texts: Sequence[str] = (),
     ) -> None:
-        self._scopes, self._erasing = scopes, kit.erasing
+        self._scopes, self._erasing = scopes, services.erasing
         self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
-        self._running = kit.erasing.running() if kit.erasing else []
+        self._running = services.erasing.running() if services.erasing else []
         self._all_before = max((self._at(user) for user in map(owner, scopes) if user), default=-1)
         self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
 

@@ -19,7 +19,7 @@ from engrain.core.rules.slots import same_name
 from engrain.core.rules.statements import STANDING
 from engrain.core.text.languages import languages
 from engrain.core.text.passages import passages
-from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.ports import Embedder, Nearest, Outdated, Services, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
@@ -53,42 +53,46 @@ class Gathered:
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
-def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> Gathered:
+def gather(question: Question, scope: Scope, request: RecallRequest, services: Services) -> Gathered:
     where = filter_of(request)
     limit = max(request.n, min(max(PER_HIT * request.n, LEAST), MOST))
     words = WordQuery(question.terms, scope, where, request.at, limit)
-    found = kit.words.best(words)
-    vector = _vector_query(question, scope, request, kit)
-    near = kit.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing = _standing(question, scope, request, kit)
+    found = services.words.best(words)
+    vector = _vector_query(question, scope, request, services)
+    near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
+    standing = _standing(question, scope, request, services)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
     hits = {hit.id: hit for hit in found.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
-    sketches = kit.items.sketches(SketchQuery(scope, ids, REACH, where, request.at))
+    sketches = services.items.sketches(SketchQuery(scope, ids, REACH, where, request.at))
     known = [sketch.id for sketch in sketches]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
     if vector:
-        cosines |= _rest(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
+        cosines |= _rest(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
-    hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
+    hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
     gathered = Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
     if vector is None or near is None:
         return gathered
-    background = _background(vector.vector, question.language, near, kit.embedder)
+    background = _background(vector.vector, question.language, near, services.embedder)
     return replace(gathered, vector=vector.vector, background=background)
 
 
-def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+def fetch(scope: Scope, ids: Sequence[str], services: Services) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
     """The items themselves, and which of their words have been overtaken by later ones."""
     if not ids:
         return {}, {}
-    items = {item.id: item for item in kit.items.get_many(scope, ids)}
+    items = {item.id: item for item in services.items.get_many(scope, ids)}
     retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
     cited = dict.fromkeys(source for some in retold.values() for source in some)
     outdated: dict[str, list[Outdated]] = {}
-    for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
+    for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
-    said = {one.id: one for one in kit.items.get_many(scope, marked)} if (marked := [*cited.keys() & outdated]) else {}
+    said = (
+        {one.id: one for one in services.items.get_many(scope, marked)}
+        if (marked := [*cited.keys() & outdated])
+        else {}
+    )
     outdated = {id: _changed(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
     for id, sources in retold.items():
         marks = [mark for source in sources if source in said for mark in outdated[source]]
@@ -117,19 +121,19 @@ def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) 
     return found
 
 
-def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
+def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
     """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
     spans = passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
-    stored = kit.items.vectors(scope, [item.id], kit.embedder.model.key).get(item.id)
+    stored = services.items.vectors(scope, [item.id], services.embedder.model.key).get(item.id)
     if stored is None:
         return 0
     parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
-    start, end = _part(item.text, int(np.argmax(parts @ vector)), kit.embedder)
+    start, end = _part(item.text, int(np.argmax(parts @ vector)), services.embedder)
     within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_READ]
     try:
-        rows = kit.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
+        rows = services.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
     except EmbedderFailed:
         return within[0]
     return within[int(np.argmax(rows @ vector))]
@@ -151,14 +155,16 @@ def filter_of(request: RecallRequest) -> Filter | None:
     return Filter((*(request.where.conditions if request.where else ()), least))
 
 
-def _vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
-    asked = kit.redact(question.text) if kit.redact else question.text  # an embedder may be a server of others
+def _vector_query(question: Question, scope: Scope, request: RecallRequest, services: Services) -> VectorQuery | None:
+    asked = (
+        services.redact(question.text) if services.redact else question.text
+    )  # an embedder may be a server of others
     try:
-        row = kit.embedder.embed([asked], "query")[0]
+        row = services.embedder.embed([asked], "query")[0]
     except EmbedderFailed as exc:
         _log.warning("recall looks for words alone: %s", exc)
         return None
-    return VectorQuery(np.asarray(row, dtype=np.float32), kit.embedder.model.key, scope, None, request.at)
+    return VectorQuery(np.asarray(row, dtype=np.float32), services.embedder.model.key, scope, None, request.at)
 
 
 def _background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
@@ -184,10 +190,10 @@ def _without_best(near: Nearest) -> float:
     return min(rest, near.background) * others / (others + 1)
 
 
-def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
+def _standing(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
     if not question.requests:
         return []
-    return kit.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
+    return services.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
 
 
 def _rest(

@@ -10,7 +10,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import matches
 from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, RecallRequest
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.retrieval.candidates import filter_of
 from engrain.retrieval.selection import Choice
 
@@ -19,13 +19,13 @@ FURTHER = 5  # relations of one entity that are looked at
 PASSED_ON = 0.7  # of the relevance of the relation that led there
 
 
-def around(hits: Mapping[Choice, Hit], request: RecallRequest, kit: Kit) -> dict[Choice, Hit]:
+def around(hits: Mapping[Choice, Hit], request: RecallRequest, services: Services) -> dict[Choice, Hit]:
     """Relations that share an entity with one of the hits, each with a part of that hit's relevance."""
     found: dict[Choice, Hit] = {}
     leads = [(choice, hit) for choice, hit in hits.items() if hit.item.relation]
     known = {hit.item.id for hit in hits.values()}
     for lead, hit in leads[:LEADS]:
-        for item in _beside(hit.item, request.scopes[lead.scope], request, kit):
+        for item in _beside(hit.item, request.scopes[lead.scope], request, services):
             if item.id not in known:
                 known.add(item.id)
                 choice = Choice(
@@ -39,11 +39,11 @@ def around(hits: Mapping[Choice, Hit], request: RecallRequest, kit: Kit) -> dict
     return found
 
 
-def _beside(item: Item, scope: Scope, request: RecallRequest, kit: Kit) -> list[Item]:
+def _beside(item: Item, scope: Scope, request: RecallRequest, services: Services) -> list[Item]:
     assert item.relation
     where = filter_of(request)
     ends = (item.relation.object, item.relation.subject)
-    near = [one for end in ends for one in kit.items.about(scope, end, request.at)[:FURTHER]]
+    near = [one for end in ends for one in services.items.about(scope, end, request.at)[:FURTHER]]
     return [one for one in near if matches(where, one)]
 
 

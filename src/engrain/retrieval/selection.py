@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
+from engrain.core.model.recall import Hit, Omitted, Outlived, Reason, Recall, Section, block, title_of
 from engrain.core.text.passages import passages, sentence_spans
 from engrain.core.text.tokenizer import terms
 from engrain.core.tokens import CountTokens
@@ -210,7 +210,7 @@ def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget, context: tu
         cut.append(kept.popitem()[0])
         text = block(context, kept.values())
     tokens = budget.count(text) if text else 0
-    return Recall(tuple(kept.values()), tokens, _left_out({**chosen.left, "budget": cut}), context)
+    return Recall(tuple(kept.values()), tokens, _omitted({**chosen.left, "budget": cut}), context)
 
 
 def shortened(hit: Hit, span: tuple[int, int]) -> Hit:
@@ -225,12 +225,12 @@ def shortened(hit: Hit, span: tuple[int, int]) -> Hit:
     return replace(hit, text=item.text[start:end], span=span, outlived=held)
 
 
-def _left_out(left: Mapping[Reason, list[Choice]]) -> tuple[LeftOut, ...]:
+def _omitted(left: Mapping[Reason, list[Choice]]) -> tuple[Omitted, ...]:
     found = []
     for reason, some in left.items():
         if some:
             best = sorted(some, key=attrgetter("relevance"), reverse=True)
-            found.append(LeftOut(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
+            found.append(Omitted(reason, len(some), tuple(one.id for one in best[:SHOWN]), _down(best[0].relevance)))
     return tuple(found)
 
 

@@ -26,9 +26,9 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.core.validation import checked_count, checked_key, checked_name
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.tasks.driver import Ask, Call, Flow
-from engrain.tasks.execution import MAX_DEATHS, Course, Terms, deaths, journal_of
+from engrain.tasks.execution import MAX_DEATHS, TaskExecution, TaskOptions, deaths, journal_of
 from engrain.tasks.journal import WAITS
 from engrain.tasks.lease import is_dead, worker_name
 from engrain.tasks.outcomes import count_failure, expire
@@ -56,20 +56,20 @@ class Timeline:
 class Tasks:
     """The durable tasks of one scope."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._kit = services
         self._scope = scope
         self._checkpoints: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._tidied = False
 
-    def course(self, terms: Terms, desk: Desk | None = None) -> Course:
+    def course(self, terms: TaskOptions, desk: Desk | None = None) -> TaskExecution:
         if terms.version == CHECKPOINT:
             raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
         if not self._tidied:
             self._tidied = True
             self.prune(timedelta(days=self._kit.policies.task_days))
-        return Course(self._kit, self._scope, terms, desk)
+        return TaskExecution(self._kit, self._scope, terms, desk)
 
     # Looking
 

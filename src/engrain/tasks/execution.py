@@ -24,14 +24,14 @@ from engrain.core.model.items import Note, as_note, checked
 from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import checked_key, checked_name, checked_text
 from engrain.ingest.write import clean
-from engrain.ports import Kit, TaskJournal
+from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Ask, Flow
 from engrain.tasks.journal import WAITS, Ledger, Seat, Wish
 from engrain.tasks.lease import Tenure, worker_name
 from engrain.tasks.outcomes import end_of, expire
 from engrain.tasks.serialization import encode
-from engrain.tasks.working_state import Desk, Kept, Outcome
+from engrain.tasks.working_state import Desk, Outcome, TaskState
 
 # So many workers in a row that ended with no step to show for it, and a task is parked.
 MAX_DEATHS = 5
@@ -60,7 +60,7 @@ _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TaskOptions:
     """What a task is, and how it is held."""
 
     task: str
@@ -88,11 +88,11 @@ class Terms:
         return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
 
 
-class Course:
+class TaskExecution:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, kit: Kit, scope: Scope, terms: Terms, desk: Desk | None = None) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, terms: TaskOptions, desk: Desk | None = None) -> None:
+        self._kit = services
         self._desk = desk
         self._scope = scope
         self.terms = terms
@@ -127,7 +127,7 @@ class Course:
             if found is None:
                 raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
             self._prove(found)
-            self._kept = Kept(found, self._desk)
+            self._kept = TaskState(found, self._desk)
             recorded = journal.steps(self._scope, self.terms.task)
             ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
             recounted = self._recounted(before, recorded, ledger)
@@ -309,10 +309,10 @@ def _halted(task: str, one: StepRecord) -> StepAmbiguous:
     return steps.ambiguous(task, seat, one.key, one.error or "its call was broken off")
 
 
-def journal_of(kit: Kit) -> TaskJournal:
-    if kit.journal is None:
+def journal_of(services: Services) -> TaskJournal:
+    if services.journal is None:
         raise ConfigError("this memory has no store for durable tasks.")
-    return kit.journal
+    return services.journal
 
 
 def _note(what: object, fields: Mapping[str, Any]) -> Note:

@@ -14,7 +14,7 @@ from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.model.tasks import TaskStatus
 from engrain.core.validation import checked_key
 from engrain.tasks.driver import Flow, Hop, adrive, drive, line, outlast, to_the_end
-from engrain.tasks.execution import Course
+from engrain.tasks.execution import TaskExecution
 from engrain.tasks.journal import Wish
 from engrain.tasks.outcomes import shown
 from engrain.tasks.policies import ONCE, OnAmbiguous, Retry, as_retry, checked_key_as, checked_policy
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class _Task:
     """What both faces show of a task, and the flows that both drive."""
 
-    _course: Course | None = None
+    _course: TaskExecution | None = None
 
     @property
-    def course(self) -> Course:
+    def course(self) -> TaskExecution:
         if self._course is None:
             raise TaskError("enter the run first: async with memory.task(…) as run: …")
         return self._course
@@ -102,9 +102,9 @@ class Run(_Task):
     plain JSON.
     """
 
-    _course: Course
+    _course: TaskExecution
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TaskExecution) -> None:
         self._course = course
 
     def step(
@@ -190,7 +190,7 @@ class Run(_Task):
 class AsyncRun(_Task):
     """Run for asyncio: the same steps, awaited. A coroutine function runs in the loop, a plain one on a thread."""
 
-    def __init__(self, course: Callable[[], Course], hop: Hop) -> None:
+    def __init__(self, course: Callable[[], TaskExecution], hop: Hop) -> None:
         self._made = course
         self.hop = hop
         self._under_way: dict[asyncio.Future[None], asyncio.Task[Any] | None] = {}

@@ -23,7 +23,7 @@ from engrain.core.text.tokenizer import terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import Recorded, Terms, record
-from engrain.ports import Kit, Summary, VectorQuery, WordQuery
+from engrain.ports import Services, Summary, VectorQuery, WordQuery
 from engrain.ports.search import settled
 
 Form = Literal["anthropic", "openai"]
@@ -40,7 +40,7 @@ _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class TranscriptLoadResult:
     """How many messages a transcript brought, how many were there already, and how many stay forgotten."""
 
     added: int
@@ -55,8 +55,8 @@ class ConversationMemory:
     number of messages the caller has seen, a call that comes too late is a Conflict.
     """
 
-    def __init__(self, kit: Kit, scope: Scope, session: str, limits: Limits = LIMITS) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope, session: str, limits: Limits = LIMITS) -> None:
+        self._kit = services
         self._scope = scope
         self.session = checked_key(session, "session")
         self.limits = _checked(limits)
@@ -181,7 +181,7 @@ class ConversationMemory:
     def export_yaml(self) -> str:
         return transcripts.as_yaml(self.export())
 
-    def load(self, data: Mapping[str, Any] | str) -> Loaded:
+    def load(self, data: Mapping[str, Any] | str) -> TranscriptLoadResult:
         """Bring in what `export` gave, as a dict, JSON or YAML, under the same numbers and with its times. To repeat it
         changes nothing; what was forgotten here stays so. No facts or episodes are made of it: for these, add the
         messages anew. Conflict if another message stands in the place of one."""
@@ -199,7 +199,7 @@ class ConversationMemory:
         # A summary tells of every message: where one stays forgotten, it is made anew from the others.
         if given.summary and "kept_out" not in counts:
             self._load_summary(given.summary)
-        return Loaded(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
+        return TranscriptLoadResult(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
 
     def _keep_up(self, messages: list[Message], recorded: Recorded) -> None:
         """Sum up the older messages when it is time. As long as nobody else writes, this object knows without reading

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Item, Note, Source
+from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
 from engrain.core.model.plans import Add, Plan, own
 from engrain.core.model.sessions import Episode, Event, Happening, event
@@ -18,7 +18,7 @@ from engrain.core.validation import checked_count, checked_key, checked_text
 from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
-from engrain.ports import Episodes, Kit
+from engrain.ports import Episodes, Services
 
 MAX_FOUND = 10_000
 LATELY = timedelta(days=7)
@@ -30,8 +30,8 @@ class EpisodicMemory:
     """What happened in the sessions of one scope. Every entry stands over a log row, which has the words; the entry
     goes after a day unless it matters, the row stays."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._kit = services
         self._scope = scope
 
     def record(
@@ -56,7 +56,9 @@ class EpisodicMemory:
         row, now = _row(happened, session, tool), self._kit.clock()
         entry = made.entry(happened, session, now, own(0), tool)
         kept = (
-            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+            [made.lasting(happened, replace(_source(row), cites=(Citation(own(0)),)))]
+            if entry.expires_at is None
+            else []
         )
         return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
 
@@ -72,7 +74,7 @@ class EpisodicMemory:
         *,
         session: str,
         tool: str | None = None,
-        cites: tuple[Cite, ...] = (),
+        cites: tuple[Citation, ...] = (),
         request_id: str | None = None,
     ) -> str:
         """The id is what `record_resolution` takes once it is known what helped. It goes when something that it `cites`
@@ -93,7 +95,7 @@ class EpisodicMemory:
         happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
         pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
-        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Citation(failure.id), Citation(own(0)))))
         now = self._kit.clock()
         new = made.entry(happened, session, now, own(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})

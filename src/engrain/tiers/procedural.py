@@ -25,7 +25,7 @@ from engrain.core.model.procedures import (
 from engrain.core.model.recall import RecallRequest
 from engrain.core.validation import MAX_QUERY, checked_count, checked_key, checked_text
 from engrain.ingest import write
-from engrain.ports import Kit, Outcomes
+from engrain.ports import Outcomes, Services
 from engrain.retrieval.search import search
 
 MAX_FOUND = 100
@@ -35,8 +35,8 @@ CANDIDATES = 4  # for each one asked for: the best by meaning, of which the best
 class ProceduralMemory:
     """The procedures of one scope. A version is an item, its name a slot, its success what tasks reported."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._kit = services
         self._scope = scope
 
     def learn(

@@ -14,13 +14,13 @@ from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Place, Relation, Source, as_note, checked
+from engrain.core.model.items import Item, Note, Relation, SessionPosition, Source, as_note, checked
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
-from engrain.core.model.results import Forgotten, Why
+from engrain.core.model.results import Explanation, ForgetResult
 from engrain.core.model.retention import left_of
 from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
 from engrain.ingest import write
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 
 _log = logging.getLogger("engrain")
 
@@ -31,8 +31,8 @@ FORGET_BATCH = 500
 class SemanticMemory:
     """The knowledge of one scope."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._kit = services
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
@@ -83,7 +83,7 @@ class SemanticMemory:
         old = self._standing(id)
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
-        place = Place(old.session, None, old.speaker, old.role) if old.session else None
+        place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
         note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.drafts([note], self._kit)
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
@@ -97,7 +97,7 @@ class SemanticMemory:
         self._standing(change.id)
         self._kit.items.apply(Plan(self._scope, (change,), _request(request_id)))
 
-    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
+    def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> ForgetResult:
         if isinstance(what, str):
             step = Forget(checked_key(what, "id"), keep_source)
             outcomes = self._kit.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
@@ -115,7 +115,7 @@ class SemanticMemory:
             outcomes += self._kit.items.apply(Plan(self._scope, steps)).outcomes
         return outcomes
 
-    def why(self, id: str) -> Why:
+    def why(self, id: str) -> Explanation:
         item = self._known(id)
         links = self._kit.items.lineage(self._scope, [item.id])
         cites = [link.cite.item for link in links if link.item == item.id]
@@ -124,7 +124,7 @@ class SemanticMemory:
         versions = items.history(self._scope, item.slot) if item.slot else items.corrected(self._scope, item.id)
         fetch = self._kit.items.get_many
         cited, citing = tuple(fetch(self._scope, cites)), tuple(fetch(self._scope, children))
-        return Why(item, cited, citing, tuple(versions), self._left(item))
+        return Explanation(item, cited, citing, tuple(versions), self._left(item))
 
     def _left(self, item: Item) -> float | None:
         half_life = self._kit.policies.half_life_days
@@ -166,10 +166,10 @@ class SemanticMemory:
                 return found
 
 
-def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> Forgotten:
+def _forgotten(outcomes: Sequence[Outcome], pending: bool) -> ForgetResult:
     removed = [id for one in outcomes if one.status == "forgotten" for id in (one.id, *one.others) if id]
     marked = [id for one in outcomes for id in one.marked]
-    return Forgotten(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
+    return ForgetResult(tuple(dict.fromkeys(removed)), tuple(dict.fromkeys(marked)), pending)
 
 
 def _id(outcome: Outcome) -> str:

@@ -9,16 +9,16 @@ from dataclasses import replace
 from engrain.core.errors import Conflict, NotFound, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import TRUST, Cite, Item, Note, Source
+from engrain.core.model.items import TRUST, Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Plan, Step
 from engrain.core.model.recall import Outlived
-from engrain.core.model.sessions import SLOT, Closing, Listed, Opening
+from engrain.core.model.sessions import SLOT, SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.slots import SPEAKER
 from engrain.core.rules.statements import STANDING
 from engrain.core.validation import checked_count
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 from engrain.retrieval.candidates import fetch
 
 # What the user or the agent told, and what counts as much as "remember that …".
@@ -39,11 +39,11 @@ NOTHING = "nothing told"  # under which the log keeps up to where a session says
 class Sessions:
     """The sessions of one scope, from the outside; what is said in them is the conversation's."""
 
-    def __init__(self, kit: Kit, scope: Scope) -> None:
-        self._kit = kit
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._kit = services
         self._scope = scope
 
-    def open(self, session: str) -> Opening:
+    def open(self, session: str) -> SessionStart:
         """A session that was never ended, because its process died, gets its summary now, and so does one whose summary
         went with something that was forgotten."""
         ended = [self._left_open(name) for name in self.before(session)]
@@ -51,7 +51,7 @@ class Sessions:
         told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
         summary = told[0] if told else None
         old = self._outlived(summary) if summary else ()
-        return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
+        return SessionStart(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
     def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
         _, marks = fetch(self._scope, [summary.id], self._kit)
@@ -63,10 +63,10 @@ class Sessions:
         names = self._kit.log.sessions(self._scope, LEFT_OPEN + 1)
         return [name for name in names if name != session][:LEFT_OPEN]
 
-    def close(self, session: str) -> Closing:
+    def close(self, session: str) -> SessionEnd:
         summary = self._summed_up(session)
         start = summary.metadata.get("from", 0) if summary else 0
-        return Closing(session, summary, tuple(self._kept(session, start)))
+        return SessionEnd(session, summary, tuple(self._kept(session, start)))
 
     def _left_open(self, session: str) -> Item | None:
         """To begin a session needs reading alone: where nothing can be written, the summary waits."""
@@ -103,7 +103,7 @@ class Sessions:
         if held is not None and held.text == made.text:
             step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
         else:
-            source = Source(kind="agent", cites=tuple(map(Cite, made.sources)))
+            source = Source(kind="agent", cites=tuple(map(Citation, made.sources)))
             note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
             (draft,) = write.drafts([note], self._kit)
             step = Add(replace(draft, kind="summary"))
@@ -112,16 +112,16 @@ class Sessions:
         found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
         return found[0] if found else None
 
-    def listed(self, limit: int) -> list[Listed]:
+    def listed(self, limit: int) -> list[SessionInfo]:
         """The sessions last added to, newest first."""
         return [self._listed(name) for name in self._kit.log.sessions(self._scope, checked_count(limit, "limit"))]
 
-    def _listed(self, session: str) -> Listed:
+    def _listed(self, session: str) -> SessionInfo:
         last = self._kit.log.last(self._scope, session, 1)
         held = self._kit.items.slot(self._scope, SLOT + session, None)
         length = self._kit.log.length(self._scope, session)
         when = last[0].occurred_at or last[0].recorded_at if last else None
-        return Listed(session, length, when, held.text if held else "")
+        return SessionInfo(session, length, when, held.text if held else "")
 
     def _profile(self) -> list[Item]:
         """What is known of the user by name, what is pinned, what is important, newest first, and what the user always

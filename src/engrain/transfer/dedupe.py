@@ -15,7 +15,7 @@ from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import statements
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Said, note_for
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
 
@@ -33,15 +33,15 @@ class Sorted:
     barred: int = 0
 
 
-def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
+def sort(notes: Sequence[Note], scope: Scope, services: Services) -> Sorted:
     """By the names that notes have where they come from, which are their request ids. Of two with one name the last
     counts."""
-    store = movable(kit)
+    store = movable(services)
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
     # As they would be kept, and as a tombstone knows them.
-    texts = {name: write.draft(note, kit.redact).text for name, note in given.items()}
-    versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
+    texts = {name: write.draft(note, services.redact).text for name, note in given.items()}
+    versions = _versions(services, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
@@ -53,19 +53,19 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
                 new.append(_anew(note))
             else:
                 changed.append((here[-1], note))
-    barrier = Barrier([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
+    barrier = Barrier([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
     allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
 def corrections(
-    changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int, *, embed: bool = True
+    changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int, *, embed: bool = True
 ) -> Iterator[Plan]:
     """Plans that put each note in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
         notes = [_in_place(item, note) for item, note in part]
-        drafts = write.drafts(notes, kit) if embed else [write.draft(note, kit.redact) for note in notes]
+        drafts = write.drafts(notes, services) if embed else [write.draft(note, services.redact) for note in notes]
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
         yield Plan(scope, steps, began=began)
 
@@ -85,12 +85,12 @@ def _imported(item: Item) -> bool:
     return all(source.kind == "import" for source in item.sources)
 
 
-def _versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+def _versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
     """Of each item that is here what it is and what it was corrected to, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
     while asked:
-        some = kit.items.get_many(scope, asked)
+        some = services.items.get_many(scope, asked)
         found |= {one.id: one for one in some}
         asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
     return {id: _chain(id, found) for id in ids if id in found}
@@ -115,18 +115,18 @@ def find_worth(text: str) -> list[Worth]:
 
 
 def drawn(
-    notes: Sequence[Note], scope: Scope, kit: Kit, find: Callable[[str], list[Worth]] = find_worth
+    notes: Sequence[Note], scope: Scope, services: Services, find: Callable[[str], list[Worth]] = find_worth
 ) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(services), "request", scope)}
     told = {asked[name]: note for note in notes if by_user(note) and asked.get(name := note.request_id or "")}
     ids = list(told)
     for start in range(0, len(ids), PAGE):
-        for item in kit.items.get_many(scope, ids[start : start + PAGE]):
+        for item in services.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
                 said = Said(message_of(item), item.id)
-                found = _facts(said, find(said.message.text), told[item.id], kit)
+                found = _facts(said, find(said.message.text), told[item.id], services)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
@@ -135,11 +135,11 @@ def by_user(note: Note) -> bool:
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Said, worth: Sequence[Worth], note: Note, kit: Kit) -> Iterator[Note]:
+def _facts(said: Said, worth: Sequence[Worth], note: Note, services: Services) -> Iterator[Note]:
     for found in worth:
         if (words := said.words(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
-            fact = note_for(replace(found, slot=None) if ended else found, said, kit)
+            fact = note_for(replace(found, slot=None) if ended else found, said, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
             yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)

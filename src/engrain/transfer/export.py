@@ -14,7 +14,7 @@ from engrain.core.formats.jsonl import EXPORTED, Line, line_of
 from engrain.core.formats.manifests import Manifest, Sums
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row, RowKind
-from engrain.ports import Kit, Movable
+from engrain.ports import Movable, Services
 from engrain.version import __version__
 
 FOLDERS = "files"  # the work under which the rounds of a synced folder are counted
@@ -37,7 +37,7 @@ NAMES: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """How many lines of each kind were written, and the hash of them all."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -49,46 +49,50 @@ class Exported:
         return ", ".join(told) or "an empty memory"
 
 
-def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]) -> Exported:
+def export(
+    services: Services, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callable[[int], None]
+) -> ExportResult:
     """As it is at one moment. Conflict if something is forgotten or erased all the while, or what is in another store
     than the items is written to."""
-    store = movable(kit)
+    store = movable(services)
     for _ in range(TRIES):
         since = store.standing((scope,))
-        exported = store.still(lambda: _written(kit, scope, out, vectors, done))
+        exported = store.still(lambda: _written(services, scope, out, vectors, done))
         if exported is not None and store.standing((scope,)) == since:
             return exported
     raise Conflict("the memory was changed while it was read, three times. Export it when it rests.")
 
 
-def _written(kit: Kit, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]) -> Exported | None:
+def _written(
+    services: Services, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]
+) -> ExportResult | None:
     """Read twice: once to count and hash, once to write. None if it was not the same."""
     uses: Uses = {}
     counted = Sums()
-    for kind, raw in _lines(kit, scope, vectors, uses):
+    for kind, raw in _lines(services, scope, vectors, uses):
         counted.add(kind, raw)
     manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
     out.seek(0)
     out.truncate()
     out.write(_raw(manifest.line))
     written = Sums()
-    for kind, raw in _lines(kit, scope, vectors, uses):
+    for kind, raw in _lines(services, scope, vectors, uses):
         out.write(raw)
         written.add(kind, raw)
         if written.rows[kind] > counted.rows.get(kind, 0):
             return None  # at once: who writes when told of a row would never see the last
         done(1)
-    return Exported(written.rows, written.hash) if written.hash == counted.hash else None
+    return ExportResult(written.rows, written.hash) if written.hash == counted.hash else None
 
 
-def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
+def rows_of(services: Services, scope: Scope) -> Iterator[Row]:
     """Every row that a person may take along, kind by kind, each in the order of its key."""
-    store = movable(kit)
+    store = movable(services)
     for kind in EXPORTED:
         if kind == "session":
             yield from _sessions(store, scope)
-        elif kind == "episode" and not kit.together:
-            yield from _episodes(kit, store, scope)
+        elif kind == "episode" and not services.same_store:
+            yield from _episodes(services, store, scope)
         elif kind == "progress":
             # What a folder of files has seen of this store is of no use elsewhere.
             yield from (row for row in every(store, kind, scope) if row.key[2] != FOLDERS)
@@ -96,9 +100,9 @@ def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
             yield from every(store, kind, scope)
 
 
-def movable(kit: Kit) -> Movable:
+def movable(services: Services) -> Movable:
     """All rows of the memory, wherever they are."""
-    store = kit.rows or kit.items
+    store = services.rows or services.items
     if not isinstance(store, Movable):
         raise ConfigError("this version of engrain can neither export nor load here. Use a SQLite file or Postgres.")
     return store
@@ -116,9 +120,9 @@ def _pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
         after = rows[-1].key
 
 
-def _lines(kit: Kit, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
+def _lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
     """With the uses that an item had when it was first seen: to recall it is no change of the memory."""
-    for row in rows_of(kit, scope):
+    for row in rows_of(services, scope):
         if row.kind == "item":
             used = uses.setdefault(row.key[0], {name: row.values[name] for name in USES})
             row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
@@ -139,9 +143,9 @@ def _sessions(store: Movable, scope: Scope) -> Iterator[Row]:
         yield replace(row, values={**row.values, "rank": ranks[row.key]})
 
 
-def _episodes(kit: Kit, store: Movable, scope: Scope) -> Iterator[Row]:
+def _episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
     """From a store that does not know when an item goes: an entry over one that is gone is no longer there."""
     for rows in _pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
-        known = {one.id for one in kit.items.get_many(scope, named)} if named else set()
+        known = {one.id for one in services.items.get_many(scope, named)} if named else set()
         yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

@@ -14,7 +14,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.ingest import write
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.transfer.dedupe import Sorted, by_user, corrections, drawn, find_worth, sort
 from engrain.transfer.preview import preview
 from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
@@ -42,7 +42,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """What came of a file. `added` was new; `repeated` was here already; `replaced` closed an older value of its slot,
     and `behind` is older than what its slot holds; `kept_out` was forgotten or erased here, of an export with the lines
     that it stands in. `facts` were drawn from conversations. `rows` are the new rows of an export by kind. `written` is
@@ -62,14 +62,14 @@ class Loaded:
     written: bool = True
 
 
-def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+def load(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
     """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
     stops it learns what stays."""
     form, documents = told(file, terms.form)
     if form == "engrain":
-        return _export(file, scope, kit, terms, done)
+        return _export(file, scope, services, terms, done)
     read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
-    return _notes(read, form, scope, kit, terms, done)
+    return _notes(read, form, scope, services, terms, done)
 
 
 @contextmanager
@@ -99,16 +99,16 @@ def _counted(done: Done) -> Iterator[Done]:
         raise
 
 
-def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    export = proved(file, scope, kit, lambda _: None)
+def _export(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+    export = proved(file, scope, services, lambda _: None)
     if export.manifest.scope != scope and not terms.other_scope:
         raise Conflict(
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
     with _whole():
-        decision = restore(export.rows, scope, kit, done, terms.dry_run, export.manifest.scope)
-    return Loaded(
+        decision = restore(export.rows, scope, services, done, terms.dry_run, export.manifest.scope)
+    return LoadResult(
         "engrain",
         len(export.rows),
         added=len(decision.new),
@@ -120,20 +120,20 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
     )
 
 
-def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    load = _NoteLoad(scope, kit, kit.items.moment())
+def _notes(read: Read, form: Form, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+    load = _NoteLoad(scope, services, services.items.moment())
     if form == "notes" and any(map(_may_clash, read.notes)):
         read = load.find_clashes(read)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
-    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
+    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     conversations = read.notes if terms.facts else ()
     statuses, facts = load.preview(given, conversations) if terms.dry_run else load.write(given, conversations, done)
     found.update(statuses)
     drawn_facts = Counter(facts)
-    return Loaded(
+    return LoadResult(
         form,
         len(read.notes) + len(read.bad),
         found["added"],
@@ -152,33 +152,33 @@ class _NoteLoad:
     """Notes on their way into a scope. A plan of them is too late after an erasure since `began`."""
 
     scope: Scope
-    kit: Kit
+    services: Services
     began: int
 
     def write(self, given: Sorted, conversations: Sequence[Note], done: Done) -> Statuses:
         """Write the notes, and the facts drawn from the conversations: the status of each."""
         with _counted(done) as counting:
             statuses = self._commit(given.new, counting)
-            for plan in corrections(given.changed, self.scope, self.kit, self.began):
-                self.kit.items.apply(plan)
-            facts = list(drawn(conversations, self.scope, self.kit)) if conversations else []
+            for plan in corrections(given.changed, self.scope, self.services, self.began):
+                self.services.items.apply(plan)
+            facts = list(drawn(conversations, self.scope, self.services)) if conversations else []
             return statuses, self._commit(facts, lambda _: None)
 
     def preview(self, given: Sorted, conversations: Sequence[Note]) -> Statuses:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
         new = self._plans(given.new)
-        changed = list(corrections(given.changed, self.scope, self.kit, self.began, embed=False))
+        changed = list(corrections(given.changed, self.scope, self.services, self.began, embed=False))
         find = cache(find_worth)
         for note in filter(by_user, conversations):
-            find(write.draft(note, self.kit.redact).text)  # slow, and other writers wait for the transaction
+            find(write.draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
 
         def do(check: Done) -> Statuses:
             statuses = self._apply(new, check)
             self._apply(changed, check)
-            facts = list(drawn(conversations, self.scope, self.kit, find)) if conversations else []
+            facts = list(drawn(conversations, self.scope, self.services, find)) if conversations else []
             return statuses, self._apply(self._plans(facts), check)
 
-        return preview(self.kit, do)
+        return preview(self.services, do)
 
     def find_clashes(self, read: Read) -> Read:
         """Move the notes that the store refuses to `bad`. Each is tried on top of the ones before it."""
@@ -195,26 +195,26 @@ class _NoteLoad:
             for line, note, plan in planned:
                 check(1)
                 try:
-                    self.kit.items.apply(plan)
+                    self.services.items.apply(plan)
                     good.append(note)
                 except (InvalidInput, NotFound, Conflict) as exc:
                     refused.append(_bad_line(line, exc))
             return good, refused
 
-        good, refused = preview(self.kit, do)
+        good, refused = preview(self.services, do)
         return Read(good, bad=sorted(bad + refused))
 
     def _commit(self, notes: Sequence[Note], done: Done) -> list[str]:
         statuses: list[str] = []
         for start in range(0, len(notes), PART):
             part = notes[start : start + PART]
-            outcomes = write.commit_many(part, self.scope, self.kit, None, done, self.began)
+            outcomes = write.commit_many(part, self.scope, self.services, None, done, self.began)
             statuses += [one.status for one in outcomes]
         return statuses
 
     def _plans(self, notes: Sequence[Note]) -> list[Plan]:
         """Plans without vectors."""
-        steps = [Add(write.draft(note, self.kit.redact), note.request_id) for note in notes]
+        steps = [Add(write.draft(note, self.services.redact), note.request_id) for note in notes]
         parts = (tuple(steps[start : start + write.BATCH]) for start in range(0, len(steps), write.BATCH))
         return [Plan(self.scope, part, began=self.began) for part in parts]
 
@@ -222,7 +222,7 @@ class _NoteLoad:
         statuses: list[str] = []
         for plan in plans:
             check(len(plan.steps))
-            statuses += [one.status for one in self.kit.items.apply(plan).outcomes]
+            statuses += [one.status for one in self.services.items.apply(plan).outcomes]
         return statuses
 
 

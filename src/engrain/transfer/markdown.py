@@ -16,8 +16,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.messages import RESERVED
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import SLOT
-from engrain.ports import Kit
-from engrain.transfer.export import PAGE, Exported, movable, rows_of
+from engrain.ports import Services
+from engrain.transfer.export import PAGE, ExportResult, movable, rows_of
 
 Values = dict[str, Any]
 CITED = 500  # characters of what an item rests on; the whole stands in its conversation
@@ -36,20 +36,20 @@ FOUND_BY = (("by", "gate"), ("by", "model"))
 FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
 
-def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
-    rows = movable(kit).still(lambda: _read(kit, scope, done))
+def tell(services: Services, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> ExportResult:
+    rows = movable(services).still(lambda: _read(services, scope, done))
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
     whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value)
-    parts = [_opening(whose or NOBODY, kit.clock(), rows), *_Page(rows).sections()]
+    parts = [_opening(whose or NOBODY, services.clock(), rows), *_Page(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
-    return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
+    return ExportResult(Counter({kind: len(some) for kind, some in rows.items() if some}))
 
 
-def _read(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
+def _read(services: Services, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
     untold = 0
-    for row in rows_of(kit, scope):
+    for row in rows_of(services, scope):
         rows[row.kind].append(row)
         untold += 1
         if untold == PAGE:  # by pages: who writes when told of a row would never see the last

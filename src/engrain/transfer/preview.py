@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from engrain.core.errors import TooLarge
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.transfer.export import movable
 
 Answer = TypeVar("Answer")
@@ -15,7 +15,7 @@ Answer = TypeVar("Answer")
 SECONDS = 60.0
 
 
-def preview(kit: Kit, do: Callable[[Callable[[int], None]], Answer]) -> Answer:
+def preview(services: Services, do: Callable[[Callable[[int], None]], Answer]) -> Answer:
     """`do` is given a function to call now and then, which raises TooLarge if it takes too long."""
 
     def run() -> Answer:
@@ -30,4 +30,4 @@ def preview(kit: Kit, do: Callable[[Callable[[int], None]], Answer]) -> Answer:
 
         return do(check)
 
-    return movable(kit).preview(run)
+    return movable(services).preview(run)

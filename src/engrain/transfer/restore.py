@@ -19,7 +19,7 @@ from engrain.core.model.erasure import item_hash
 from engrain.core.model.rows import Key, Row, RowKind, Standing
 from engrain.core.rules.statements import traits
 from engrain.core.secrets.redact import Redact, redacted_json
-from engrain.ports import Embedder, Kit, Movable
+from engrain.ports import Embedder, Movable, Services
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
 from engrain.transfer.preview import preview
@@ -44,35 +44,35 @@ class Decision:
 
 
 def restore(
-    rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
+    rows: Sequence[Row], scope: Scope, services: Services, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
     """All in one transaction, which a dry run rolls back. `origin` is the memory that the rows were exported from.
     BadFile names every line that says something else than what is here under the same name; then nothing is written."""
-    store = movable(kit)
+    store = movable(services)
     # A file may say that it is of another tenant; nobody learns from it what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
     for _ in range(TRIES):
         # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
         since = store.standing(scopes)
-        decision = _Deciding(rows, scope, kit, store, scopes).decided()
-        if _written(decision, kit, since, None if dry_run else done):
+        decision = _Deciding(rows, scope, services, store, scopes).decided()
+        if _written(decision, services, since, None if dry_run else done):
             break
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
-    if kit.episodes is not None and decision.joined and not dry_run:
+    if services.episodes is not None and decision.joined and not dry_run:
         with suppress(OnHold):  # under a hold nothing is joined; a load after the release does it
-            kit.episodes.remove(scope, decision.joined)
+            services.episodes.remove(scope, decision.joined)
     return decision
 
 
-def _written(decision: Decision, kit: Kit, since: Standing, done: Callable[[int], None] | None) -> bool:
+def _written(decision: Decision, services: Services, since: Standing, done: Callable[[int], None] | None) -> bool:
     """False if something was forgotten or erased since: then it is decided anew. Rolled back without `done`."""
-    store = movable(kit)
+    store = movable(services)
     try:
         if decision.new and done:
             store.restore(decision.new, since, done)
         elif decision.new:
-            preview(kit, lambda check: store.restore(decision.new, since, check))
+            preview(services, lambda check: store.restore(decision.new, since, check))
         return True
     except Conflict as exc:
         if store.standing(since.scopes) != since:
@@ -86,10 +86,12 @@ def _written(decision: Decision, kit: Kit, since: Standing, done: Callable[[int]
 class _Deciding:
     """`scopes` are where the rows are to go, and where they were."""
 
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, scopes: Collection[Scope]) -> None:
-        self._scope, self._kit, self._store = scope, kit, store
+    def __init__(
+        self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
+    ) -> None:
+        self._scope, self._kit, self._store = scope, services, store
         self._numbers = numbered(rows)
-        self._rows = [_redacted(row, kit.redact) for row in rows] if kit.redact else rows
+        self._rows = [_redacted(row, services.redact) for row in rows] if services.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
         self._reworded = {
             row.key[0]
@@ -97,7 +99,7 @@ class _Deciding:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = Barrier(self._rows, scopes, kit, store)
+        self._barrier = Barrier(self._rows, scopes, services, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -106,7 +108,7 @@ class _Deciding:
         self._closed: list[Row] = []
         self._touched: set[str | None] = set()
         self._silenced: set[str | None] = set()
-        self._first = kit.items.status().seq
+        self._first = services.items.status().seq
         self._result = Decision()
 
     def decided(self) -> Decision:

@@ -16,7 +16,7 @@ from engrain.core.formats.jsonl import EXPORTED, row_of
 from engrain.core.formats.manifests import Manifest, Sums, is_manifest, manifest_of
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row
-from engrain.ports import Kit
+from engrain.ports import Services
 
 BOM = b"\xef\xbb\xbf"
 
@@ -76,13 +76,13 @@ class Proved:
     rows: Sequence[Row] = ()
 
 
-def proved(file: BinaryIO, scope: Scope, kit: Kit, done: Done) -> Proved:
+def proved(file: BinaryIO, scope: Scope, services: Services, done: Done) -> Proved:
     """BadFile says of every line what is wrong with it; then nothing is written."""
     reading = _Reading(scope)
     for given in lines(file, MAX_LINE):
         reading.take(given)
         done(1)
-    return reading.finish(to_micros(kit.clock() + AHEAD))
+    return reading.finish(to_micros(services.clock() + AHEAD))
 
 
 class _Reading:

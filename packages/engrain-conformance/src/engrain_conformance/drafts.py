@@ -6,7 +6,7 @@ from typing import Any
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Cite, Draft, Item, Place, Source
+from engrain.core.model.items import Citation, Draft, Item, SessionPosition, Source
 from engrain.core.model.plans import Add, Correct, Forget, Outcome, Plan
 from engrain.core.rules.statements import traits
 from engrain.core.text.passages import index_words
@@ -37,7 +37,7 @@ def hostile_scopes() -> list[Scope]:
 
 def fact(text: str, **values: Any) -> Draft:
     """A draft with the words, vectors and traits that the write path would give it."""
-    place: Place | None = values.get("place")
+    place: SessionPosition | None = values.get("place")
     speaker, role = (place.speaker, place.role) if place else (None, None)
     words = index_words(text, speaker, values.get("slot"))
     computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": traits(text, role)}
@@ -45,11 +45,11 @@ def fact(text: str, **values: Any) -> Draft:
 
 
 def message(text: str, session: str = "monday", number: int | None = None, **values: Any) -> Draft:
-    place = Place(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
+    place = SessionPosition(session, number, values.pop("speaker", "Ana"), values.pop("role", "user"))
     return fact(text, kind="message", place=place, **values)
 
 
-def derived(text: str, *cites: Cite, **values: Any) -> Draft:
+def derived(text: str, *cites: Citation, **values: Any) -> Draft:
     """What extraction makes of other items."""
     return fact(text, source=Source(kind="agent", cites=cites), derived=True, **values)
 

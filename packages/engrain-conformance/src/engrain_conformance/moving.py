@@ -12,7 +12,7 @@ import pytest
 from engrain.core.errors import Conflict, NotFound, OnHold, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import Subject
-from engrain.core.model.items import Cite, Relation, Source
+from engrain.core.model.items import Citation, Relation, Source
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import ListQuery
@@ -69,7 +69,7 @@ def fill(store: Any, clock: SetClock) -> None:
         first = said.outcomes[0].id
         steps = (
             Add(fact("Lima", slot="city", metadata={"k": [1, None, "ü"]})),
-            Add(derived("Ana likes tea.", Cite(first, 19, 33)), request_id="once"),
+            Add(derived("Ana likes tea.", Citation(first, 19, 33)), request_id="once"),
             Add(fact("Ana knows Ben.", kind="relation", relation=Relation("Ana", "knows", "tea"))),
             Add(plain("I always want short answers.", importance=0.9, source=Source("page", "web"))),
             Add(fact("Over soon.", expires_at=START + timedelta(hours=1), vectors=other.vectors("Over soon."))),
@@ -78,9 +78,9 @@ def fill(store: Any, clock: SetClock) -> None:
         written = store.apply(Plan(scope, steps, request_id="all"))
         ids = [one.id for one in written.outcomes]
         clock.advance(60)
-        add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Cite(first)), scope=scope)
+        add(store, fact("Quito", slot="city"), derived("Ana likes tea.", Citation(first)), scope=scope)
         correct(store, ids[3], fact("I always want long answers."), scope=scope)
-        (secret,) = add(store, derived("coffee", Cite(said.outcomes[1].id, 4, 10)), scope=scope)
+        (secret,) = add(store, derived("coffee", Citation(said.outcomes[1].id, 4, 10)), scope=scope)
         forget(store, secret, scope=scope)
         store.apply(Plan(scope, (Change(ids[2], pinned=True, importance=0.1),)))
         (hash,) = (one.hash for one in store.unembedded(other.model.key, 999) if one.id == ids[0])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreClosed
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan, own
 from engrain.core.model.retention import TIERS
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, StepWrite
@@ -114,7 +114,7 @@ class TogetherSuite(Suite):
     def test_what_is_kept_out_has_no_episode(self, store: ItemStore, episodes: Episodes) -> None:
         (gone,) = add(store, fact("Secret."))
         forget(store, gone)
-        steps = (Add(derived("Secret.")), Add(message("Said.")), Add(derived("So.", Cite(own(0)))))
+        steps = (Add(derived("Secret.")), Add(message("Said.")), Add(derived("So.", Citation(own(0)))))
         happenings = (over(own(0)), over(own(1)), over(own(2)), over(own(0), "named"))
         outcomes = store.apply(Plan(ANA, steps, episodes=happenings)).outcomes
         assert [one.status for one in outcomes] == ["kept_out", "added", "kept_out"]
@@ -176,7 +176,7 @@ class TogetherSuite(Suite):
 
     def test_episodes_over_what_was_derived_or_corrected_go_too(self, store: ItemStore, episodes: Episodes) -> None:
         (said,) = say(store, "The code is 1111.").outcomes
-        steps = (Add(derived("A code.", Cite(said.id or ""))),)
+        steps = (Add(derived("A code.", Citation(said.id or ""))),)
         store.apply(Plan(ANA, steps, episodes=(over(own(0)),)))
         right = correct(store, said.id or "", message("The code is 2222.", number=0))
         episodes.add(ANA, over(right.id or "", "right").episode)
@@ -187,7 +187,7 @@ class TogetherSuite(Suite):
     def test_cutting_an_item_takes_its_episodes_along(self, store: ItemStore, episodes: Episodes) -> None:
         (said,) = say(store, "I live in Lima.", over(own(0), raw=raw())).outcomes
         for keep_source, left in ((True, 1), (False, 0)):
-            (made,) = add(store, derived(f"Lives in Lima {keep_source}.", Cite(said.id or "", 10, 14)))
+            (made,) = add(store, derived(f"Lives in Lima {keep_source}.", Citation(said.id or "", 10, 14)))
             forget(store, made, keep_source)
             assert len(shown(episodes)) == left
         assert episodes.raw(ANA, said.id or "", START) is None

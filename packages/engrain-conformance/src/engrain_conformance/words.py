@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.plans import Change, Plan
 from engrain.core.text.bm25 import bm25, rarity
 from engrain.core.text.passages import index_words
@@ -184,7 +184,7 @@ class WordIndexSuite(Suite):
         before = words.best(word_query("home city quito"))
         store.rebuild()
         assert words.best(word_query("home city quito")) == before
-        (made,) = add(store, derived("Near the park.", Cite(id, 10, 23)))
+        (made,) = add(store, derived("Near the park.", Citation(id, 10, 23)))
         forget(store, made)
         found = words.best(word_query("home city quito park"))
         assert [(hit.id, hit.counts) for hit in found.hits] == [(id, (1, 1, 1, 0))]

@@ -13,7 +13,7 @@ from engrain.cli.context import Session
 from engrain.cli.output import faint, many, strong
 
 if TYPE_CHECKING:
-    from engrain.core.model.audit import Audited, Entry
+    from engrain.core.model.audit import AuditResult, Entry
 
 
 class AuditGroup(Verb, click.Group):
@@ -68,7 +68,7 @@ def verify(ctx: click.Context, head: str | None) -> None:
     ctx.exit(int(not found))
 
 
-def _whole(found: Audited, head: str | None) -> Iterator[str]:
+def _whole(found: AuditResult, head: str | None) -> Iterator[str]:
     yield f"{many(found.entries, 'entry', 'entries')}, each chained to the one before: the chain is whole."
     if head is not None:
         yield "The head that was kept is among them."

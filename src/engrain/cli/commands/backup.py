@@ -18,7 +18,7 @@ from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
-    from engrain.core.formats.manifests import Restored
+    from engrain.core.formats.manifests import RestoreResult
     from engrain.core.model.audit import Entry
     from engrain.ports import AuditLog
 
@@ -82,7 +82,7 @@ def restore(cli: Session, source: str, target: str, force: bool, yes: bool, rece
     cli.answer(done, lambda: _restored(done))
 
 
-def _restored(done: Restored) -> Iterator[str]:
+def _restored(done: RestoreResult) -> Iterator[str]:
     yield f"Restored {done}."
     if out := describe_counts(done.kept_out):
         yield faint(f"Kept out: {out}.")

@@ -17,7 +17,7 @@ from engrain.core.errors import ConfigError, EngrainError, UnknownKey
 
 if TYPE_CHECKING:
     from engrain.agent.agent import AgentWithMemory
-    from engrain.agent.results import Answer, Called
+    from engrain.agent.results import AgentReply, Called
     from engrain.memory import Memory
 
 VARIABLE = "ENGRAIN_AGENT_MODEL"
@@ -102,7 +102,7 @@ class Talk:
             except KeyboardInterrupt:
                 self.note("Stopped. What you said is kept; /quit ends the session.")
 
-    def _asked(self, said: str) -> Answer:
+    def _asked(self, said: str) -> AgentReply:
         from engrain.providers.http import on_retry
 
         before = on_retry.set(lambda sentence: self.note(f"  {sentence}"))
@@ -132,7 +132,7 @@ class Talk:
         where = f"Its summary: {self.cli.command('get', kept.id)}" if kept else "There was nothing to sum up."
         self.note(f"Session {closing.session} has ended. {where}")
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: AgentReply) -> None:
         if self.cli.json:
             click.echo(line(answer))
             return

@@ -15,7 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.results import GROUPS, UNOPENED, parts, summarize_checks
 
 if TYPE_CHECKING:
-    from engrain.core.model.results import Checked
+    from engrain.core.model.results import CheckResult
     from engrain.memory import Memory
 
 MARKS = {"pass": ("✓", "green"), "warn": ("!", "magenta"), "fail": ("✗", "red"), "unknown": ("?", "yellow")}
@@ -56,7 +56,7 @@ def doctor(cli: Session, rebuild: bool, everyone: bool, strict: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[Checked]:
+def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckResult]:
     try:
         with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
             if rebuild:
@@ -89,7 +89,7 @@ def _all_seen(cli: Session) -> bool:
     return not (chosen.vectors or chosen.sessions)
 
 
-def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str]:
+def _report(points: Sequence[CheckResult], about: Mapping[str, Any]) -> Iterator[str]:
     if about["rebuilt"] is not None:
         yield f"Made every index anew from {many(about['rebuilt'], 'item')}."
     if "empty" not in about:
@@ -116,7 +116,7 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
     yield summarize_checks(points)
 
 
-def _lines(one: Checked, left: int) -> Iterator[str]:
+def _lines(one: CheckResult, left: int) -> Iterator[str]:
     mark, colour = MARKS[one.state]
     indent = " " * (left + 9)
     why = list(wrapped(one.why if one.why.endswith(("?", "!")) else f"{one.why}.", indent, longest=None))

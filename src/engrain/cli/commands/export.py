@@ -20,7 +20,7 @@ from engrain.core.validation import hint
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
-    from engrain.transfer.export import Exported
+    from engrain.transfer.export import ExportResult
 
 LONGEST = 100  # characters of an agent's name in that of a file
 
@@ -77,7 +77,7 @@ def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
         agents = _agents(cli, memory) or [None]
     files = _files(path, agents)
     _check_free(files, how["overwrite"])
-    done: dict[str, Exported] = {}
+    done: dict[str, ExportResult] = {}
     try:
         for file, agent in files.items():
             with replace(cli, agent=agent).memory() as memory:
@@ -93,7 +93,7 @@ def _export_all(cli: Session, path: str, how: dict[str, Any]) -> None:
         click.echo(_line(one, file))
 
 
-def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> Exported:
+def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> ExportResult:
     with progress("Exporting", None, cli.json) as done:
         return memory.export(path, progress=done, **how)
 
@@ -159,10 +159,10 @@ def _file(path: str, agent: str | None, taken: set[str]) -> str:
     return str(whole.with_name(f"{whole.stem}.{name[:LONGEST]}-{digest}{whole.suffix}"))
 
 
-def _told(exported: Exported, path: str) -> dict[str, Any]:
+def _told(exported: ExportResult, path: str) -> dict[str, Any]:
     return {"file": path, "rows": exported.rows, "hash": exported.hash}
 
 
-def _line(exported: Exported, path: str) -> str:
+def _line(exported: ExportResult, path: str) -> str:
     told = f"; hash {exported.hash}" if exported.hash else ""
     return f"Wrote {exported} to {safe(path)}{told}."

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import Note, Place, Relation, Source, checked
+from engrain.core.model.items import Note, Relation, SessionPosition, Source, checked
 from engrain.core.validation import MAX_TEXT
 
 Origin = Literal["mem0", "chatgpt", "claude"]
@@ -103,7 +103,7 @@ def _chatgpt(entry: Mapping[str, Any]) -> Iterator[Note]:
             "chatgpt",
             text,
             f"{session}\x1f{_text(message.get('id') or name, 'id')}",
-            place=Place(session, role=role),
+            place=SessionPosition(session, role=role),
             metadata=title,
             occurred_at=_time(message.get("create_time")),
         )
@@ -178,7 +178,7 @@ def _claude(entry: Mapping[str, Any]) -> Iterator[Note]:
             continue
         named = f"{session}\x1f{_text(message.get('uuid'), 'uuid')}"
         at = _iso(message.get("created_at"))
-        place = Place(session, role=role)
+        place = SessionPosition(session, role=role)
         given = [(f"{named}\x1fattachment {number}", *one) for number, one in enumerate(_attached(message), 1)]
         for name, text, beside in [*given, (named, _blocks(message), {})]:
             if text.strip():

@@ -127,7 +127,7 @@ class BackupManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackupInfo:
     """A backup that was read again and found whole."""
 
     path: str
@@ -140,7 +140,7 @@ class BackedUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """`items` counts the items of the restored store, in all scopes and with their history. `kept_out` counts the rows
     of the backup that were forgotten or erased since, by kind. `receipts` counts the rows that each receipt names, by
     its id. If it `may_hold_forgotten` items, no readable store said what was forgotten since the backup."""

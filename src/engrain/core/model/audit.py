@@ -47,7 +47,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditResult:
     """What a look through the log found: nothing, in one that nobody touched."""
 
     entries: int
@@ -111,7 +111,7 @@ def details_text(details: Mapping[str, Any]) -> str:
     return _written(details)
 
 
-def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False) -> Audited:
+def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False) -> AuditResult:
     """Every entry in the order of its number, from the first. `begun`: the store has something that comes with one, the
     mark of an erasure or a hold, so that a log that was removed with its seal is missed."""
     found: list[str] = []
@@ -132,7 +132,7 @@ def faults(key: bytes, entries: Iterable[Entry], head: Head, begun: bool = False
         found.append(f"the log ends at entry {last}, and had {head.n}: {head.n - last} are missing.")
     elif (last, previous) != (head.n, head.hash):
         found.append(f"the log ends with entry {last}, and its seal names entry {head.n}: the end was changed.")
-    return Audited(last, previous, tuple(found))
+    return AuditResult(last, previous, tuple(found))
 
 
 def kept(text: str) -> tuple[int, str]:
@@ -143,7 +143,7 @@ def kept(text: str) -> tuple[int, str]:
     return int(match[1]), match[2]
 
 
-def compared(found: Audited, n: int, hash: str, entry: Entry | None) -> Audited:
+def compared(found: AuditResult, n: int, hash: str, entry: Entry | None) -> AuditResult:
     """With the head that was kept elsewhere, and the entry that has its number now: finds what seal and chain cannot, a
     log that was put back or written anew as a whole."""
     if n == 0 or (entry is not None and (entry.n, entry.hash) == (n, hash)):

@@ -152,7 +152,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class HoldRelease:
     """Whether there was such a hold, and for which reasons it goes on. `refused`: an erasure was asked for meanwhile,
     the last time then. It is not done by itself: what it hid is shown again, and who still wants it asks once more."""
 

@@ -25,7 +25,7 @@ TRUST: Mapping[str, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cite:
+class Citation:
     """The span of another item that an item rests on; the whole item when no span is given.
 
     With the span 0:0 it rests on the whole too, but has no words from there: to forget it cuts nothing out."""
@@ -45,7 +45,7 @@ class Source:
 
     name: str | None = None
     kind: SourceKind = "user"
-    cites: tuple[Cite, ...] = ()
+    cites: tuple[Citation, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in TRUST:
@@ -57,7 +57,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SessionPosition:
     """Where in a session an item was said, and by whom. With no number it takes the session's next."""
 
     session: str
@@ -149,7 +149,7 @@ class Draft:
     slot: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
-    place: Place | None = None
+    place: SessionPosition | None = None
     occurred_at: datetime | None = None
     expires_at: datetime | None = None
     relation: Relation | None = None
@@ -175,7 +175,7 @@ class Note:
     metadata: Mapping[str, Any] | None = None
     source: str | Source | None = None
     occurred_at: Time | None = None
-    place: Place | None = None
+    place: SessionPosition | None = None
     relation: Relation | None = None
     derived: bool = False
     request_id: str | None = None
@@ -190,7 +190,7 @@ def as_note(value: object) -> Note:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"remember_many takes texts, dicts or Notes, not {type(value).__name__}.")
     given = _known_keys(value, Note, "note")
-    for name, kind in (("place", Place), ("source", Source), ("relation", Relation)):
+    for name, kind in (("place", SessionPosition), ("source", Source), ("relation", Relation)):
         if isinstance(given.get(name), Mapping):
             part = _known_keys(given[name], kind, name)
             if name == "source":
@@ -236,18 +236,19 @@ def _source(source: str | Source | None) -> Source:
     return source
 
 
-def _cites(given: object) -> tuple[Cite, ...]:
+def _cites(given: object) -> tuple[Citation, ...]:
     if given is None:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
         raise InvalidInput(f"cites must be a list of cites, not {type(given).__name__}.")
     return tuple(
-        cite if isinstance(cite, Cite) else _made(Cite, _known_keys(cite, Cite, "cite"), "cite") for cite in given
+        cite if isinstance(cite, Citation) else _made(Citation, _known_keys(cite, Citation, "cite"), "cite")
+        for cite in given
     )
 
 
 def _cite(cite: object) -> None:
-    if not isinstance(cite, Cite):
+    if not isinstance(cite, Citation):
         raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
     checked_key(cite.item, "cited item")
     if cite.wordless or (cite.start is None and cite.end is None):
@@ -256,10 +257,10 @@ def _cite(cite: object) -> None:
         raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite.start!r} and {cite.end!r}.")
 
 
-def _place(place: Place | None) -> Place | None:
+def _place(place: SessionPosition | None) -> SessionPosition | None:
     if place is None:
         return None
-    if not isinstance(place, Place):
+    if not isinstance(place, SessionPosition):
         raise InvalidInput(
             f'place must be a Place, such as Place("monday", speaker="Ana"), not {type(place).__name__}.'
         )

@@ -11,7 +11,7 @@ from engrain.core.chat.render import NO_OUTPUT
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import Said, ToolCall
-from engrain.core.model.items import ROLES, Item, Note, Place, Source, SourceKind
+from engrain.core.model.items import ROLES, Item, Note, SessionPosition, Source, SourceKind
 from engrain.core.validation import MAX_TEXT, checked_key, checked_metadata, checked_name, checked_text, json_text
 
 # The one key of an item's metadata that is engrain's own.
@@ -88,7 +88,7 @@ def note_of(message: Message, session: str, *, placed: bool = False, derived: bo
         metadata={**message.metadata, RESERVED: kept} if kept else message.metadata,
         source=Source(message.tool, _SOURCES[message.role]),
         occurred_at=message.occurred_at,
-        place=Place(session, message.number if placed else None, message.speaker, message.role),
+        place=SessionPosition(session, message.number if placed else None, message.speaker, message.role),
         derived=derived,
     )
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Draft, Vectors
+from engrain.core.model.items import Citation, Draft, Vectors
 from engrain.core.model.sessions import Happening
 from engrain.core.model.tasks import StepWrite
 
@@ -116,7 +116,7 @@ def named(draft: Draft, given: Mapping[str, str | None]) -> Draft | None:
     ids = [given.get(cite.item, cite.item) for cite in draft.source.cites]
     if None in ids:
         return None
-    cites = (Cite(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
+    cites = (Citation(id or "", cite.start, cite.end) for id, cite in zip(ids, draft.source.cites, strict=True))
     return replace(draft, source=replace(draft.source, cites=tuple(cites)))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Cite, Item
+from engrain.core.model.items import Citation, Item
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,7 @@ class Lineage(NamedTuple):
     """`item` rests on `cite`."""
 
     item: str
-    cite: Cite
+    cite: Citation
 
 
 class ItemChange(NamedTuple):

@@ -112,7 +112,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Omitted:
     """How many were found and not returned, for one reason; the ids of the best of them and the best relevance."""
 
     reason: Reason
@@ -125,7 +125,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Without:
+class Degraded:
     """A part of the memory whose server did not answer, and why: the answer is made without it."""
 
     part: Literal["recent context", "vector server"]
@@ -144,9 +144,9 @@ class Recall:
 
     hits: tuple[Hit, ...] = ()
     tokens: int = 0
-    left_out: tuple[LeftOut, ...] = ()
+    omitted: tuple[Omitted, ...] = ()
     context: tuple[Section, ...] = ()
-    without: tuple[Without, ...] = ()
+    without: tuple[Degraded, ...] = ()
 
     @property
     def sections(self) -> tuple[Section, ...]:

@@ -14,7 +14,7 @@ from engrain.core.model.items import Item, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgetResult:
     """What `forget` removed. `pending`: the bytes are still in a file because a reader holds them; they go by
     themselves, and `status` shows when they are gone."""
 
@@ -27,7 +27,7 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Explanation:
     """Where an item came from, how far it is trusted, and what has become of it and of its importance."""
 
     item: Item
@@ -68,7 +68,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class MemoryInfo:
     """One of the memories of a store: whose it is, and how many items it holds now."""
 
     tenant: str | None
@@ -115,7 +115,7 @@ def _origin(source: Source) -> str:
     return (source.name and f"{source.name} ({source.kind})") or said.get(source.kind, source.kind)
 
 
-def _trust(why: Why) -> str:
+def _trust(why: Explanation) -> str:
     lowest = min(why.cites, key=lambda cited: cited.trust, default=None)
     if lowest is not None and lowest.trust <= why.item.trust:
         return f"no more than {lowest.id}, which it rests on"
@@ -124,7 +124,7 @@ def _trust(why: Why) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class MaintenanceAction:
     """One thing, what is done with it, and why. `id` is that of an item, an episode or a task, or the
     name of a model or a file; `text` its words, where it has some; `scope` whose it is, None for the whole store's."""
 
@@ -141,14 +141,14 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Maintained:
+class MaintenanceReport:
     """What a round did, or with a dry run would do: how many by the name of the pass, a line of each pass, every
     single thing, and what could not be done and why; in how many memories."""
 
     dry_run: bool
     counts: Mapping[str, int] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
-    each: tuple[Doing, ...] = ()
+    each: tuple[MaintenanceAction, ...] = ()
     trouble: tuple[str, ...] = ()
     memories: int = 1
 
@@ -189,7 +189,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """One point of the checklist, as docs/checklist.md numbers and names them."""
 
     number: int
@@ -200,7 +200,7 @@ class Checked:
     mend: str = ""
 
 
-def summarize_checks(points: Sequence[Checked]) -> str:
+def summarize_checks(points: Sequence[CheckResult]) -> str:
     """The last line of a report."""
     count = {state: sum(one.state == state for one in points) for state in get_args(State)}
     told = f"{len(points)} points: {count['pass']} passed, {count['warn']} to look at, {count['fail']} failed"

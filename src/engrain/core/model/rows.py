@@ -15,7 +15,7 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.identity import Scope
 from engrain.core.model.audit import Entry, Head
 from engrain.core.model.erasure import Erased, Hold, read, stored
-from engrain.core.model.items import Cite, Item, Relation, Source
+from engrain.core.model.items import Citation, Item, Relation, Source
 from engrain.core.model.plans import Applied, Outcome
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import Summary
@@ -102,14 +102,14 @@ def item_of(row: Row) -> Kept:
     return Kept(scope, _made(Item, values), hash, traits, vectors)
 
 
-def cites_row(scope: Scope, item: str, cites: Iterable[tuple[int, Cite]]) -> Row:
+def cites_row(scope: Scope, item: str, cites: Iterable[tuple[int, Citation]]) -> Row:
     """By the number of the source that cites."""
     listed = [[number, cite.item, cite.start, cite.end] for number, cite in cites]
     return Row("cites", (item,), {"scope": _parts(scope), "cites": listed})
 
 
-def cites_of(row: Row) -> list[tuple[int, Cite]]:
-    return [(number, Cite(item, start, end)) for number, item, start, end in row.values["cites"]]
+def cites_of(row: Row) -> list[tuple[int, Citation]]:
+    return [(number, Citation(item, start, end)) for number, item, start, end in row.values["cites"]]
 
 
 def tombstone_row(scope: Scope, hash: str) -> Row:

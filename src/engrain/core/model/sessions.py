@@ -15,7 +15,7 @@ SLOT = "session:"
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionStart:
     """`str()` of it is the block for the prompt: who the user is, how the last session ended, what mattered since.
     `outlived` are words of the summary that no longer hold."""
 
@@ -33,7 +33,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class SessionEnd:
     """What became of a session: its summary, and what was kept for good of what was new since it was last ended."""
 
     session: str
@@ -45,7 +45,7 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class SessionInfo:
     """A session in a list: how many messages it has had, when the last was, and its summary if it was ended."""
 
     session: str

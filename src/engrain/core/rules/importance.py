@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.text.tokenizer import terms
 
 EpisodeKind = Literal["turn", "tool", "decision", "error", "resolution", "note"]
@@ -51,7 +51,7 @@ class Happened:
     resolves: bool = False
     explicit: bool = False
     novelty: float | None = None
-    cites: tuple[Cite, ...] = ()
+    cites: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from engrain.core.errors import ConfigError, Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.audit import Head, entry_of, head_of
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
@@ -131,7 +131,7 @@ def _items(db: Db, values: Values) -> Iterator[Kept]:
 
 def _cites(db: Db, values: Values) -> Iterator[Row]:
     for id_, tenant, agent, user, found in _rows(db, "citing", values):
-        cites = [(number, Cite(cited, start, end)) for number, cited, start, end in found]
+        cites = [(number, Citation(cited, start, end)) for number, cited, start, end in found]
         yield moving.cites_row(Scope(tenant, agent, user), id_, cites)
 
 

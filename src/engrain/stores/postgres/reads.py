@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
-from engrain.core.model.items import Cite, Item, Vectors
+from engrain.core.model.items import Citation, Item, Vectors
 from engrain.ports import (
     Changes,
     ItemChange,
@@ -72,7 +72,7 @@ class Reads(Handle):
     def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
         values = {"scope": scope.id, "ids": list(ids)}
         rows = self._asked(scope, _SQL["lineage"], values)
-        return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
+        return [Lineage(item, Citation(cited, start, end)) for item, cited, start, end in rows]
 
     def speakers(self, scope: Scope) -> frozenset[str]:
         rows = self._asked(scope, _SQL["speakers"], {"scope": scope.id})

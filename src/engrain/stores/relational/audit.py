@@ -7,7 +7,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.model.audit import (
-    Audited,
+    AuditResult,
     Entry,
     Head,
     details_text,
@@ -56,8 +56,8 @@ class Audit:
     def entries(self, after: int, limit: int) -> list[Entry]:
         return [entry_of(row) for row in self._dialect.ask(None, "load_audit_entries", after=after, limit=limit)]
 
-    def verify(self) -> Audited:
-        def do(tx: Transaction) -> Audited:
+    def verify(self) -> AuditResult:
+        def do(tx: Transaction) -> AuditResult:
             expected = bool(tx.rows("find_audited_act"))
             return faults(self._dialect.key, _read_all(tx), load_head(tx), expected)
 

@@ -11,7 +11,7 @@ from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
 from engrain.core.model.erasure import Erased, Hold
 from engrain.core.model.erasure import read as read_reasons
-from engrain.core.model.items import Cite, Item, Relation, Source, SourceKind
+from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
 
 Row = tuple[Any, ...]
@@ -67,7 +67,7 @@ def read_sources(found: Any) -> tuple[Source, ...]:
     if isinstance(found, str) and found in _PLAIN:
         return _PLAIN[found]
     parsed: Sequence[Any] = json.loads(found) if isinstance(found, str) else found or ()
-    return tuple(Source(name, kind, tuple(Cite(*cite) for cite in cites or ())) for kind, name, cites in parsed)
+    return tuple(Source(name, kind, tuple(Citation(*cite) for cite in cites or ())) for kind, name, cites in parsed)
 
 
 def read_metadata(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.erasure import first_version, session_marks
-from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
 from engrain.ports import Behind, Summary
 from engrain.stores.relational.dialect import Dialect, Transaction
@@ -99,7 +99,7 @@ def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: st
 
 
 def _place_message(draft: Draft, session: str) -> Draft:
-    place = draft.place or Place(session)
+    place = draft.place or SessionPosition(session)
     if draft.kind != "message":
         raise InvalidInput(f"a session holds messages, not a {draft.kind}.")
     if place.session != session or place.number is not None:

@@ -12,7 +12,7 @@ from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.audit import Head, entry_of, head_of
-from engrain.core.model.items import Cite
+from engrain.core.model.items import Citation
 from engrain.core.model.procedures import Trial
 from engrain.core.model.rows import Kept, Key, Row, RowKind, Standing
 from engrain.core.model.sessions import Raw
@@ -110,9 +110,9 @@ def _items(db: Connection, values: Values) -> Iterator[Kept]:
 
 def _cites(db: Connection, values: Values) -> Iterator[Row]:
     items = db.rows(_SQL["citing"], _only(values, "a"))
-    cites: dict[int, list[tuple[int, Cite]]] = {}
+    cites: dict[int, list[tuple[int, Citation]]] = {}
     for n, number, cited, start, end in db.rows(_QUERIES["cites_of"], (as_json(row[0] for row in items),)):
-        cites.setdefault(n, []).append((number, Cite(cited, start, end)))
+        cites.setdefault(n, []).append((number, Citation(cited, start, end)))
     for n, id_, *owner in items:
         # By source; within one, in the order they were given.
         yield moving.cites_row(Scope(*owner), id_, sorted(cites[n], key=lambda one: one[0]))

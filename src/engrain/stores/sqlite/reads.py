@@ -7,7 +7,7 @@ from datetime import datetime
 
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Item, Vectors
+from engrain.core.model.items import Citation, Item, Vectors
 from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
 from engrain.stores.relational.rows import read_items
 from engrain.stores.sqlite.engine import Connection, Row
@@ -106,7 +106,7 @@ class Reads(Handle):
         rows = self.snapshot(
             lambda db: db.rows(_SQL["lineage"], {"scope": self._scope(db, scope), "ids": as_json(ids)})
         )
-        return [Lineage(item, Cite(cited, start, end)) for item, cited, start, end in rows]
+        return [Lineage(item, Citation(cited, start, end)) for item, cited, start, end in rows]
 
     def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
         def load(db: Connection) -> list[Outdated]:

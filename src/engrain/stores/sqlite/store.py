@@ -10,7 +10,7 @@ from typing import Any
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item, Place, Relation, Source
+from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import (
     Add,
     Applied,
@@ -251,7 +251,7 @@ def _trust(work: Work, source: Source) -> float:
     return trust
 
 
-def _at_place(work: Work, place: Place | None) -> tuple[Any, ...] | None:
+def _at_place(work: Work, place: SessionPosition | None) -> tuple[Any, ...] | None:
     if place is None or place.number is None:
         return None
     rows = work.db.rows(_SQL["at_place"], (work.scope_n, place.session, place.number))
@@ -273,7 +273,7 @@ def _versions(work: Work, draft: Draft, hash_: bytes) -> list[Version]:
     ]
 
 
-def _placed(work: Work, place: Place | None) -> dict[str, Any]:
+def _placed(work: Work, place: SessionPosition | None) -> dict[str, Any]:
     if place is None:
         return {"session": None, "place": None, "speaker": None, "role": None}
     number = place.number

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import (
+    BackendUnavailableWarning,
     ConfigError,
     EngrainError,
     InvalidInput,
     NotFound,
-    ServerAway,
     StoreClosed,
     StoreError,
     StoreUnavailable,
@@ -133,7 +133,7 @@ class FedIndex:
         except (StoreError, ConfigError) as exc:
             # Also when it refuses: a copy that cannot be read is no reason to answer nothing.
             self._note(exc)
-            warnings.warn(f"engrain: {exc} Words find everything meanwhile.", ServerAway, stacklevel=2)
+            warnings.warn(f"engrain: {exc} Words find everything meanwhile.", BackendUnavailableWarning, stacklevel=2)
             return self._without_server(query, asked, [one.item for one in waiting if not one.gone])
 
     def _both(self, query: VectorQuery, asked: Row, waiting: Sequence[OutboxEntry]) -> Nearest:

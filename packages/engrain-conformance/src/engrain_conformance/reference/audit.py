@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.model.audit import Audited, Entry, end_of, faults, linked, sealed
+from engrain.core.model.audit import AuditResult, Entry, end_of, faults, linked, sealed
 from engrain_conformance.reference.state import Holder, State
 
 
@@ -23,7 +23,7 @@ class Audit:
         with self._holder.whole() as state:
             return [entry for entry in state.audit if entry.n > after][:limit]
 
-    def verify(self) -> Audited:
+    def verify(self) -> AuditResult:
         with self._holder.whole() as state:
             return faults(self._holder._key, state.audit, state.head, bool(state.erased or state.holds))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from engrain.core.model.items import Cite, Item
+from engrain.core.model.items import Citation, Item
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
 from engrain.core.rules.statements import traits
@@ -139,5 +139,5 @@ def _uncover(work: Work, item: Item) -> None:
     work.state.summaries[key] = replace(kept, version=stored.version + 1)
 
 
-def _cites(item: Item) -> list[Cite]:
+def _cites(item: Item) -> list[Citation]:
     return list(chain.from_iterable(source.cites for source in item.sources))

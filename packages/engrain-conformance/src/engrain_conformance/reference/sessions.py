@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.items import Draft, Item, Place
+from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
 from engrain.ports import Behind, Summary
 from engrain_conformance.reference.state import Holder, State
@@ -70,7 +70,7 @@ class Sessions(Holder):
 
 
 def _placed(draft: Draft, session: str) -> Draft:
-    place = draft.place or Place(session)
+    place = draft.place or SessionPosition(session)
     if draft.kind != "message":
         raise InvalidInput(f'a session log takes drafts of kind "message", not {draft.kind!r}.')
     if place.session != session or place.number is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.model.erasure import belongs, keyed, too_late
-from engrain.core.model.items import Cite, Draft, Item, Source
+from engrain.core.model.items import Citation, Draft, Item, Source
 from engrain.core.model.plans import (
     Add,
     Applied,
@@ -184,7 +184,7 @@ class Transaction(Work):
         cited = [self._cited(cite) for cite in source.cites]
         return min([source.trust, *(one.item.trust for one in cited)])
 
-    def _cited(self, cite: Cite) -> Stored:
+    def _cited(self, cite: Citation) -> Stored:
         stored = self.state.known(self.scope, cite.item)
         if not stored:
             raise NotFound(f"the cited item {cite.item!r} is not in this scope.")
