@@ -60,30 +60,50 @@ if TYPE_CHECKING:
     )
     from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
-    from engrain.core.model.audit import AuditResult
+    from engrain.core.model.audit import AuditResult, Entry
     from engrain.core.model.chat import ToolCall
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
     from engrain.core.model.messages import Message
+    from engrain.core.model.plans import Outcome
     from engrain.core.model.procedures import Procedure
     from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
-    from engrain.core.model.results import CheckResult, Explanation, ForgetResult, MaintenanceReport, MemoryInfo, Status
+    from engrain.core.model.results import (
+        CheckResult,
+        Explanation,
+        ForgetResult,
+        MaintenanceAction,
+        MaintenanceReport,
+        MemoryInfo,
+        Status,
+    )
     from engrain.core.model.retention import TIERS
-    from engrain.core.model.sessions import Event, SessionEnd, SessionStart
+    from engrain.core.model.sessions import Event, SessionEnd, SessionInfo, SessionStart
     from engrain.core.model.tasks import StepRecord, TaskRecord
-    from engrain.memory import Memory
-    from engrain.memory.async_memory import AsyncMemory
+    from engrain.core.progress import Progress
+    from engrain.maintenance.consolidate import ConsolidationResult
+    from engrain.memory import Memory, Session, Store
+    from engrain.memory.async_memory import AsyncMemory, AsyncSession, AsyncStore
     from engrain.memory.receipts import read_receipts
     from engrain.memory.replaying import replay_erasures
     from engrain.memory.restoring import restore_backup
+    from engrain.mirror.mirror import Mirror
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
-    from engrain.tasks.admin import Timeline
+    from engrain.tasks.admin import Tasks, Timeline
     from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
     from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
+    from engrain.tiers.episodic import EpisodicMemory
+    from engrain.tiers.procedural import ProceduralMemory
+    from engrain.tiers.relations import Relations
+    from engrain.tiers.scoped_working import ScopedWorkingMemory
+    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.sessions import Sessions
+    from engrain.tiers.slots import Slots
     from engrain.tiers.working import WorkingMemory
+    from engrain.transfer.copy import CopyResult
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
 
@@ -92,37 +112,50 @@ _HOMES = {
     "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
     "agent.results": "AgentReply",
     "agent.tools": "Tool tool",
-    "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
-    "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase EffectNotPerformed "
-    "NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore BackendUnavailableWarning StepAmbiguous StepConcurrent "
-    "StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TaskClaimed "
-    "TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged WrongKey",
+    "core.errors": "BackendMissing BackendUnavailableWarning BadFile BadText BeingErased ConfigError Conflict DiskFull "
+    "EffectNotPerformed EmbedderFailed EmptyText EngrainError InputChanged InvalidInput LeaseLost "
+    "ModelFailed NewerStore NotADatabase NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore "
+    "StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError "
+    "StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged "
+    "WrongKey",
     "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
-    "core.model.audit": "AuditResult",
+    "core.model.audit": "AuditResult Entry",
     "core.model.chat": "ToolCall",
     "core.model.erasure": "Hold HoldRelease",
-    "core.model.items": "Citation Item Note SessionPosition Relation Source",
+    "core.model.items": "Citation Item Note Relation SessionPosition Source",
     "core.model.messages": "Message",
+    "core.model.plans": "Outcome",
     "core.model.procedures": "Procedure",
-    "core.model.recall": "Hit Omitted Recall Section Degraded",
-    "core.model.results": "CheckResult ForgetResult MaintenanceReport MemoryInfo Status Explanation",
+    "core.model.recall": "Degraded Hit Omitted Recall Section",
+    "core.model.results": "CheckResult Explanation ForgetResult MaintenanceAction MaintenanceReport MemoryInfo Status",
     "core.model.retention": "TIERS",
-    "core.model.sessions": "SessionEnd Event SessionStart",
+    "core.model.sessions": "Event SessionEnd SessionInfo SessionStart",
     "core.model.tasks": "StepRecord TaskRecord",
-    "memory": "Memory",
-    "memory.async_memory": "AsyncMemory",
+    "core.progress": "Progress",
+    "maintenance.consolidate": "ConsolidationResult",
+    "memory": "Memory Session Store",
+    "memory.async_memory": "AsyncMemory AsyncSession AsyncStore",
     "memory.receipts": "read_receipts",
     "memory.replaying": "replay_erasures",
     "memory.restoring": "restore_backup",
+    "mirror.mirror": "Mirror",
     "privacy.erase": "ErasureResult UndoResult",
     "privacy.receipts": "Receipt VerificationResult",
-    "tasks.admin": "Timeline",
+    "tasks.admin": "Tasks Timeline",
     "tasks.policies": "Compensate Retry",
     "tasks.run": "AsyncRun Run",
     "tasks.workflow": "Effect ResumableAgent",
     "tiers.conversation": "ConversationMemory",
+    "tiers.episodic": "EpisodicMemory",
+    "tiers.procedural": "ProceduralMemory",
+    "tiers.relations": "Relations",
+    "tiers.scoped_working": "ScopedWorkingMemory",
+    "tiers.semantic": "SemanticMemory",
+    "tiers.sessions": "Sessions",
+    "tiers.slots": "Slots",
     "tiers.working": "WorkingMemory",
+    "transfer.copy": "CopyResult",
     "transfer.export": "ExportResult",
     "transfer.load": "LoadResult",
 }
@@ -135,6 +168,8 @@ __all__ = [
     "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
+    "AsyncSession",
+    "AsyncStore",
     "AuditResult",
     "BackendMissing",
     "BackendUnavailableWarning",
@@ -147,7 +182,9 @@ __all__ = [
     "Compensate",
     "ConfigError",
     "Conflict",
+    "ConsolidationResult",
     "ConversationMemory",
+    "CopyResult",
     "Degraded",
     "DiskFull",
     "Effect",
@@ -155,6 +192,8 @@ __all__ = [
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
+    "Entry",
+    "EpisodicMemory",
     "ErasureResult",
     "Event",
     "Explanation",
@@ -168,10 +207,12 @@ __all__ = [
     "Item",
     "LeaseLost",
     "LoadResult",
+    "MaintenanceAction",
     "MaintenanceReport",
     "Memory",
     "MemoryInfo",
     "Message",
+    "Mirror",
     "ModelFailed",
     "NewerStore",
     "NotADatabase",
@@ -180,21 +221,31 @@ __all__ = [
     "OlderStore",
     "Omitted",
     "OnHold",
+    "Outcome",
     "OutcomeUnknown",
+    "ProceduralMemory",
     "Procedure",
+    "Progress",
     "ReadOnlyStore",
     "Recall",
     "Receipt",
     "Relation",
+    "Relations",
     "RestoreResult",
     "ResumableAgent",
     "Retry",
     "Run",
     "Scope",
+    "ScopedWorkingMemory",
     "Section",
+    "SemanticMemory",
+    "Session",
     "SessionEnd",
+    "SessionInfo",
     "SessionPosition",
     "SessionStart",
+    "Sessions",
+    "Slots",
     "Source",
     "Status",
     "StepAmbiguous",
@@ -202,6 +253,7 @@ __all__ = [
     "StepFailed",
     "StepNested",
     "StepRecord",
+    "Store",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -212,6 +264,7 @@ __all__ = [
     "TaskError",
     "TaskRecord",
     "TaskWaiting",
+    "Tasks",
     "Timeline",
     "TooLarge",
     "Tool",

@@ -11,7 +11,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.cli.main import COMMANDS, ELSEWHERE, root
-from engrain.transfer.copy import Copied
+from engrain.transfer.copy import CopyResult
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def test_no_line_of_a_list_of_commands_is_cut_off(group: str) -> None:
 
 
 def test_one_of_a_kind_is_told_as_one(tmp_path: Path) -> None:
-    one = Copied({"item": 1, "request": 1, "summary": 1, "audit": 1}, 1, "ab")
+    one = CopyResult({"item": 1, "request": 1, "summary": 1, "audit": 1}, 1, "ab")
     assert (
         str(one) == "1 item, 1 answered request, 1 summary, 1 row of the audit log; 1 row written by this run; hash ab"
     )
-    assert str(Copied({"item": 2}, 0, "ab")) == "2 items; 0 rows written by this run; hash ab"
+    assert str(CopyResult({"item": 2}, 0, "ab")) == "2 items; 0 rows written by this run; hash ab"
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         memory.remember("Ana likes tea.")
         memory.recall("Ana likes tea.")

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditLog",
+    "Background",
     "Behind",
     "Changes",
     "Embedder",
@@ -118,9 +119,22 @@ class Server(Protocol):
         """A second call does nothing; every other call after it is StoreClosed."""
 
 
+class Background(Protocol):
+    """The workers of an opened store."""
+
+    def embed(self) -> None:
+        """Give vectors soon to items that have none."""
+
+    def enrich(self, scope: Scope, session: str, *, to_the_end: bool = False) -> None:
+        """Let the small model look over this session soon: with `to_the_end`, however few messages are new."""
+
+    def refine(self, refine: Callable[[], bool]) -> None:
+        """Call this with the next look: it improves the summary of a working memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The ports of one opened memory. What a deployment does not have is None."""
+    """The ports of one opened store. What a deployment does not have is None."""
 
     items: ItemStore
     vectors: VectorIndex
@@ -152,6 +166,8 @@ class Services:
     redact: Redact | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None
+    background: Background | None = None  # where nothing runs in the background
+    read_only: bool = False
 
     def close(self) -> None:
         for server in self.servers:

@@ -97,7 +97,7 @@ class ConversationMemory:
         request_id: str | None = None,
         began: int | None = None,
     ) -> Recorded:
-        """The same, with all that came of it; `began` is as of capture.turns.Terms."""
+        """The same, with all that came of it. BeingErased if the user was erased after the change number `began`."""
         checked = as_messages(messages)
         if expect is not None:
             checked_count(expect, "expect", 0, 2**53)
@@ -105,6 +105,8 @@ class ConversationMemory:
             checked_key(request_id, "request_id")
         recorded = record(checked, self.session, self._scope, self._services, Terms(request_id, expect, began))
         self.refused = recorded.refused
+        if self._services.background is not None:
+            self._services.background.enrich(self._scope, self.session)
         try:
             self._keep_up(checked, recorded)
         except Exception as exc:  # noqa: BLE001  # what was said is kept: no summary may make it look lost

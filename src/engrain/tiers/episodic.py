@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, SortableIds
+from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
 from engrain.core.model.plans import Add, Plan, own
@@ -19,10 +21,13 @@ from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
 from engrain.ports import Episodes, Services
+from engrain.tiers.conversation import ConversationMemory
+from engrain.tiers.sessions import CurrentSession
 
 MAX_FOUND = 10_000
 LATELY = timedelta(days=7)
 
+_new_call = SortableIds()
 _ROLES = {"turn": "user", "tool": "tool"}  # all else is noted by the agent
 
 
@@ -30,16 +35,17 @@ class EpisodicMemory:
     """What happened in the sessions of one scope. Every entry stands over a log row, which has the words; the entry
     goes after a day unless it matters, the row stays."""
 
-    def __init__(self, services: Services, scope: Scope) -> None:
+    def __init__(self, services: Services, scope: Scope, current: CurrentSession | None = None) -> None:
         self._services = services
         self._scope = scope
+        self._current = current or CurrentSession(services)
 
     def record(
         self,
         what: str | Happened,
         kind: EpisodeKind = "note",
         *,
-        session: str,
+        session: str | None = None,
         tool: str | None = None,
         failed: bool = False,
         request_id: str | None = None,
@@ -49,10 +55,11 @@ class EpisodicMemory:
         A long output of a tool is kept as its insight, and `raw` has the whole of it for a day. The same thing again
         is counted. What matters becomes an item that lasts, in the same transaction.
         """
+        session = self._current.resolve(session)
         given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
         if given.kind == "turn" and not given.explicit:
-            return self._said(given, checked_key(session, "session"), request_id)
-        happened, raw = self._proved(given, checked_key(session, "session"), tool)
+            return self._said(given, session, request_id)
+        happened, raw = self._proved(given, session, tool)
         row, now = _row(happened, session, tool), self._services.clock()
         entry = made.entry(happened, session, now, own(0), tool)
         kept = (
@@ -62,7 +69,29 @@ class EpisodicMemory:
         )
         return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
 
-    def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
+    def record_tool_call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        result: str = "",
+        *,
+        failed: bool = False,
+        session: str | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep a call and its result as two messages. A long result is shown as its insight; `raw(id)` has the whole
+        for a day."""
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise InvalidInput(f"arguments must be a dict, not {type(arguments).__name__}.")
+        call = ToolCall(f"call_{_new_call(self._services.clock())}", tool, dict(arguments or {}))
+        asked = Message("assistant", calls=(call,))
+        answer = Message("tool", result, answers=call.id, tool=call.name, failed=failed)
+        conversation = ConversationMemory(self._services, self._scope, self._current.resolve(session))
+        return conversation.add_many([asked, answer], request_id=request_id)[-1]
+
+    def record_decision(
+        self, text: str, why: str = "", *, session: str | None = None, request_id: str | None = None
+    ) -> str:
         """A decision always lasts, with its reasons."""
         said = _labelled("Decided", checked_text(text))
         reason = f"\nWhy: {checked_text(why, 'why')}" if why else ""
@@ -72,7 +101,7 @@ class EpisodicMemory:
         self,
         error: str | BaseException,
         *,
-        session: str,
+        session: str | None = None,
         tool: str | None = None,
         cites: tuple[Citation, ...] = (),
         request_id: str | None = None,
