@@ -71,6 +71,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "cache_bytes": "cache_bytes",
         "engine": "engine",
         "read_only": "read_only",
+        "key": "key",
     },
     "embedder": {"model": "embedder", "url": "embedder_url", "dimension": "dimension", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
@@ -78,7 +79,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "tokens": {"count": "count_tokens"},
 }
 # A program may give these as objects or functions.
-_OBJECTS = ("before", "redact", "count")
+_OBJECTS = ("before", "redact", "count", "key")
 
 
 def settings(
@@ -167,8 +168,8 @@ def _key() -> str | None:
 
 
 def _typed(path: str, table: str, key: str, value: object) -> object:
-    if key == "count":
-        raise ConfigError(f"{path}: a program gives the function that counts tokens, not a file.")
+    if key in ("count", "key"):
+        raise ConfigError(f"{path}: {key!r} in [{table}] comes from a program, never from a file.")
     if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
     if key == "read_only" and isinstance(value, bool):

@@ -94,7 +94,7 @@ def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Pat
         assert found(tmp_path, b"PELICAN")
         # Known to the next one who opens the store, too.
         other = SqliteStore(path)
-        assert other.status().purge_pending
+        assert other.store.status(other.scope).purge_pending
         other.close()
         (tmp_path / "stop").touch()
         reader.communicate(timeout=180)
@@ -125,7 +125,7 @@ def test_what_is_pending_goes_when_the_store_is_opened_or_closed(tmp_path: Path)
     kept = store.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
     store.apply(Plan(SCOPE, (Forget(kept),)))
     other = SqliteStore(path)  # opening purges
-    assert not other.status().purge_pending
+    assert not other.store.status(other.scope).purge_pending
     assert found(tmp_path, b"PELICAN") == []
     again = other.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
     other.apply(Plan(SCOPE, (Forget(again),)))
@@ -245,7 +245,7 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     (fact,) = memory.list({"slot": "user.city"})
     lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Citation(said),)), derived=True)
     happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
-    memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
+    memory.store.services.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
     for number in range(20):
         memory.add_message("user", f"Bed {number} gets tulips.")
     memory.conversation.summarize()

@@ -65,7 +65,7 @@ def nap(run: Run) -> str:
 def make(path: Path) -> None:
     clock = SetClock()
     with Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), background=False) as memory:
-        memory.signal("order-42", "paid", {"sum": 3})
+        memory.tasks.signal("order-42", "paid", {"sum": 3})
         with suppress(Stopped), memory.task("order-42", goal="ship it", version="1", max_age=timedelta(days=99)) as run:
             order(run, stop=True)
         clock.advance()
@@ -89,8 +89,8 @@ def make(path: Path) -> None:
         with suppress(Stopped), memory.task("late", max_age=1) as run:
             raise Stopped
         clock.advance()
-        memory.recover(lambda run: None, limit=1, version="none")
-        memory.checkpoint("job", {"completed": ["a"], "results": {"a": "ü"}})
+        memory.tasks.recover(lambda run: None, limit=1, version="none")
+        memory.tasks.checkpoint("job", {"completed": ["a"], "results": {"a": "ü"}})
 
 
 if __name__ == "__main__":

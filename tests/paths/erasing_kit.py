@@ -33,12 +33,14 @@ def fill(memory: Memory, word: str = WORD) -> None:
         source=Source(said["source"], "web"),
         request_id=said["request"],
     )
-    memory.relate("Ana", said["relation"], "Chess")
+    memory.relations.add("Ana", said["relation"], "Chess")
     memory.add_message("user", f"I am {said['text']}, in a session.", session=said["session"], speaker=said["speaker"])
-    memory.record_tool_call("read", {"path": said["raw"]}, said["raw"] + " line\n" * 500, session=said["session"])
-    memory.record_decision(f"We take {said['decision']}.", session=said["session"])
-    memory.record_error(f"It broke: {said['error']}.", session=said["session"])
-    log = memory._open.kit.log
+    memory.episodic.record_tool_call(
+        "read", {"path": said["raw"]}, said["raw"] + " line\n" * 500, session=said["session"]
+    )
+    memory.episodic.record_decision(f"We take {said['decision']}.", session=said["session"])
+    memory.episodic.record_error(f"It broke: {said['error']}.", session=said["session"])
+    log = memory.store.services.log
     log.summarize(memory.scope, said["session"], Summary(f"They spoke of {said['summary']}.", 1, 1))
     procedure = memory.procedural.learn(said["procedure"], [f"Take the {said['procedure']}."])
     memory.procedural.used(procedure, said["task"], False, said["trial"])
@@ -46,7 +48,7 @@ def fill(memory: Memory, word: str = WORD) -> None:
         memory.working.add_thought(said["snapshot"])
         run.step(said["input"], lambda given: f"{said['result']} of {given}", said["input"])
         run.step("large", lambda: said["large"] * 2_000)
-    memory.signal("waits-for-it", said["event"], said["event"])
+    memory.tasks.signal("waits-for-it", said["event"], said["event"])
 
 
 def found(folder: Path, word: str = WORD) -> dict[str, int]:

@@ -63,7 +63,11 @@ class Watched:
 
 def opened(store: str, *, pause: float = 0.0, background: bool = False) -> Memory:
     return Memory(
-        store, user="ana", embedder=Marked("new", pause), embedder_before=Marked("old"), background=background
+        store,
+        user="ana",
+        embedder=Marked("new", pause),
+        settings={"embedder": {"before": Marked("old")}},
+        background=background,
     )
 
 
@@ -82,7 +86,7 @@ def _telling(rounds: int) -> Callable[[int], None]:
 def main(store: str, what: str) -> None:
     if what == "reembed":
         with opened(store, pause=0.002) as memory:
-            memory.maintain(reembed=True, progress=_telling(3))
+            memory.store.maintain(memory.scope, reembed=True, progress=_telling(3))
         return
     with opened(store) as memory:
         asked = 0

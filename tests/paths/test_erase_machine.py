@@ -42,9 +42,9 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
         memory.add_message("assistant", f"It was answered, {number} times over.", session=session)
     elif step == "call":
         called = {"n": number, "urls": [SOURCES[number % 2]]}
-        memory.record_tool_call("read", called, "a line\n" * 400, session=session)
+        memory.episodic.record_tool_call("read", called, "a line\n" * 400, session=session)
     elif step == "summarise":
-        memory._open.conversation(session).summarize()
+        memory.session(session).conversation.summarize()
     elif step == "task":
         with memory.task(f"task-{number}", goal="to be done") as run:
             run.remember_step("note", f"Task {number} was noted.")
@@ -52,7 +52,9 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
         memory.correct(one, f"It is {number}, rather.", source=source)
     elif one and step == "derive":
         cites = (Citation(one), Citation(ids[(number + 1) % len(ids)]))
-        memory._open.kit.items.apply(Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),)))
+        memory.store.services.items.apply(
+            Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),))
+        )
     elif one and step == "forget":
         memory.forget(one)
 

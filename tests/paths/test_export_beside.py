@@ -34,7 +34,7 @@ def fork() -> None:
 @pytest.mark.parametrize("beside", [False, True], ids=["by the same thread", "by another"])
 def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside: bool) -> None:
     before = exported(full)
-    store = full._open.kit.items
+    store = full.store.services.items
     open_: list[int] = []
 
     def told(_: int) -> None:
@@ -53,7 +53,7 @@ def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside
 
 
 def test_a_close_does_not_wait_for_an_export(full: Memory, tmp_path: Path) -> None:
-    readers = full._open.kit.items._pool  # type: ignore[attr-defined]
+    readers = full.store.services.items._pool  # type: ignore[attr-defined]
     left: list[int] = []
 
     def told(_: int) -> None:

@@ -148,7 +148,7 @@ def test_what_was_forgotten_is_in_no_export_and_does_not_come_back_to_redis(
 
 def test_two_who_read_the_same_server_do_not_disturb_each_other(stores: Deployments, clock: SetClock) -> None:
     there = filled(stores.fresh("sqlite+redis"), clock)
-    rows, scope = there._open.kit.rows, there.scope
+    rows, scope = there.store.services.rows, there.scope
     assert rows is not None
     whole = {kind: rows.dump(kind, None, 999, scope) for kind in ("task", "step", "event", "episode")}
     found: dict[str, list[Any]] = {kind: [] for kind in whole}

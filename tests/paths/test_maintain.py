@@ -325,22 +325,27 @@ def test_the_files_are_brought_in_step(tmp_path: Path, clock: SetClock) -> None:
     folder = tmp_path / "notes"
     rules = {"mirror": str(folder)}
     with Memory(
-        tmp_path / "a.db", user="ana", clock=clock, embedder=HashEmbedder(), background=False, lifecycle=rules
+        tmp_path / "a.db",
+        user="ana",
+        clock=clock,
+        embedder=HashEmbedder(),
+        background=False,
+        settings={"lifecycle": rules},
     ) as memory:
         memory.remember("Ana prefers Python.", importance=0.8)
         memory.remember("Ana wore a hat.", importance=0.1)
-        assert memory.maintain(dry_run=True).counts["mirrored"] == 1
+        assert memory.store.maintain(memory.scope, dry_run=True).counts["mirrored"] == 1
         assert not folder.exists()
-        assert memory.maintain().counts["mirrored"] == 1
+        assert memory.store.maintain(memory.scope).counts["mirrored"] == 1
         assert "Ana wore a hat." in (folder / "MEMORY.md").read_text()
-        assert memory.maintain().counts["mirrored"] == 0
+        assert memory.store.maintain(memory.scope).counts["mirrored"] == 0
         clock.advance(8 * DAY)
-        planned = memory.maintain(dry_run=True)
+        planned = memory.store.maintain(memory.scope, dry_run=True)
         assert (planned.counts["consolidated"], planned.counts["mirrored"]) == (1, 1), "it is seen beforehand"
-        assert memory.maintain().each == planned.each
+        assert memory.store.maintain(memory.scope).each == planned.each
         page = (folder / "MEMORY.md").read_text()
         assert ("Ana prefers Python." in page, "Ana wore a hat." in page) == (True, False)
-        assert memory.maintain().each == ()
+        assert memory.store.maintain(memory.scope).each == ()
 
 
 def test_important_episodes_that_came_another_way_last(
@@ -415,10 +420,10 @@ def test_tasks_are_kept_as_long_as_the_settings_say(tmp_path: Path, clock: SetCl
     with Memory(store, **options) as memory:  # type: ignore[arg-type]
         with memory.task("second") as run:
             run.step("one", lambda: 1)
-        assert memory.maintain().pruned == 0
-        assert len(memory.tasks()) == 2
+        assert memory.store.maintain(memory.scope).pruned == 0
+        assert len(memory.tasks.list()) == 2
         clock.advance(2 * DAY)
-        assert memory.maintain().pruned == 1
+        assert memory.store.maintain(memory.scope).pruned == 1
 
 
 # A clock that is wrong

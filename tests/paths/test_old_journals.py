@@ -35,12 +35,12 @@ def old(tmp_path: Path, clock: SetClock) -> Iterator[Memory]:
 
 
 def test_every_task_is_there_as_it_was_left(old: Memory) -> None:
-    found = {task.task: task.status for task in old.tasks()}
+    found = {task.task: task.status for task in old.tasks.list()}
     assert found == {
         "order-42": "parked", "charge": "parked", "refused": "parked", "flaky": "parked", "nap": "waiting",
         "done": "done", "held": "running", "late": "expired", "job": "running",
     }  # fmt: skip
-    kinds = [step.kind for step in old.timeline("order-42").steps]
+    kinds = [step.kind for step in old.tasks.timeline("order-42").steps]
     assert kinds == ["step", "step", "step", "step", "memory", "effect", "sleep", "event"]
 
 
@@ -52,7 +52,7 @@ def test_a_task_with_every_class_of_step_goes_on(old: Memory) -> None:
             {"order": "order-42", "parts": [1, 2.5, None, True, "ü"]}, "again", v1.LARGE, v1.LARGE, ids[0],
             "to ana@example.com", None, {"sum": 3}, "packed",
         ]  # fmt: skip
-    assert old.slot("order.42").text == "Order 42 goes out in two parcels."  # type: ignore[union-attr]
+    assert old.slots.get("order.42").text == "Order 42 goes out in two parcels."  # type: ignore[union-attr]
     assert len(ids) == 1
 
 
@@ -60,7 +60,7 @@ def test_the_unfinished_ones_go_on_as_promised(old: Memory, clock: SetClock) -> 
     with pytest.raises(StepAmbiguous) as halted, old.task("charge") as run:
         v1.charge(run, never)
     assert len(halted.value.key) == 32
-    old.resolve("charge", "charge", "done", result="seen")
+    old.tasks.resolve("charge", "charge", "done", result="seen")
     with old.task("charge") as run:
         assert v1.charge(run, never) == "seen"
     with old.task("refused") as run:
@@ -73,8 +73,8 @@ def test_the_unfinished_ones_go_on_as_promised(old: Memory, clock: SetClock) -> 
         assert (run.step("before", never), run.epoch) == (1, 2)
     with pytest.raises(TaskEnded, match="expired"), old.task("late"):
         pass
-    assert old.recover(v1.nap) == []
+    assert old.tasks.recover(v1.nap) == []
     clock.advance(40 * 86_400)
-    assert [task.task for task in old.recover(v1.nap)] == ["nap"]
-    assert old.restore("job") == {"completed": ["a"], "results": {"a": "ü"}}
-    old.checkpoint("job", {}, done=True)
+    assert [task.task for task in old.tasks.recover(v1.nap)] == ["nap"]
+    assert old.tasks.load_checkpoint("job") == {"completed": ["a"], "results": {"a": "ü"}}
+    old.tasks.checkpoint("job", {}, done=True)

@@ -45,7 +45,7 @@ def opened(path: Path, user: str = "ana") -> Memory:
 
 
 def shown(memory: Memory, session: str | None = None) -> list[str]:
-    talk = memory.conversation if session is None else memory._open.conversation(session)
+    talk = memory.conversation if session is None else memory.session(session).conversation
     return [one.text for one in talk.window().messages]
 
 
@@ -57,8 +57,8 @@ from engrain import Memory
 from engrain.conformance.embedder import HashEmbedder
 memory = Memory(sys.argv[1], user="ana", embedder=HashEmbedder(), background=False)
 memory.start_session("monday")
-memory.start_task("Ship the order", goal="by noon")
-memory.record_step("Two boxes will do.", "pack", {"boxes": 2})
+memory.working.start("Ship the order", goal="by noon")
+memory.working.step("Two boxes will do.", "pack", {"boxes": 2})
 memory.working.add("The customer asked for a ribbon.", speaker="Ana")
 os.kill(os.getpid(), 9)
 """
@@ -74,7 +74,7 @@ def test_a_killed_process_leaves_its_working_memory_to_the_next(tmp_path: Path, 
         assert (memory.working.task, memory.working.goal) == ("Ship the order", "by noon")
         assert memory.working.get_result("pack") == {"boxes": 2}
         assert [one.text for one in memory.working.items] == ["The customer asked for a ribbon."]
-        memory.end_task(True, "shipped")
+        memory.working.finish(True, "shipped")
     with opened(path) as memory:
         memory.start_session("monday")
         assert memory.working.task == ""
@@ -84,7 +84,7 @@ def test_a_session_gets_neither_another_session_s_nor_another_user_s_task(tmp_pa
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     with opened(path) as memory:
         memory.start_session("tuesday")
         assert memory.working.task == ""
@@ -97,9 +97,9 @@ def test_the_task_at_hand_is_not_replaced_by_an_older_one(tmp_path: Path, server
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     with opened(path) as memory:
-        memory.start_task("Write the invoice")
+        memory.working.start("Write the invoice")
         memory.start_session("monday")
         assert memory.working.task == "Write the invoice"
 
@@ -107,7 +107,7 @@ def test_the_task_at_hand_is_not_replaced_by_an_older_one(tmp_path: Path, server
 def test_what_is_kept_ends_by_itself_after_a_day(tmp_path: Path, server: Server) -> None:
     with opened(settings(tmp_path, server.url)) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
         memory.add_message("user", "Hello.")
         shown(memory)
         keys = [key for key in server.client.keys("*") if ":sessions:" in key]
@@ -119,7 +119,7 @@ def test_a_damaged_snapshot_is_left_alone(tmp_path: Path, server: Server) -> Non
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     for broken in ("{", "[]", '{"engrain": "working", "v": 99}'):
         (key,) = server.client.keys("*:working:monday")
         server.client.set(key, broken)
@@ -143,9 +143,9 @@ def test_the_window_comes_from_the_cache_and_is_the_one_of_the_log(
         def read(*_: object) -> None:
             raise AssertionError("the log was read")
 
-        monkeypatch.setattr(memory._open.kit.items, "read", read)
-        monkeypatch.setattr(memory._open.kit.items, "last", read)
-        assert isinstance(memory._open.kit.log, CachedLog)
+        monkeypatch.setattr(memory.store.services.items, "read", read)
+        monkeypatch.setattr(memory.store.services.items, "last", read)
+        assert isinstance(memory.store.services.log, CachedLog)
         assert shown(memory) == ["Hello.", "Good morning."]
 
 
@@ -155,7 +155,7 @@ def test_the_first_look_at_a_session_does_not_go_through_all_changes(
     with opened(settings(tmp_path, server.url)) as memory:
         memory.start_session("monday")
         memory.add_message("user", "Hello.")
-        items, asked = memory._open.kit.items, list[int]()
+        items, asked = memory.store.services.items, list[int]()
         changes = items.changes
         monkeypatch.setattr(items, "changes", lambda scope, since, n: asked.append(since) or changes(scope, since, n))
         assert shown(memory) == ["Hello."]
@@ -242,13 +242,13 @@ def test_an_emptied_a_damaged_or_a_dead_server_falls_back_to_the_log(
         mortal.kill()
         id = memory.add_message("user", SECRET)
         assert shown(memory)[-1] == SECRET
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
         assert memory.forget(id).pending
-        assert memory.status().background["away"]
+        assert memory.store.status(memory.scope).background["away"]
         mortal.start()
         assert SECRET not in shown(memory)
         assert shown(memory)[-1] == whole[-1]
-        assert memory.status().background["away"] == {}
+        assert memory.store.status(memory.scope).background["away"] == {}
         memory.working.set_goal("by noon")
     with opened(path) as memory:
         memory.start_session("monday")
@@ -265,4 +265,4 @@ def test_a_memory_opens_while_its_server_is_away(tmp_path: Path, mortal: Server)
         memory.start_session("monday")
         memory.add_message("user", "Hello.")
         assert shown(memory) == ["Hello."]
-        assert [one.state for one in memory.check() if one.name == "stores"] == ["fail"]
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "stores"] == ["fail"]

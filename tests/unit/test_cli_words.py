@@ -60,8 +60,8 @@ def test_one_of_a_kind_is_told_as_one(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         memory.remember("Ana likes tea.")
         memory.recall("Ana likes tea.")
-        assert str(memory.why(memory.list()[0].id)).endswith("used 1 time")
-        assert ": 1 item, " in str(memory.backup(tmp_path / "copy.db"))
+        assert str(memory.explain(memory.list()[0].id)).endswith("used 1 time")
+        assert ": 1 item, " in str(memory.store.backup(tmp_path / "copy.db"))
         memory.add_message("user", "Hello.", session="monday")
     shown = CliRunner().invoke(root, ["--store", str(tmp_path / "agent.db"), "sessions"]).stdout
     assert shown.startswith("monday  1 message, last ")
@@ -88,8 +88,8 @@ def test_the_doctor_finds_no_fault_in_the_folder_of_backups_that_maintain_made(s
     settings = store.with_name("engrain.toml")
     settings.write_text('[stores]\ndefault = "agent.db"\n[lifecycle]\nbackup_folder = "backups"\n')
     with Memory(settings, embedder=HashEmbedder()) as memory:
-        assert memory.maintain(everyone=True).counts["backed_up"] == 1
-        assert [one.state for one in memory.check() if one.name == "rights"] == ["pass"]
+        assert memory.store.maintain().counts["backed_up"] == 1
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "rights"] == ["pass"]
     assert (store.parent / "backups").stat().st_mode & 0o777 == 0o700
 
 
