@@ -222,7 +222,6 @@ def sizes(folder: Path, work: Work) -> dict[str, Any]:
         settings.write_text(f'[stores]\ndefault = "{folder}/{name}.db"\nvectors = "{url}"\n')
         with Memory(settings, user="bench", embedder=work.embedder, background=False) as memory:
             memory.remember_many(texts)
-            memory.store.workers.vectors.brought()
             while memory.store.services.feed.feed(BULK):  # type: ignore[union-attr]
                 pass
     found["chroma point"] = _folder(chroma.folder / "data") / work.items

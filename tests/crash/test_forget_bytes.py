@@ -94,7 +94,7 @@ def test_a_reader_in_another_process_holds_the_bytes_until_it_ends(tmp_path: Pat
         assert found(tmp_path, b"PELICAN")
         # Known to the next one who opens the store, too.
         other = SqliteStore(path)
-        assert other.store.status(other.scope).purge_pending
+        assert other.status().purge_pending
         other.close()
         (tmp_path / "stop").touch()
         reader.communicate(timeout=180)
@@ -125,7 +125,7 @@ def test_what_is_pending_goes_when_the_store_is_opened_or_closed(tmp_path: Path)
     kept = store.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
     store.apply(Plan(SCOPE, (Forget(kept),)))
     other = SqliteStore(path)  # opening purges
-    assert not other.store.status(other.scope).purge_pending
+    assert not other.status().purge_pending
     assert found(tmp_path, b"PELICAN") == []
     again = other.apply(Plan(SCOPE, (Add(draft(CANARY)),))).outcomes[0].id or ""
     other.apply(Plan(SCOPE, (Forget(again),)))

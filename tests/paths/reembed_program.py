@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, VectorQuery
+from engrain.core.progress import Progress
 
 
 class Marked(HashEmbedder):
@@ -71,11 +72,11 @@ def opened(store: str, *, pause: float = 0.0, background: bool = False) -> Memor
     )
 
 
-def _telling(rounds: int) -> Callable[[int], None]:
+def _telling(rounds: int) -> Progress:
     """Tells how many were made; after some rounds it stands still, so that it is not over when the kill comes."""
     left = iter(range(rounds))
 
-    def told(made: int) -> None:
+    def told(stage: str, made: int, total: int | None) -> None:
         print(made, flush=True)  # noqa: T201
         if next(left, None) is None:
             time.sleep(600)

@@ -263,7 +263,7 @@ def test_a_clock_that_jumps_leaves_the_chain_whole(open_memory: Open, clock: Set
 WRITER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.embedder import HashEmbedder
 with Memory(sys.argv[1], user=sys.argv[2], background=False, embedder=HashEmbedder()) as memory:
     print("ready", flush=True)
     for n in range(int(sys.argv[3])):

@@ -18,6 +18,7 @@ from redis_server import Server, start_redis
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
+from engrain.maintenance.vector_sync import push_changes
 from engrain.stores.redis import connection
 from engrain.stores.vectors import outbox
 
@@ -166,7 +167,7 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
-        memory.store.workers.vectors.brought(memory.scope, ())
+        push_changes(memory.store.services.feed, memory.scope, ())
         assert memory.recall(ASKED, n=1, min_relevance=0.0).degraded == ()
         chroma_process.kill()
         waiting = memory.remember("The train to Porto leaves at nine.")

@@ -110,7 +110,7 @@ def nested(depth: int) -> Any:
 
 
 def cite(item: str, start: int | None = None, end: int | None = None) -> Source:
-    return Source(None, "agent", (engrain.Cite(item, start, end),))
+    return Source(None, "agent", (engrain.Citation(item, start, end),))
 
 
 @pytest.mark.parametrize("case", REFUSED)

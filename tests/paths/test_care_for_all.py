@@ -79,7 +79,7 @@ def test_every_memory_of_the_store_is_cared_for(opened: Open, clock: SetClock) -
 
 def test_one_that_is_named_is_cared_for_alone(opened: Open, clock: SetClock) -> None:
     trifles(opened, clock)
-    assert owners(opened("bruno").maintain()) == ["bruno"]
+    assert owners(opened("bruno").store.maintain(Scope(user="bruno"))) == ["bruno"]
     assert len(opened("ana").list()) == 2
 
 
@@ -263,10 +263,10 @@ def test_care_for_one_lets_nothing_of_the_others_go_that_is_still_to_be_kept(ope
                 entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
                 memory.store.services.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
     clock.advance(2 * 3600)
-    done = opened("ana").maintain()
+    done = opened("ana").store.maintain(Scope(user="ana"))
     assert (done.counts["promoted"], done.counts["expired"], owners(done)) == (1, 1, ["ana"])
-    assert opened("ana").maintain().each == ()
-    done = opened("bruno").maintain()
+    assert opened("ana").store.maintain(Scope(user="ana")).each == ()
+    done = opened("bruno").store.maintain(Scope(user="bruno"))
     assert (done.counts["promoted"], owners(done)) == (1, ["bruno"])
     assert [one.text for one in opened("bruno").episodic.recent()] == ["Note 1."]
 
@@ -322,7 +322,7 @@ def test_a_dry_run_says_what_a_round_over_all_then_does(
 ) -> None:
     folder, clock = tmp_path_factory.mktemp("care"), SetClock()
     rules = {"mirror": str(folder / "files" / "{user}")}
-    chosen: dict[str, Any] = {"clock": clock, "background": False, "lifecycle": rules}
+    chosen: dict[str, Any] = {"clock": clock, "background": False, "settings": {"lifecycle": rules}}
     opened = {user: Memory(folder / "a.db", user=user, embedder=HashEmbedder(), **chosen) for user in USERS}
     for number, (user, act, importance, days) in enumerate(acts):
         happen(opened[user], act, importance, (number, days), clock)
@@ -414,7 +414,7 @@ def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> 
 def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     rules = {"mirror": str(tmp_path / "notes")}
     trifles(opened, clock)
-    assert opened("ana", settings={"lifecycle": rules}).maintain().counts["mirrored"] == 1
+    assert opened("ana", settings={"lifecycle": rules}).store.maintain(Scope(user="ana")).counts["mirrored"] == 1
     bruno = opened("bruno", settings={"lifecycle": rules})
     planned, done = bruno.store.maintain(bruno.scope, dry_run=True), bruno.store.maintain(bruno.scope)
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
@@ -439,7 +439,11 @@ def test_a_folder_is_made_with_those_that_it_is_in(opened: Open, clock: SetClock
 def test_a_folder_that_cannot_be_made_is_named(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     trifles(opened, clock, ("ana",))
     (tmp_path / "file").write_text("")
-    (told,) = opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "file" / "notes")}}).maintain().trouble
+    (told,) = (
+        opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "file" / "notes")}})
+        .store.maintain(Scope(user="ana"))
+        .trouble
+    )
     assert str(tmp_path / "file") in told
     with pytest.raises(ConfigError, match=str(tmp_path / "nowhere" / "notes")):
         opened("ana").mirror(tmp_path / "nowhere" / "notes").sync()

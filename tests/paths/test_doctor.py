@@ -243,11 +243,10 @@ def test_the_awaited_face_gives_the_same(store: Path) -> None:
             return await memory.store.doctor(memory.scope)
 
     with Memory(store, user="ana", background=False) as memory:
-        done: list[int] = []
-        assert [(one.number, one.state) for one in memory.store.doctor(memory.scope, done.append)] == [
-            (one.number, one.state) for one in asyncio.run(checked())
-        ]
-        assert done == [1] * 35
+        done: list[tuple[str, int, int | None]] = []
+        found = memory.store.doctor(memory.scope, progress=lambda *told: done.append(told))
+        assert [(one.number, one.state) for one in found] == [(one.number, one.state) for one in asyncio.run(checked())]
+        assert done == [("points", number, 35) for number in range(1, 36)]
 
 
 def test_the_count_names_every_state() -> None:

@@ -277,7 +277,7 @@ def test_12_without_a_folder_of_backups_one_by_hand_counts_for_a_week(
 
 
 def test_12_a_store_of_one_day_needs_no_backup_whoever_is_asked_about(opened: Open, clock: SetClock) -> None:
-    alone = {"lifecycle": {"backup_folder": ""}}
+    alone = {"settings": {"lifecycle": {"backup_folder": ""}}}
     ana, bob = opened(**alone), opened(user="bob", **alone)
     ana.remember("Ana lives in Lima.", slot="user.city")
     ana.remember("Ana lives in Quito.", slot="user.city")

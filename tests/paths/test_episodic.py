@@ -325,7 +325,7 @@ def test_scopes_do_not_see_each_other(kit: Services, episodic: EpisodicMemory) -
     assert ben.recent() == ben.important() == []
     assert ben.raw(id) is None
     with pytest.raises(NotFound):
-        ben.episodic.record_resolution(id, "y")
+        ben.record_resolution(id, "y")
 
 
 def test_a_repeated_request_changes_nothing(kit: Services, episodic: EpisodicMemory) -> None:
@@ -353,9 +353,9 @@ def test_a_repeated_request_changes_nothing(kit: Services, episodic: EpisodicMem
         (lambda one: one.record("x", session="s", request_id=""), EmptyText),
         (lambda one: one.record(Happened("turn", "x", "wizard"), session="s"), InvalidInput),
         (lambda one: one.record("x" * 1_000_001, session="s"), TooLarge),
-        (lambda one: one.episodic.record_decision(" ", session="s"), EmptyText),
-        (lambda one: one.episodic.record_error("", session="s"), EmptyText),
-        (lambda one: one.episodic.record_resolution("nothing", "x"), NotFound),
+        (lambda one: one.record_decision(" ", session="s"), EmptyText),
+        (lambda one: one.record_error("", session="s"), EmptyText),
+        (lambda one: one.record_resolution("nothing", "x"), NotFound),
         (lambda one: one.recent(0), InvalidInput),
         (lambda one: one.recent(1, ""), EmptyText),
         (lambda one: one.important(1, "lately"), InvalidInput),
@@ -398,9 +398,9 @@ def test_what_matters_is_kept_even_if_the_other_store_is_away(
 ) -> None:
     kit = opened("apart", tmp_path, clock)
     here, away = EpisodicMemory(kit, ANA), EpisodicMemory(replace(kit, episodes=Away(clock)), ANA)
-    id = away.episodic.record_decision("Use tabs.", session="s", request_id="r")
+    id = away.record_decision("Use tabs.", session="s", request_id="r")
     assert "was not written" in caplog.text
     assert [item.text for item in lasting(kit)] == ["Decided: Use tabs."]
-    assert here.episodic.record_decision("Use tabs.", session="s", request_id="r") == id
+    assert here.record_decision("Use tabs.", session="s", request_id="r") == id
     assert texts(here) == ["Decided: Use tabs."], "the repeat makes up for the entry"
     kit.items.close()

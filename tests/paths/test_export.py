@@ -428,8 +428,8 @@ def test_a_huge_line_is_refused_without_being_read_whole(
 LOADER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-def told(more):
+from engrain_conformance.embedder import HashEmbedder
+def told(stage, more, total):
     print(more, flush=True)
     sys.stdin.readline()
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
@@ -644,7 +644,7 @@ def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
 
     with ThreadPoolExecutor(1) as beside:
         monkeypatch.setattr(export, "Manifest", between)
-        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(use).result())
+        full.export(tmp_path / "live.jsonl", progress=lambda *_: beside.submit(use).result())
     assert (tmp_path / "live.jsonl").read_bytes() == before
     assert loaded(fresh(), before).added
     known = full.get(tea.id)
@@ -655,7 +655,7 @@ def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
 def test_an_export_has_nothing_that_was_forgotten_before_it_was_done(full: Memory, tmp_path: Path) -> None:
     tea = {"text": "Ana likes tea."}
     with ThreadPoolExecutor(1) as beside:
-        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(full.forget, tea).result())
+        full.export(tmp_path / "live.jsonl", progress=lambda *_: beside.submit(full.forget, tea).result())
     assert b"likes tea" not in (tmp_path / "live.jsonl").read_bytes()
 
 
@@ -682,8 +682,8 @@ def test_the_words_of_a_load_are_made_before_others_have_to_wait(
 EXPORTER = """
 import sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
-def told(more):
+from engrain_conformance.embedder import HashEmbedder
+def told(stage, more, total):
     print(more, flush=True)
     sys.stdin.readline()
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:

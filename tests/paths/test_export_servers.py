@@ -167,7 +167,7 @@ def test_an_export_takes_no_connection_from_others_and_its_progress_may_write(
     before = exported(there)
     told = count()
 
-    def told_of(_: int) -> None:
+    def told_of(*_: object) -> None:
         there.remember(f"Ana likes number {next(told)}.")
         beside.submit(there.remember, f"Ana likes letter {next(told)}.").result()
 

@@ -353,7 +353,7 @@ def test_a_server_that_falls_silent_is_given_up_in_time(mortal: ChromaProcess, s
         assert found(index, "Ana likes tea.") == [id]
     assert time.monotonic() - began < 60
     forget(store, id)
-    mortal.tasks.resume()
+    mortal.resume()
     index._again = 0.0
     feed_all(index)
     assert server.count(MODEL) == 0

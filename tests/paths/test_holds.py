@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory
+from engrain import Memory, Store
 from engrain.cli.main import root
 from engrain.core.errors import Conflict, InvalidInput, OnHold, StoreUnavailable
 from engrain.factory import open_movable
@@ -80,14 +80,14 @@ def test_a_command_releases_nothing_if_somebody_has_released_one_of_its_reasons_
     with opened(store) as memory:
         memory.store.hold("ana", reason="case-7")
         memory.store.hold("ana", reason="case-8")
-        holds = Memory.holds
+        holds = Store.holds
 
-        def looked(self: Memory, **named: Any) -> Any:
+        def looked(self: Store, **named: Any) -> Any:
             found = holds(self, **named)
             memory.store.release("ana", reason="case-8")
             return found
 
-        monkeypatch.setattr(Memory, "holds", looked)
+        monkeypatch.setattr(Store, "holds", looked)
         both = ["--user", "ana", "--release", "--reason", "case-7", "--reason", "case-8"]
         failed = CliRunner().invoke(root, ["--store", str(store), "hold", *both])
         monkeypatch.undo()

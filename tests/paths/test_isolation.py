@@ -60,7 +60,7 @@ def test_no_verb_shows_another_scopes_text(pair: tuple[Memory, Memory]) -> None:
     seen += [eve.get(one) for one in ids.values()]
     seen += [eve.slots.get("user.street"), eve.slots.list(""), eve.relations.about(CANARY), eve.relations.about("Ana")]
     assert CANARY not in repr(seen)
-    assert (eve.store.status(eve.scope).items, ana.store.status(ana.scope).items) == (2, 4)
+    assert [ana.store.status(one.scope).items for one in (eve, ana)] == [2, 4]
 
 
 def hostile_filters() -> list[dict[str, Any]]:

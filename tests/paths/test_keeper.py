@@ -31,13 +31,13 @@ def memory(tmp_path: Path, clock: SetClock) -> Iterator[Memory]:
 
 
 def opened(path: Path, clock: SetClock, **options: object) -> Memory:
-    settings = {"lifecycle": {"every_minutes": 60}, "background": False, **options}
-    return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **settings)  # type: ignore[arg-type]
+    chosen = {"settings": {"lifecycle": {"every_minutes": 60}}, "background": False, **options}
+    return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **chosen)  # type: ignore[arg-type]
 
 
 def keeper(memory: Memory, care: Callable[[], MaintenanceReport] | None = None) -> MaintenanceScheduler:
     """One that is on, but whose thread does not run."""
-    done = care or memory.maintain
+    done = care or (lambda: memory.store.maintain(memory.scope))
     return MaintenanceScheduler(memory.store.services, True, lambda still: done())
 
 
@@ -191,7 +191,7 @@ def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None
 def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
-        "memory = Memory(sys.argv[1], embedder=HashEmbedder(), lifecycle={'every_minutes': 60})\n"
+        "memory = Memory(sys.argv[1], embedder=HashEmbedder(), settings={'lifecycle': {'every_minutes': 60}})\n"
         "memory.remember('Ana likes tea.')\n"
     )
     began = time.monotonic()

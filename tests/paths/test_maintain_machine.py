@@ -97,7 +97,7 @@ class Care(RuleBasedStateMachine):
     @rule(who=WHO, text=WORDS, failed=st.booleans(), decided=st.booleans())
     def happen(self, who: Scope, text: str, failed: bool, decided: bool) -> None:
         if decided:
-            EpisodicMemory(self.kit, who).episodic.record_decision(text, session="s")
+            EpisodicMemory(self.kit, who).record_decision(text, session="s")
         else:
             EpisodicMemory(self.kit, who).record(text * 300, "tool", session="s", tool="t", failed=failed)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import EmbedderFailed, Memory
+from engrain import EmbedderFailed, Memory, Scope
 
 
 class Failing(HashEmbedder):
@@ -67,7 +67,7 @@ def test_a_model_that_is_not_installed_names_the_command(open_memory: Callable[.
 
 
 def test_the_doctor_reports_an_embedder_that_fails(open_memory: Callable[..., Memory]) -> None:
-    findings = {finding.name: finding for finding in open_memory(embedder=Failing()).check()}
+    findings = {finding.name: finding for finding in open_memory(embedder=Failing()).store.doctor(Scope(user="ana"))}
     assert findings["embedder"].state == "fail"
     assert "did not answer" in findings["embedder"].why
     assert len(findings) == 35

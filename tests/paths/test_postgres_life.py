@@ -144,8 +144,8 @@ USERS = ("ana", "bruno", "carla", "dora")
 DIES = """
 import os, signal, sys
 from engrain import Memory
-from engrain.conformance.clock import SetClock
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.clock import SetClock
+from engrain_conformance.embedder import HashEmbedder
 from engrain.core.clock import from_micros
 from engrain.core.plans import Forget
 from engrain.stores.postgres import PostgresStore

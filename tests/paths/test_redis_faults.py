@@ -193,14 +193,14 @@ def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
         with pytest.raises(StoreUnavailable, match=rf"127.0.0.1:{nobody}.* \d+ tries within \d+\.\d s"):
             _ = away.journal
         assert "secret" not in str(told[0].message)
-        assert [one.state for one in away.store.doctor(away.scope)] == ["fail"]
+        assert [one.state for one in away.check()] == ["fail"]
     store.close()
     store.close()
     with pytest.raises(StoreClosed):
         store.episodes.recent(ANA, None, 1, NOW)
 
 
-@pytest.mark.filterwarnings("ignore::engrain.core.errors.ServerAway")
+@pytest.mark.filterwarnings("ignore::engrain.core.errors.BackendUnavailableWarning")
 def test_a_journal_waits_for_a_server_that_is_still_starting() -> None:
     server = start_redis()
     server.kill()

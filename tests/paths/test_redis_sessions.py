@@ -54,7 +54,7 @@ def shown(memory: Memory, session: str | None = None) -> list[str]:
 PROGRAM = """
 import os, sys
 from engrain import Memory
-from engrain.conformance.embedder import HashEmbedder
+from engrain_conformance.embedder import HashEmbedder
 memory = Memory(sys.argv[1], user="ana", embedder=HashEmbedder(), background=False)
 memory.start_session("monday")
 memory.working.start("Ship the order", goal="by noon")

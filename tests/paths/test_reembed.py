@@ -128,7 +128,7 @@ ODD = {
 @pytest.mark.parametrize("what", ODD)
 def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what: str) -> None:
     store = filled(tmp_path / "agent.db", 200)
-    options = {"embedder": Odd(ODD[what]), "embedder_before": Marked("old"), "background": False}
+    options = {"embedder": Odd(ODD[what]), "settings": {"embedder": {"before": Marked("old")}}, "background": False}
     with Memory(store, user="ana", **options) as memory:  # type: ignore[arg-type]
         done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"]) == (199, 0)

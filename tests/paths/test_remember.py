@@ -119,10 +119,11 @@ def test_relations_are_found_by_either_side(memory: Memory) -> None:
 
 
 def test_many_notes_are_checked_before_the_first_is_written(memory: Memory) -> None:
-    seen: list[int] = []
-    outcomes = memory.remember_many(["one fact", {"text": "two", "slot": "a.b"}, Note("three")], progress=seen.append)
+    seen: list[tuple[str, int, int | None]] = []
+    notes = ["one fact", {"text": "two", "slot": "a.b"}, Note("three")]
+    outcomes = memory.remember_many(notes, progress=lambda *told: seen.append(told))
     assert [outcome.status for outcome in outcomes] == ["added", "added", "added"]
-    assert sum(seen) == 3
+    assert seen[-1] == ("notes", 3, 3)
     with pytest.raises(ValueError, match="importance"):
         memory.remember_many(["four", Note("five", importance=7)])
     assert len(memory.list()) == 3
@@ -223,7 +224,7 @@ def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., M
 
 def test_a_relation_is_not_corrected_into_a_mere_text(memory: Memory) -> None:
     item = memory.relations.add("Ana", "works at", "Acme")
-    with pytest.raises(InvalidInput, match="relate"):
+    with pytest.raises(InvalidInput, match="is a relation"):
         memory.correct(item, "Ana works at Zenith")
     assert [one.id for one in memory.relations.about("Ana")] == [item]
 

@@ -61,7 +61,7 @@ def test_checkpoints_do_not_grow_the_store(open_memory: Open) -> None:
         state["results"][str(number)] = "x" * 500
         memory.tasks.checkpoint("job", state)
     memory.close()
-    assert open_memory().status().store["bytes"] < 1_000_000
+    assert open_memory().store.status().store["bytes"] < 1_000_000
 
 
 def test_a_task_with_steps_is_not_overwritten_by_a_checkpoint(memory: Memory) -> None:

@@ -414,9 +414,9 @@ def test_a_task_that_fails_becomes_an_episode_and_counts_too(memory: Memory) -> 
 
 
 def test_a_step_without_a_task_is_refused(memory: Memory) -> None:
-    with pytest.raises(Conflict, match="start_task"):
+    with pytest.raises(Conflict, match="call start first"):
         memory.working.step("think", "act", "see")
-    with pytest.raises(Conflict, match="start_task"):
+    with pytest.raises(Conflict, match="call start first"):
         memory.working.finish(True)
     with pytest.raises(NotFound, match="Known: none"):
         memory.working.start("Deploy", procedure="deploy")
@@ -430,7 +430,7 @@ def test_the_prompt_has_task_knowledge_and_history(memory: Memory) -> None:
     assert prompt.startswith("Current task: Find the deploy key\n")
     assert "blue folder" in prompt
     assert "Please deploy it today." in prompt
-    assert "Please deploy it today." not in bare(memory.prompt("Find the key", include_history=False))
+    assert "Please deploy it today." not in bare(memory.prompt("Find the key", history=False))
 
 
 def test_the_prompt_tells_nothing_twice(memory: Memory) -> None:

@@ -43,7 +43,7 @@ class Gate:
 
 
 def journal(memory: AsyncMemory) -> Any:
-    return memory._opened().store.services.journal
+    return memory.opened()._store.services.journal
 
 
 def test_a_cancelled_start_holds_no_task(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str
             first = asyncio.create_task(start())
             while not (begun.is_set() and threads._work_queue.qsize()):  # one has the thread, the other waits for it
                 await asyncio.sleep(0.005)
-            first.tasks.cancel()
+            first.cancel()
             await asyncio.sleep(0.01)
             go.set()
             with pytest.raises(asyncio.CancelledError):

@@ -92,7 +92,7 @@ def test_a_journal_grows_with_its_payload(open_memory: Open) -> None:
             run.step("work", lambda n: f"{n:06d}" * 171, number)
     memory.close()
     # An empty store is a page for each table and index, 260 KB; what counts is what the steps add.
-    assert open_memory().status().store["bytes"] - empty <= 1.45 * 400 * 1026
+    assert open_memory().store.status().store["bytes"] - empty <= 1.45 * 400 * 1026
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_the_receipt_of_a_part_names_the_exports_and_the_folders_too(tmp_path: P
 
 def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) -> None:
     rules = {"backup_folder": str(tmp_path / "backups"), "backup_hours": 24, "backup_keep": 7}
-    options = {"embedder": HashEmbedder(), "clock": SetClock(), "lifecycle": rules}
+    options = {"embedder": HashEmbedder(), "clock": SetClock(), "settings": {"lifecycle": rules}}
     with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
         memory.remember("Ana lives in Lima.")
         memory.store.maintain(memory.scope)

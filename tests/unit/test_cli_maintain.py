@@ -118,7 +118,10 @@ def test_status_shows_how_far_a_change_of_the_model_is(tmp_path: Path) -> None:
     with Memory(store, user="ana", embedder=HashEmbedder("old"), background=False) as memory:
         memory.remember_many([f"Note {n}." for n in range(5)])
         assert "changing to" not in rows(memory)
-    chosen: dict[str, Any] = {"embedder": HashEmbedder("new"), "embedder_before": HashEmbedder("old")}
+    chosen: dict[str, Any] = {
+        "embedder": HashEmbedder("new"),
+        "settings": {"embedder": {"before": HashEmbedder("old")}},
+    }
     with Memory(store, user="ana", background=False, **chosen) as memory:
         assert rows(memory)["changing to"] == "new: 0 of 5"
         assert memory.store.status(memory.scope).background["changing"] == {"to": "new", "embedded": 0, "of": 5}

@@ -233,7 +233,7 @@ class StoreMachine(RuleBasedStateMachine):
                 store.settle(TARGET, entries[-1].seq)
 
     def _rebuild(self, scope: Scope, n: int) -> None:
-        assert self.stores[0].store.rebuild() == self.stores[1].store.rebuild()
+        assert self.stores[0].rebuild() == self.stores[1].rebuild()
 
     # What must hold after each step
 

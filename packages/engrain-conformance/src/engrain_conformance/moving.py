@@ -197,7 +197,7 @@ class MovingSuite(Suite):
         moved(source, store)
         moved(source, store, 1_000)
         assert dumped(store) == dumped(source)
-        assert store.status().items == source.store.status(source.scope).items
+        assert store.status().items == source.status().items
 
     def test_a_row_that_is_given_twice_counts_as_given_last(self, store: Any, clock: SetClock) -> None:
         source = ReferenceStore(clock=clock)
@@ -216,7 +216,7 @@ class MovingSuite(Suite):
         for scope in SCOPES:
             add(source, fact("Cusco", slot="city"), scope=scope)
             source.append(scope, "monday", [message("Much later.")], None)
-            source.touch(scope, [one.id for one in source.slots.list(scope, "", None)])
+            source.touch(scope, [one.id for one in source.slots(scope, "", None)])
         lease = source.journal.claim(Claim(ANA, "order", "three"))
         source.journal.finish(lease, StepEnd("open", result="1"))
         check_moved(source, store, clock())
