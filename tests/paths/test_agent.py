@@ -52,7 +52,8 @@ def system_of(body: Body) -> str:
 
 
 def log(memory: Memory, session: str | None = None) -> list[tuple[str, str]]:
-    return told(memory.session(session).conversation.last(1_000))
+    talk = memory.conversation if session is None else memory.session(session).conversation
+    return told(talk.last(1_000))
 
 
 def look_up(parcel: int) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(
     code = (
         "import os, sys; from engrain import Memory; from engrain.stores.sqlite import backup\n"
         "backup.Backing._examined = lambda *_: os._exit(9)\n"
-        "Memory(sys.argv[1], user='ana', background=False).backup(sys.argv[2])\n"
+        "Memory(sys.argv[1], user='ana', background=False).store.backup(sys.argv[2])\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(store), str(tmp_path / "b.db")], check=False)
     assert killed.returncode == 9

@@ -228,7 +228,8 @@ def test_a_model_that_is_still_reading_brings_no_name_back(store: Path, by: str)
         for number in range(10):
             reader.add_message("user", f"It was said, {number} times.", session=names["session"])
         assert model.reads.wait(180)
-        assert memory.erase(**{by: names[by]}).receipt  # type: ignore[arg-type]
+        named = {} if by == "user" else {by: names[by]}
+        assert memory.erase(**named).receipt  # type: ignore[arg-type]
         model.may.set()
         assert reader.store.workers.enrichment.wait(180)
     assert found(store.parent, names[by]) == {}
@@ -243,7 +244,7 @@ def test_what_a_process_still_has_at_hand_goes_with_its_user(memory: Memory, sto
         assert memory.store.erase(user="ana").receipt
         assert WORD not in str(other.recall("What now?"))
         for one in (memory, other):
-            with pytest.raises(Conflict, match="needs a task"):
+            with pytest.raises(Conflict, match="needs work in progress"):
                 one.working.finish(True, "It is done.")
         other.working.start("Another")
         other.working.step("", "look", "something")
@@ -658,9 +659,13 @@ def test_an_audit_entry_takes_no_content(memory: Memory) -> None:
 
 
 def test_erase_needs_exactly_one_name(memory: Memory) -> None:
-    for bad in ({}, {"user": "ana", "session": "s"}, {"user": ""}, {"id": " "}):
+    for bad in ({"source": "page", "session": "s"}, {"session": ""}, {"id": " "}):
         with pytest.raises(EngrainError):
             memory.erase(**bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        memory.store.erase(user="")
+    with pytest.raises(InvalidInput, match="no user"):
+        memory.store.memory(agent="bot").erase()
 
 
 def test_both_faces_erase(store: Path) -> None:

@@ -108,9 +108,9 @@ def test_a_reason_that_is_no_code_word_is_refused_while_held_too(store: Path, re
 def test_who_is_held_is_named_in_every_tenant_hidden_or_not(store: Path) -> None:
     with opened(store, user="kim", tenant="acme") as kim:
         kim.remember("Kim lives in Rome.")
-        kim.store.hold("kim", reason="case-9")
+        kim.store.hold("kim", tenant="acme", reason="case-9")
         with pytest.raises(OnHold, match=r"engrain hold --tenant acme --user kim --release --reason case-9$"):
-            kim.store.erase(user="kim")
+            kim.store.erase(user="kim", tenant="acme")
     with opened(store) as memory:
         assert memory.store.hold("ana", reason="case-7").user == "ana"
         assert memory.store.hold("nobody", reason="case-7").user is None
