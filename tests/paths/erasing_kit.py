@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, Source
+from engrain import ErasureResult, Memory, Source
 from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
@@ -74,3 +74,8 @@ def other_process(store: Path) -> subprocess.Popen[str]:
     """One that has searched the memory, and searches again for every line it is sent."""
     command = [sys.executable, "-c", HOLDER, str(Path(__file__).parent), str(store)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def erase_from(memory: Memory, **what: Any) -> ErasureResult:
+    """A user is the store's to erase, a part of a memory its own."""
+    return memory.store.erase(**what) if "user" in what else memory.erase(**what)

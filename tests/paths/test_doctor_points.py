@@ -57,10 +57,11 @@ def opened(folder: Path, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> It
     with ExitStack() as stack:
 
         def made(**options: Any) -> Memory:
-            order = {"backup_folder": str(folder / "backups"), **options.pop("lifecycle", {})}
-            settings = {"user": "ana", "clock": clock, "embedder": HashEmbedder(), "background": False, **options}
-            store = settings.pop("store", folder / "agent.db")
-            return stack.enter_context(Memory(store, settings={"lifecycle": order}, **settings))
+            tables = dict(options.pop("settings", {}))
+            tables["lifecycle"] = {"backup_folder": str(folder / "backups"), **tables.get("lifecycle", {})}
+            chosen = {"user": "ana", "clock": clock, "embedder": HashEmbedder(), "background": False, **options}
+            store = chosen.pop("store", folder / "agent.db")
+            return stack.enter_context(Memory(store, settings=tables, **chosen))
 
         yield made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from erasing_kit import opened
+from erasing_kit import erase_from, opened
 from redis_server import redis_server
 from servers import postgres
 
@@ -59,7 +59,7 @@ def test_a_name_of_another_tenant_is_not_offered(memory: Memory, store: Path) ->
     with opened(store, user="eve", tenant="acme", background=False) as acme:
         acme.remember("Eve lives in Oslo.")
         with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. engrain memories"):
-            acme.store.erase(user="anna")
+            acme.store.erase(user="anna", tenant="acme")
     with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. engrain memories"):
         memory.store.erase(user="eve")
 
@@ -125,7 +125,7 @@ def test_a_dry_run_under_a_hold_is_refused_as_the_real_one(memory: Memory) -> No
     memory.store.hold("ana", reason="case-7")
     for chosen in ({"user": "ana"}, {"session": "monday"}):
         with pytest.raises(OnHold, match="case-7"):
-            memory.erase(**chosen, dry_run=True)
+            erase_from(memory, **chosen, dry_run=True)
     assert memory.list() != []
     assert [one.what for one in memory.store.audit()] == ["hold"]
 

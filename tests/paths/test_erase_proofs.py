@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
-from erasing_kit import WORD, found, opened
+from erasing_kit import WORD, erase_from, found, opened
 
 from engrain import Memory, Source
 from engrain.cli.main import root
@@ -110,7 +110,7 @@ def test_there_is_no_receipt_while_bytes_of_it_are_left(
     plant(store, word)
     monkeypatch.setattr(purge, "scrub", lambda *_: None)
     with opened(store, background=False) as memory:
-        done = memory.erase(**{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
+        done = erase_from(memory, **{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
         assert (done.pending, "traces" in done.why) == (True, True)
         assert [entry.what for entry in memory.store.audit()] == []
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from chroma_server import new_server, shared_server
 from click.testing import CliRunner
-from erasing_kit import WORD, fill, found, opened
+from erasing_kit import WORD, erase_from, fill, found, opened
 from redis_server import redis_server
 from servers import _binaries, postgres
 
@@ -336,7 +336,7 @@ def test_others_who_write_all_the_time_do_not_keep_an_erasure_from_its_end(
         for ask in ({"id": item}, {"user": "ana"}):
             calls = count()
             monkeypatch.setattr(feed, "feed", busy)
-            done = memory.erase(**ask)
+            done = erase_from(memory, **ask)
             monkeypatch.undo()
             assert done.receipt, done.why
             assert feed._server.count(feed._embedder.model.key, [item, other]) == (1 if "id" in ask else 0)
@@ -350,7 +350,7 @@ def test_vectors_go_although_another_transaction_is_open_before(tmp_path: Path, 
         with psycopg.connect(postgres().url("postgres")) as other:
             other.execute(f"set search_path to {schema}, public".encode())
             other.execute("select open_change()")
-            memory.erase(**({"user": "ana"} if by == "user" else {"id": item}))
+            erase_from(memory, **({"user": "ana"} if by == "user" else {"id": item}))
             feed: Any = memory.store.services.feed
             assert feed._server.count(feed._embedder.model.key) == 0
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from erasing_kit import opened
+from erasing_kit import erase_from, opened
 
 from engrain import Memory
 from engrain.core.identity import Scope
@@ -77,7 +77,7 @@ def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", dies)
         with pytest.raises(Killed):
-            memory.erase(**{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
+            erase_from(memory, **{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
     shutil.rmtree(folder.parent)
     (done,) = memory.store.resume_erasures()
     assert done.receipt, done.why

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 from agent_kit import Scripted, says
 from engrain_conformance.embedder import HashEmbedder
-from erasing_kit import WORD, found, opened
+from erasing_kit import WORD, erase_from, found, opened
 from redis_server import redis_server
 from servers import postgres
 
@@ -61,7 +61,9 @@ def far() -> Far:
 
 def erase(store: Path) -> None:
     """As another process does."""
-    code = "import sys; from erasing_kit import opened; m = opened(sys.argv[1]); assert m.erase(user='ana').receipt"
+    code = (
+        "import sys; from erasing_kit import opened; m = opened(sys.argv[1]); assert m.store.erase(user='ana').receipt"
+    )
     command = [sys.executable, "-c", code, str(store)]
     subprocess.run(command, check=True, cwd=Path(__file__).parent, timeout=PATIENCE)
 
@@ -197,7 +199,7 @@ def test_so_it_is_with_a_session_and_a_source(store: Path, far: Far, part: dict[
             else (lambda: memory.remember(LATE, source="https://bad.example"))
         )
         with under_way(far, late) as call:
-            assert memory.erase(**part).receipt  # type: ignore[arg-type]
+            assert erase_from(memory, **part).receipt  # type: ignore[arg-type]
         assert isinstance(call.exception(), BeingErased)
         assert not [item for item in memory.list() if WORD in item.text]
     assert found(store.parent) == {}

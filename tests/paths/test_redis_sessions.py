@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
+from erasing_kit import erase_from
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
@@ -194,7 +195,7 @@ def test_erasing_leaves_nothing_at_hand(what: dict[str, str], tmp_path: Path, se
         memory.working.add(SECRET)
         shown(memory)
         assert len(server.client.keys("*:sessions:*")) == 3
-        assert memory.erase(**what).receipt
+        assert erase_from(memory, **what).receipt
         assert SECRET not in _everything(server)
         assert server.client.keys("*:sessions:*") == []
 

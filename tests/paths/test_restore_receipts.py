@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from erasing_kit import WORD, fill, found, opened
+from erasing_kit import WORD, erase_from, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
 from engrain.cli.main import root
@@ -232,7 +232,7 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
         one = ana.remember("Ana likes tea.")
         ana.store.backup(tmp_path / "b.db")
         asked = [*({"session": day} for day in days), {"source": "page.html"}, {"id": one}, {"user": "ana"}]
-        kept = [str(ana.erase(**each).receipt) for each in asked]
+        kept = [str(erase_from(ana, **each).receipt) for each in asked]
     looks: list[str] = []
     subjects = remaining.subjects
 

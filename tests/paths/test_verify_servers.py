@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from erasing_kit import fill, opened
+from erasing_kit import erase_from, fill, opened
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
@@ -41,7 +41,7 @@ def feed_all(feed: Any) -> None:
 
 
 def erased(memory: Memory, **what: str) -> Receipt:
-    done = memory.erase(**(what or {"user": "ana"}))  # type: ignore[arg-type]
+    done = erase_from(memory, **(what or {"user": "ana"}))  # type: ignore[arg-type]
     assert done.receipt, done.why
     return done.receipt
 
