@@ -28,7 +28,6 @@ from harness.twin import Twin
 from engrain import AgentWithMemory, Memory
 from engrain.config import Settings
 from engrain.core.model.chat import Ask, Reply, ToolCall
-from engrain.engine import Engine
 from engrain.factory import open_embedder
 from engrain.tiers.conversation import ConversationMemory
 
@@ -73,7 +72,11 @@ class Answering:
 class Parts:
     """How long each part of a turn takes."""
 
-    CALLS = (("recall", Engine, "recall"), ("log", Engine, "add_messages"), ("window", ConversationMemory, "window"))
+    CALLS = (
+        ("recall", Memory, "recall"),
+        ("log", ConversationMemory, "take"),
+        ("window", ConversationMemory, "window"),
+    )
 
     def __init__(self) -> None:
         self.took: dict[str, list[float]] = {name: [] for name, _, _ in self.CALLS}

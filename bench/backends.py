@@ -150,7 +150,7 @@ def on_chroma(python: str, folder: Path, work: Work) -> dict[str, Any]:
     settings.write_text(f'[stores]\ndefault = "{folder}/chroma.db"\nvectors = "{server.url}"\n')
     peer = Peer(python, "chromadb", server.url, folder)
     with Memory(settings, user="bench", embedder=work.embedder, background=False) as memory:
-        feed = memory._open.kit.feed
+        feed = memory.store.services.feed
         assert feed is not None
 
         def settle() -> None:
@@ -222,8 +222,7 @@ def sizes(folder: Path, work: Work) -> dict[str, Any]:
         settings.write_text(f'[stores]\ndefault = "{folder}/{name}.db"\nvectors = "{url}"\n')
         with Memory(settings, user="bench", embedder=work.embedder, background=False) as memory:
             memory.remember_many(texts)
-            memory._open.feeder.brought()
-            while memory._open.kit.feed.feed(BULK):  # type: ignore[union-attr]
+            while memory.store.services.feed.feed(BULK):  # type: ignore[union-attr]
                 pass
     found["chroma point"] = _folder(chroma.folder / "data") / work.items
     found["qdrant local point"] = _folder(folder / "qdrant") / work.items

@@ -26,7 +26,7 @@ def search_times(store: Path, user: str, corpus: Corpus, prepared: PreparedEmbed
     prepared.prepare([query.text for query in asked], np.stack([query.vector for query in asked]))
     with Memory(store, user=user, embedder=prepared, background=False) as memory:
         first = seconds(lambda: memory.recall(asked[0].text, n=HITS, min_relevance=0))
-        kit = memory._open.kit  # the arms have no face of their own
+        kit = memory.store.services  # the arms have no face of their own
         by_meaning = [_vector_query(query, memory, kit) for query in asked]
         by_words = [_word_query(query, memory) for query in asked]
         runs: dict[str, list[Callable[[], Any]]] = {
@@ -52,7 +52,7 @@ def exactness(store: Path, items: int, corpus: Corpus, prepared: PreparedEmbedde
     asked = corpus.queries(queries, BLOCK)
     right = 0
     with Memory(store, user="bench", embedder=prepared, background=False) as memory:
-        kit = memory._open.kit
+        kit = memory.store.services
         for query in asked:
             cosines = vectors @ query.vector
             found = kit.vectors.nearest(_vector_query(query, memory, kit)).cosines[:HITS]

@@ -60,29 +60,49 @@ if TYPE_CHECKING:
     )
     from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
-    from engrain.core.model.audit import AuditResult
+    from engrain.core.model.audit import AuditResult, Entry
     from engrain.core.model.chat import ToolCall
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
     from engrain.core.model.messages import Message
+    from engrain.core.model.plans import Outcome
     from engrain.core.model.procedures import Procedure
     from engrain.core.model.recall import Degraded, Hit, Omitted, Recall, Section
-    from engrain.core.model.results import CheckResult, Explanation, ForgetResult, MaintenanceReport, MemoryInfo, Status
+    from engrain.core.model.results import (
+        CheckResult,
+        Explanation,
+        ForgetResult,
+        MaintenanceAction,
+        MaintenanceReport,
+        MemoryInfo,
+        Status,
+    )
     from engrain.core.model.retention import TIERS
-    from engrain.core.model.sessions import Event, SessionEnd, SessionStart
+    from engrain.core.model.sessions import Event, SessionEnd, SessionInfo, SessionStart
     from engrain.core.model.tasks import StepRecord, TaskRecord
-    from engrain.memory import Memory
-    from engrain.memory.async_memory import AsyncMemory
+    from engrain.core.progress import Progress
+    from engrain.maintenance.consolidate import ConsolidationResult
+    from engrain.memory import Memory, Session, Store
+    from engrain.memory.async_memory import AsyncMemory, AsyncSession, AsyncStore
     from engrain.memory.replay import replay_erasures
     from engrain.memory.restore import restore_backup
+    from engrain.mirror.mirror import Mirror
     from engrain.privacy.erase import ErasureResult, UndoResult
     from engrain.privacy.receipts import Receipt, VerificationResult
-    from engrain.tasks.admin import Timeline
+    from engrain.tasks.admin import Tasks, Timeline
     from engrain.tasks.policies import Compensate, Retry
     from engrain.tasks.run import AsyncRun, Run
     from engrain.tasks.workflow import Effect, ResumableAgent
     from engrain.tiers.conversation import ConversationMemory
+    from engrain.tiers.episodic import EpisodicMemory
+    from engrain.tiers.procedural import ProceduralMemory
+    from engrain.tiers.relations import Relations
+    from engrain.tiers.scoped_working import ScopedWorkingMemory
+    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.sessions import Sessions
+    from engrain.tiers.slots import Slots
     from engrain.tiers.working import WorkingMemory
+    from engrain.transfer.copy import CopyResult
     from engrain.transfer.export import ExportResult
     from engrain.transfer.load import LoadResult
 
@@ -91,36 +111,49 @@ _HOMES = {
     "agent.agent": "AgentWithMemory AsyncAgentWithMemory",
     "agent.results": "AgentReply",
     "agent.tools": "Tool tool",
-    "core.errors": "BackendMissing BadFile BadText BeingErased ConfigError Conflict DiskFull EmbedderFailed EmptyText "
-    "EngrainError InputChanged InvalidInput LeaseLost ModelFailed NewerStore NotADatabase NotDone "
-    "NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore ServerAway StepAmbiguous StepConcurrent "
-    "StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError StoreUnavailable TaskClaimed "
-    "TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged WrongKey",
-    "core.formats.manifests": "BackedUp Restored",
+    "core.errors": "BackendMissing BackendUnavailableWarning BadFile BadText BeingErased ConfigError Conflict DiskFull "
+    "EffectNotPerformed EmbedderFailed EmptyText EngrainError InputChanged InvalidInput LeaseLost "
+    "ModelFailed NewerStore NotADatabase NotFound OlderStore OnHold OutcomeUnknown ReadOnlyStore "
+    "StepAmbiguous StepConcurrent StepFailed StepNested StoreBusy StoreClosed StoreCorrupt StoreError "
+    "StoreUnavailable TaskClaimed TaskEnded TaskError TaskWaiting TooLarge UnknownKey VersionChanged "
+    "WrongKey",
+    "core.formats.manifests": "BackupInfo RestoreResult",
     "core.identity": "Scope",
-    "core.model.audit": "AuditResult",
+    "core.model.audit": "AuditResult Entry",
     "core.model.chat": "ToolCall",
-    "core.model.erasure": "Hold Released",
-    "core.model.items": "Cite Item Note Place Relation Source",
+    "core.model.erasure": "Hold HoldRelease",
+    "core.model.items": "Citation Item Note Relation SessionPosition Source",
     "core.model.messages": "Message",
+    "core.model.plans": "Outcome",
     "core.model.procedures": "Procedure",
-    "core.model.recall": "Hit LeftOut Recall Section Without",
-    "core.model.results": "Checked Forgotten Maintained Owned Status Why",
+    "core.model.recall": "Degraded Hit Omitted Recall Section",
+    "core.model.results": "CheckResult Explanation ForgetResult MaintenanceAction MaintenanceReport MemoryInfo Status",
     "core.model.retention": "TIERS",
-    "core.model.sessions": "Closing Event Opening",
+    "core.model.sessions": "Event SessionEnd SessionInfo SessionStart",
     "core.model.tasks": "StepRecord TaskRecord",
-    "memory": "Memory",
-    "memory.async_memory": "AsyncMemory",
+    "core.progress": "Progress",
+    "maintenance.consolidate": "ConsolidationResult",
+    "memory": "Memory Session Store",
+    "memory.async_memory": "AsyncMemory AsyncSession AsyncStore",
     "memory.replay": "replay_erasures",
     "memory.restore": "restore_backup",
-    "privacy.erase": "Erased Undone",
-    "privacy.receipts": "Receipt Verified",
-    "tasks.admin": "Timeline",
+    "mirror.mirror": "Mirror",
+    "privacy.erase": "ErasureResult UndoResult",
+    "privacy.receipts": "Receipt VerificationResult",
+    "tasks.admin": "Tasks Timeline",
     "tasks.policies": "Compensate Retry",
     "tasks.run": "AsyncRun Run",
     "tasks.workflow": "Effect ResumableAgent",
     "tiers.conversation": "ConversationMemory",
+    "tiers.episodic": "EpisodicMemory",
+    "tiers.procedural": "ProceduralMemory",
+    "tiers.relations": "Relations",
+    "tiers.scoped_working": "ScopedWorkingMemory",
+    "tiers.semantic": "SemanticMemory",
+    "tiers.sessions": "Sessions",
+    "tiers.slots": "Slots",
     "tiers.working": "WorkingMemory",
+    "transfer.copy": "CopyResult",
     "transfer.export": "ExportResult",
     "transfer.load": "LoadResult",
 }
@@ -128,69 +161,89 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "TIERS",
-    "AgentWithMemory",
     "AgentReply",
+    "AgentWithMemory",
     "AsyncAgentWithMemory",
     "AsyncMemory",
     "AsyncRun",
+    "AsyncSession",
+    "AsyncStore",
     "AuditResult",
-    "BackupInfo",
     "BackendMissing",
+    "BackendUnavailableWarning",
+    "BackupInfo",
     "BadFile",
     "BadText",
     "BeingErased",
     "CheckResult",
     "Citation",
-    "SessionEnd",
     "Compensate",
     "ConfigError",
     "Conflict",
+    "ConsolidationResult",
     "ConversationMemory",
+    "CopyResult",
+    "Degraded",
     "DiskFull",
     "Effect",
+    "EffectNotPerformed",
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
+    "Entry",
+    "EpisodicMemory",
     "ErasureResult",
     "Event",
+    "Explanation",
     "ExportResult",
     "ForgetResult",
     "Hit",
     "Hold",
+    "HoldRelease",
     "InputChanged",
     "InvalidInput",
     "Item",
     "LeaseLost",
-    "Omitted",
     "LoadResult",
+    "MaintenanceAction",
     "MaintenanceReport",
     "Memory",
+    "MemoryInfo",
     "Message",
+    "Mirror",
     "ModelFailed",
     "NewerStore",
     "NotADatabase",
-    "EffectNotPerformed",
     "NotFound",
     "Note",
     "OlderStore",
+    "Omitted",
     "OnHold",
-    "SessionStart",
+    "Outcome",
     "OutcomeUnknown",
-    "MemoryInfo",
-    "SessionPosition",
+    "ProceduralMemory",
     "Procedure",
+    "Progress",
     "ReadOnlyStore",
     "Recall",
     "Receipt",
     "Relation",
-    "HoldRelease",
+    "Relations",
     "RestoreResult",
     "ResumableAgent",
     "Retry",
     "Run",
     "Scope",
+    "ScopedWorkingMemory",
     "Section",
-    "BackendUnavailableWarning",
+    "SemanticMemory",
+    "Session",
+    "SessionEnd",
+    "SessionInfo",
+    "SessionPosition",
+    "SessionStart",
+    "Sessions",
+    "Slots",
     "Source",
     "Status",
     "StepAmbiguous",
@@ -198,6 +251,7 @@ __all__ = [
     "StepFailed",
     "StepNested",
     "StepRecord",
+    "Store",
     "StoreBusy",
     "StoreClosed",
     "StoreCorrupt",
@@ -208,6 +262,7 @@ __all__ = [
     "TaskError",
     "TaskRecord",
     "TaskWaiting",
+    "Tasks",
     "Timeline",
     "TooLarge",
     "Tool",
@@ -216,8 +271,6 @@ __all__ = [
     "UnknownKey",
     "VerificationResult",
     "VersionChanged",
-    "Explanation",
-    "Degraded",
     "WorkingMemory",
     "WrongKey",
     "__version__",

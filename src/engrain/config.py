@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -36,6 +36,8 @@ class Settings:
     `dimension` is that of the embedder's vectors, where its name does not tell.
     `embedder_before` is the embedder that made the stored vectors, searched by until `embedder` has made all anew.
     `lifecycle` says how long things are kept. `redact` names what is taken out of every text before it is kept.
+    With `read_only` nothing is written. `count_tokens` counts the tokens of a text. A program may give functions and
+    objects where a file has names.
     `cache_bytes` bounds the memory that search may hold. `engine` is "auto", "apsw" or "stdlib".
     """
 
@@ -52,9 +54,11 @@ class Settings:
     cache_bytes: int = DEFAULT_CACHE
     engine: SqliteEngine = "auto"
     key: str | None = field(default=None, repr=False)
-    embedder_before: str | None = None
+    embedder_before: Any = None
     lifecycle: Policies = field(default_factory=Policies)
-    redact: tuple[str, ...] = ()
+    redact: Any = ()
+    count_tokens: Callable[[str], int] | None = None
+    read_only: bool = False
 
 
 _TABLES: Mapping[str, Mapping[str, str]] = {
@@ -66,24 +70,35 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         "vectors": "vectors",
         "cache_bytes": "cache_bytes",
         "engine": "engine",
+        "read_only": "read_only",
+        "key": "key",
     },
     "embedder": {"model": "embedder", "url": "embedder_url", "dimension": "dimension", "before": "embedder_before"},
     "model": {"name": "model", "url": "model_url"},
     "privacy": {"redact": "redact"},
+    "tokens": {"count": "count_tokens"},
 }
+# A program may give these as objects or functions.
+_OBJECTS = ("before", "redact", "count", "key")
 
 
-def settings(url: str | os.PathLike[str] | None = None) -> Settings:
+def settings(
+    url: str | os.PathLike[str] | None = None, tables: Mapping[str, Mapping[str, Any]] | None = None
+) -> Settings:
     """From a path, a URL, or the path of a .toml file; with none, from ENGRAIN_STORE, else engrain.db right here.
-    The model and what is redacted are those of ENGRAIN_MODEL and ENGRAIN_REDACT, unless a .toml file says."""
+
+    The model and what is redacted are those of ENGRAIN_MODEL and ENGRAIN_REDACT, unless a .toml file says. `tables` are
+    those of a program, under the names of the .toml file; they go before both."""
     if url is not None and not isinstance(url, (str, os.PathLike)):
         raise ConfigError(f"a store is a path or a URL, not {type(url).__name__}.")
     where = os.fspath(url) if url is not None else os.environ.get(STORE_VARIABLE, DEFAULT_STORE)
     if not where or "\x00" in where:
         raise ConfigError(f"{where!r} is not a path or a URL of a store.")
     if where.endswith(".toml"):
-        return from_toml(Path(where))
-    return Settings(store=where, model=_model(), key=_key(), redact=_redact())
+        found = from_toml(Path(where))
+    else:
+        found = Settings(store=where, model=_model(), key=_key(), redact=_redact())
+    return with_tables(found, tables) if tables is not None else found
 
 
 def from_toml(path: Path) -> Settings:
@@ -93,17 +108,10 @@ def from_toml(path: Path) -> Settings:
         raise ConfigError(f"there is no settings file {path}.") from exc
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise ConfigError(f"{path} cannot be read as TOML: {exc}.") from exc
-    given: dict[str, Any] = {}
     upkeep = tables.pop("lifecycle", {})
     if not isinstance(upkeep, dict):
         raise ConfigError(f"{path}: lifecycle must be a table, [lifecycle].")
-    for table, values in tables.items():
-        if table not in _TABLES or not isinstance(values, dict):
-            raise UnknownKey(f"{path}: unknown table [{table}]. Known: {', '.join((*_TABLES, 'lifecycle'))}.")
-        for key, value in values.items():
-            if key not in _TABLES[table]:
-                raise UnknownKey(f"{path}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
-            given[_TABLES[table][key]] = _typed(path, table, key, value)
+    given = _values(str(path), tables)
     given.setdefault("redact", _redact())
     given["model"] = given.get("model", _model()) or None  # name = "": none, whatever the variable says
     for name in ("backup_folder", "mirror"):
@@ -111,6 +119,32 @@ def from_toml(path: Path) -> Settings:
             upkeep[name] = _beside(path, upkeep[name])
     given["store"] = _beside(path, given.get("store", DEFAULT_STORE))
     return Settings(**given, key=_key(), lifecycle=policies(upkeep, f"{path}, [lifecycle]"))
+
+
+def with_tables(found: Settings, tables: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """The same settings with the values of a program in place of its own."""
+    if not isinstance(tables, Mapping):
+        raise ConfigError(f'settings are tables, such as {{"lifecycle": {{…}}}}, not {type(tables).__name__}.')
+    own = dict(tables)
+    upkeep = own.pop("lifecycle", None)
+    given = _values("settings", own, objects=True)
+    if upkeep is not None:
+        given["lifecycle"] = policies(upkeep, "settings, [lifecycle]")
+    return replace(found, **given)
+
+
+def _values(where: str, tables: Mapping[str, Any], objects: bool = False) -> dict[str, Any]:
+    """The values of all tables by the names that Settings has for them."""
+    given: dict[str, Any] = {}
+    for table, values in tables.items():
+        if table not in _TABLES or not isinstance(values, Mapping):
+            raise UnknownKey(f"{where}: unknown table [{table}]. Known: {', '.join((*_TABLES, 'lifecycle'))}.")
+        for key, value in values.items():
+            if key not in _TABLES[table]:
+                raise UnknownKey(f"{where}: unknown key {key!r} in [{table}]. Known: {', '.join(_TABLES[table])}.")
+            as_it_is = objects and key in _OBJECTS
+            given[_TABLES[table][key]] = value if as_it_is else _typed(where, table, key, value)
+    return given
 
 
 def _beside(path: Path, named: str) -> str:
@@ -133,10 +167,16 @@ def _key() -> str | None:
     return os.environ.get(KEY_VARIABLE) or None
 
 
-def _typed(path: Path, table: str, key: str, value: object) -> object:
+def _typed(path: str, table: str, key: str, value: object) -> object:
+    if key in ("count", "key"):
+        raise ConfigError(f"{path}: {key!r} in [{table}] comes from a program, never from a file.")
     if key == "redact" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
-    wanted: type = int if key in ("cache_bytes", "dimension") else list if key == "redact" else str
+    if key == "read_only" and isinstance(value, bool):
+        return value
+    wanted: type = (
+        bool if key == "read_only" else int if key in ("cache_bytes", "dimension") else list if key == "redact" else str
+    )
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ConfigError(f"{path}: {key!r} in [{table}] must be {wanted.__name__}, not {value!r}.")
     if key == "dimension" and not 0 < value <= MOST_DIMENSIONS:  # type: ignore[operator]

@@ -14,9 +14,7 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
-from engrain.core.model.retention import policies
-from engrain.core.tokens import CountTokens, estimated_tokens, proved_counter
-from engrain.engine import Engine
+from engrain.core.tokens import estimated_tokens, proved_counter
 from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
@@ -28,31 +26,26 @@ if TYPE_CHECKING:
     from engrain.stores.redis.transfer import RedisMoving
     from engrain.stores.vectors.outbox import FedIndex
 
-__all__ = ["Engine", "open_folder", "open_services"]
-
 REDIS = ("redis", "rediss")
 VECTOR_SERVERS = ("qdrant", "chroma")
 
 
 def open_services(
-    url: str | os.PathLike[str] | None,
+    location: str | os.PathLike[str] | None,
     *,
     embedder: Embedder | str | None = None,
     model: Model | str | None = None,
-    clock: Clock = system_clock,
-    count_tokens: CountTokens = estimated_tokens,
-    read_only: bool = False,
     key: str | None = None,
-    before: Embedder | str | None = None,
-    lifecycle: Mapping[str, Any] | None = None,
-    redact: object = None,
+    clock: Clock = system_clock,
+    read_only: bool = False,
+    tables: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Services:
-    count_tokens = proved_counter(count_tokens)
-    chosen = settings(url)
+    """Open the stores, the embedder and the model that the settings name."""
+    chosen = settings(location, tables)
+    count_tokens = proved_counter(chosen.count_tokens or estimated_tokens)
+    read_only = read_only or chosen.read_only
     if key is not None:
         chosen = replace(chosen, key=key)
-    if lifecycle is not None:
-        chosen = replace(chosen, lifecycle=policies(lifecycle, "lifecycle"))
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder
@@ -77,18 +70,19 @@ def open_services(
             journal=servers[chosen.tasks].journal if chosen.tasks else store.journal,
             model=_open_model(model, chosen),
             outcomes=getattr(store, "outcomes", None),
-            together=chosen.episodic is None and hasattr(store, "episodes"),
+            same_store=chosen.episodic is None and hasattr(store, "episodes"),
             servers=(*servers.values(), *((fed,) if fed else ())),
             feed=fed,
             state=servers[chosen.sessions].state if chosen.sessions and not read_only else None,
             policies=chosen.lifecycle,
-            before=_open_before(before, chosen, ready),
+            before=_open_before(chosen, ready),
             folder=_folders(chosen.lifecycle.mirror) if chosen.lifecycle.mirror else None,
             open_folder=open_folder,
             erasing=getattr(store, "erasing", None),
             audit=getattr(store, "audit", None),
-            redact=_redactor(chosen.redact if redact is None else redact),
+            redact=_redactor(chosen.redact),
             rows=_composed(chosen, store, servers),
+            read_only=read_only,
         )
         opened.pop_all()
     return services
@@ -147,10 +141,10 @@ def open_embedder(chosen: Settings) -> Embedder:
     return _EMBEDDERS[kind](name, chosen)
 
 
-def _open_before(before: Embedder | str | None, chosen: Settings, now: Embedder) -> Embedder | None:
-    if before is None or isinstance(before, str):
-        name = before or chosen.embedder_before
-        before = open_embedder(replace(chosen, embedder=name, embedder_url=None, dimension=None)) if name else None
+def _open_before(chosen: Settings, now: Embedder) -> Embedder | None:
+    before: Embedder | str | None = chosen.embedder_before
+    if isinstance(before, str):
+        before = open_embedder(replace(chosen, embedder=before, embedder_url=None, dimension=None)) if before else None
     return before if before is not None and before.model.key != now.model.key else None
 
 

@@ -43,15 +43,15 @@ VERBS: dict[str, Callable[[Memory], Any]] = {
     "remember a turn": lambda memory: memory.remember("Hello.", place=SessionPosition("monday")),
     "remember_many": lambda memory: memory.remember_many(["one thing", "another thing"]),
     "recall": lambda memory: memory.recall("Where is the parcel?", where={"kind": "fact"}),
-    "slot": lambda memory: memory.slot("parcel.place"),
-    "relate": lambda memory: memory.relate("Ana", "works at", "Acme"),
-    "about": lambda memory: memory.about("Ana"),
+    "slot": lambda memory: memory.slots.get("parcel.place"),
+    "relate": lambda memory: memory.relations.add("Ana", "works at", "Acme"),
+    "about": lambda memory: memory.relations.about("Ana"),
     "list": lambda memory: memory.list({"kind": "fact"}),
     "correct": lambda memory: memory.correct(memory.list()[0].id, "The parcel is in Porto."),
-    "pin": lambda memory: memory.pin(memory.list()[0].id),
-    "why": lambda memory: memory.why(memory.list()[0].id),
+    "pin": lambda memory: memory.update(memory.list()[0].id, pinned=True),
+    "why": lambda memory: memory.explain(memory.list()[0].id),
     "forget": lambda memory: memory.forget(memory.list()[0].id),
-    "status": lambda memory: memory.status(),
+    "status": lambda memory: memory.store.status(memory.scope),
 }
 
 

@@ -16,6 +16,6 @@ if __name__ == "__main__":
     layer = DyingVfs(points)
     with opened(store, background=False) as memory:
         points.count, points.fatal = 0, int(fatal) or None
-        done = memory.erase(user="ana", folders=[Path(store).with_name("files")])
+        done = memory.store.erase(user="ana", folders=[Path(store).with_name("files")])
         assert done.receipt, done.why
     sys.stdout.write(str(points.count))

@@ -104,13 +104,13 @@ def snapshot(run: Run, outside: Outside) -> None:
 
 
 def checkpoint(memory: Memory, outside: Outside) -> None:
-    state = memory.restore(TASK) or {"at": 0}
+    state = memory.tasks.load_checkpoint(TASK) or {"at": 0}
     while state["at"] < 3:
         state["at"] += 1
-        memory.checkpoint(TASK, state)
+        memory.tasks.checkpoint(TASK, state)
         outside.do("kept", str(state["at"]))
-    if memory.tasks()[0].status != "done":
-        memory.checkpoint(TASK, {"at": 4}, done=True)
+    if memory.tasks.list()[0].status != "done":
+        memory.tasks.checkpoint(TASK, {"at": 4}, done=True)
 
 
 # What must be true in the end
@@ -157,8 +157,8 @@ def parts(memory: Memory, lines: Lines) -> None:
 
 
 def kept(memory: Memory, lines: Lines) -> None:
-    last = 4 if memory.tasks()[0].version == "checkpoint" else 2
-    assert memory.restore(TASK) == {"at": last}
+    last = 4 if memory.tasks.list()[0].version == "checkpoint" else 2
+    assert memory.tasks.load_checkpoint(TASK) == {"at": last}
 
 
 class Case(NamedTuple):

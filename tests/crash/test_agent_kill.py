@@ -47,7 +47,7 @@ def killed(path: Path, service: Service, kind: str, fatal: int | None) -> int:
 
 
 def conversation(memory: Memory) -> list[Any]:
-    rows = memory._open.conversation("s").last(100)
+    rows = memory.session("s").conversation.last(100)
     return [(one.role, one.text, [(c.name, c.arguments) for c in one.calls], one.failed) for one in rows]
 
 
@@ -60,7 +60,7 @@ def continued(path: Path, service: Service, kind: str) -> str:
     outside = Outside(path.with_suffix(".out"))
     fate = "continued"
     with open_memory(path) as memory:
-        steps = memory.timeline(TASK).steps if memory.tasks() else ()
+        steps = memory.tasks.timeline(TASK).steps if memory.tasks.list() else ()
         done = Counter(one.name.partition("[")[0] for one in steps if one.status == "done")
         looks, asked = outside.lines().count("look 7"), service.requests
         for _ in range(2):
@@ -71,13 +71,15 @@ def continued(path: Path, service: Service, kind: str) -> str:
                 assert halted.step == "mail[2.1]"
                 fate = "reported"
                 sent = "mail ana" in outside.lines()
-                memory.resolve(TASK, halted.step, "done" if sent else "failed", result="mail ana" if sent else None)
+                memory.tasks.resolve(
+                    TASK, halted.step, "done" if sent else "failed", result="mail ana" if sent else None
+                )
         assert service.requests - asked == STEPS - done["model"], "a recorded reply was paid for again"
         if any(one.name == "look[1.1]" and one.status == "done" for one in steps):
             assert outside.lines().count("look 7") == looks, "a recorded call was made again"
         assert outside.lines().count("mail ana") == 1, "an effect was repeated or lost"
-        assert memory.tasks()[0].status == "done"
-        assert [one for one in memory.check() if one.state == "fail"] == []
+        assert memory.tasks.list()[0].status == "done"
+        assert [one for one in memory.store.doctor(memory.scope) if one.state == "fail"] == []
     return fate
 
 

@@ -58,21 +58,21 @@ def test_killed_at_any_point_it_still_completes(tmp_path: Path, filled: Path, po
 
 def _completes(folder: Path, number: int) -> None:
     with opened(folder / "agent.db", background=False) as memory:
-        begun = memory.resume_erasures()
-        if not begun and not memory.audit():
+        begun = memory.store.resume_erasures()
+        if not begun and not memory.store.audit():
             # It died before the first stage was on disk: nothing has changed, and it can be asked for again.
             assert memory.list(), number
-            begun = [memory.erase(user="ana", folders=[folder / "files"])]
+            begun = [memory.store.erase(user="ana", folders=[folder / "files"])]
         assert all(one.receipt for one in begun), number
-        erased = [entry for entry in memory.audit() if entry.what == "erase"]
+        erased = [entry for entry in memory.store.audit() if entry.what == "erase"]
         assert len(erased) == 1, number
         assert erased[0].details["verified"]["prints"] > 0, number
-        assert memory.verify_audit(), number
+        assert memory.store.verify_audit(), number
         assert memory.list() == []
     assert found(folder) == {}, number
     with opened(folder / "agent.db", user="ben", background=False) as ben:
         assert [item.text for item in ben.list()] == ["Ben lives in Oslo."]
-        assert [one for one in ben.check() if one.state == "fail"] == []
+        assert [one for one in ben.store.doctor(ben.scope) if one.state == "fail"] == []
 
 
 @pytest.mark.slow

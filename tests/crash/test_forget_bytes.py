@@ -245,7 +245,7 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     (fact,) = memory.list({"slot": "user.city"})
     lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Citation(said),)), derived=True)
     happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
-    memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
+    memory.store.services.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
     for number in range(20):
         memory.add_message("user", f"Bed {number} gets tulips.")
     memory.conversation.summarize()

@@ -69,11 +69,11 @@ def test_a_stopped_worker_that_wakes_up_late_changes_nothing(path: Path, where: 
         with pytest.raises(TaskClaimed), memory.task(TASK):
             pass
         taken_over(memory, outside)
-        before = (memory.timeline(TASK), memory.list(), outside.lines())
+        before = (memory.tasks.timeline(TASK), memory.list(), outside.lines())
         process.send_signal(signal.SIGCONT)
         told, _ = process.communicate(timeout=180)
         assert told.startswith("LeaseLost:")
-        assert (memory.timeline(TASK), memory.list(), outside.lines()) == before
+        assert (memory.tasks.timeline(TASK), memory.list(), outside.lines()) == before
         note = "Written by the zombie." if where == "at the end" else "Written by the second worker."
         assert [item.text for item in memory.list()] == [note]
     assert outside.lines() == ["one", "mail"]
@@ -87,7 +87,7 @@ def taken_over(memory: Memory, outside: Outside) -> None:
                 run.step("one", outside.do, "one")
                 run.step("two", lambda: None)
                 run.effect("mail", lambda: outside.do("mail"))
-                if any(one.name == "note" for one in memory.timeline(TASK).steps):
+                if any(one.name == "note" for one in memory.tasks.timeline(TASK).steps):
                     return
                 run.remember_step("note", "Written by the second worker.")
             return
@@ -95,7 +95,7 @@ def taken_over(memory: Memory, outside: Outside) -> None:
             assert time.monotonic() < ends, "the lease of a stopped worker never ran out"
             time.sleep(0.05)
         except StepAmbiguous as halted:
-            memory.resolve(TASK, halted.step, "done" if "mail" in outside.lines() else "failed")
+            memory.tasks.resolve(TASK, halted.step, "done" if "mail" in outside.lines() else "failed")
 
 
 @pytest.mark.parametrize(("workers", "tasks"), [(3, 24), pytest.param(8, 200, marks=pytest.mark.slow)])
@@ -123,7 +123,7 @@ def test_many_workers_and_random_kills_do_each_task_once(path: Path, workers: in
     names = [f"task {number}" for number in range(tasks)]
     assert Counter(Outside(path.with_suffix(".out")).lines()) == Counter(names)
     with open_memory(path) as memory:
-        assert Counter(one.task for one in memory.tasks(status="done", limit=1_000)) == Counter(names)
+        assert Counter(one.task for one in memory.tasks.list(status="done", limit=1_000)) == Counter(names)
         assert Counter(item.text for item in memory.list(limit=1_000)) == Counter(
             f"{one} was shipped." for one in names
         )

@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
     """A store that is there already, so that the points lie in the task and not in the making of the file."""
     path = tmp_path / "store.db"
     with open_memory(path) as memory:
-        memory.signal(TASK, "paid", {"sum": 3})
+        memory.tasks.signal(TASK, "paid", {"sum": 3})
     return path
 
 
@@ -118,21 +118,21 @@ def judged(kind: str, path: Path) -> str:
     outside = Outside(path.with_suffix(".out"))
     before = words(outside)
     with open_memory(path) as memory:
-        steps = memory.timeline(TASK).steps if memory.tasks() else ()
+        steps = memory.tasks.timeline(TASK).steps if memory.tasks.list() else ()
         if kind in ("checkpoint", "snapshot"):
             acknowledged = max((int(line.split()[1]) for line in outside.lines() if line[0] == "k"), default=0)
-            assert (memory.restore(TASK) or {"at": 0})["at"] >= acknowledged, "what was kept is lost"
+            assert (memory.tasks.load_checkpoint(TASK) or {"at": 0})["at"] >= acknowledged, "what was kept is lost"
         fate = continued(kind, memory, outside, steps)
         after = words(outside)
         assert [one.name for one in steps if one.status == "done" and after[one.name] != before[one.name]] == []
-        now = {(one.name, one.occurrence): one for one in memory.timeline(TASK).steps}
+        now = {(one.name, one.occurrence): one for one in memory.tasks.timeline(TASK).steps}
         for one in steps:
             same = now[one.name, one.occurrence]
             assert same == one or one.status == "intent", "a record that was settled has changed"
             assert same.input == one.input, "it was given another end to its sleep"
-        assert memory.tasks()[0].status == "done"
+        assert memory.tasks.list()[0].status == "done"
         CASES[kind].check(memory, outside.lines())
-        assert [one for one in memory.check() if one.state == "fail"] == []
+        assert [one for one in memory.store.doctor(memory.scope) if one.state == "fail"] == []
     return fate
 
 
@@ -151,7 +151,7 @@ def continued(kind: str, memory: Memory, outside: Outside, steps: tuple[StepReco
             assert kind == "halt"
             assert halted.step in unclear, "reported, although its outcome was known"
             fate = "reported"
-            memory.resolve(TASK, halted.step, "done" if halted.step in outside.lines() else "failed")
+            memory.tasks.resolve(TASK, halted.step, "done" if halted.step in outside.lines() else "failed")
         else:
             assert fate == "reported" or kind != "halt" or not unclear, "an effect was taken for done, or done again"
             return fate

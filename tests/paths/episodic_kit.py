@@ -56,5 +56,5 @@ def opened(kind: str, folder: Path, clock: SetClock) -> Services:
     apart = kind == "apart"
     return Services(
         store, store, store, store, HashEmbedder(), clock, estimated_tokens,
-        episodes=Elsewhere(clock) if apart else store.episodes, journal=store.journal, together=not apart,
+        episodes=Elsewhere(clock) if apart else store.episodes, journal=store.journal, same_store=not apart,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from engrain_conformance.embedder import HashEmbedder
 
-from engrain import Memory, RestoreResult, Source, restore_backup
+from engrain import ErasureResult, Memory, RestoreResult, Source, restore_backup
 from engrain.core.model.queries import Summary
 
 WORD = "zephyrquokka"  # long enough to be looked for, and in nobody else's data
@@ -35,12 +35,14 @@ def fill(memory: Memory, word: str = WORD) -> None:
         source=Source(said["source"], "web"),
         request_id=said["request"],
     )
-    memory.relate("Ana", said["relation"], "Chess")
+    memory.relations.add("Ana", said["relation"], "Chess")
     memory.add_message("user", f"I am {said['text']}, in a session.", session=said["session"], speaker=said["speaker"])
-    memory.record_tool_call("read", {"path": said["raw"]}, said["raw"] + " line\n" * 500, session=said["session"])
-    memory.record_decision(f"We take {said['decision']}.", session=said["session"])
-    memory.record_error(f"It broke: {said['error']}.", session=said["session"])
-    log = memory._open.kit.log
+    memory.episodic.record_tool_call(
+        "read", {"path": said["raw"]}, said["raw"] + " line\n" * 500, session=said["session"]
+    )
+    memory.episodic.record_decision(f"We take {said['decision']}.", session=said["session"])
+    memory.episodic.record_error(f"It broke: {said['error']}.", session=said["session"])
+    log = memory.store.services.log
     log.summarize(memory.scope, said["session"], Summary(f"They spoke of {said['summary']}.", 1, 1))
     procedure = memory.procedural.learn(said["procedure"], [f"Take the {said['procedure']}."])
     memory.procedural.used(procedure, said["task"], False, said["trial"])
@@ -48,7 +50,7 @@ def fill(memory: Memory, word: str = WORD) -> None:
         memory.working.add_thought(said["snapshot"])
         run.step(said["input"], lambda given: f"{said['result']} of {given}", said["input"])
         run.step("large", lambda: said["large"] * 2_000)
-    memory.signal("waits-for-it", said["event"], said["event"])
+    memory.tasks.signal("waits-for-it", said["event"], said["event"])
 
 
 def replace_copy(store: Path, backup: Path, to: Path) -> RestoreResult:
@@ -81,3 +83,8 @@ def other_process(store: Path) -> subprocess.Popen[str]:
     """One that has searched the memory, and searches again for every line it is sent."""
     command = [sys.executable, "-c", HOLDER, str(Path(__file__).parent), str(store)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def erase_from(memory: Memory, **what: Any) -> ErasureResult:
+    """A user is the store's to erase, a part of a memory its own."""
+    return memory.store.erase(**what) if "user" in what else memory.erase(**what)

@@ -11,6 +11,7 @@ from engrain_conformance.clock import SetClock
 from engrain import Memory, Note
 from engrain.core.model.items import Citation, Source
 from engrain.core.model.queries import Summary
+from engrain.memory.transfer import export
 
 
 def filled(memory: Memory, clock: SetClock) -> Memory:
@@ -18,20 +19,20 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
     for city in ("Lima", "Quito", "Lima"):
         memory.remember(city, slot="user.city")
         clock.advance(60)
-    memory.pin(memory.correct(memory.remember("Ana is tall."), "Ana is small."))
-    memory.relate("Ana", "knows", "Ben")
+    memory.update(memory.correct(memory.remember("Ana is tall."), "Ana is small."), pinned=True)
+    memory.relations.add("Ana", "knows", "Ben")
     memory.remember("It happened.", occurred_at="2020-02-02", source="diary")
     memory.start_session("monday")
     said = memory.add_message("user", "I prefer short answers. The secret word is xyzzy.", speaker="Ana")
     memory.add_message("assistant", "日本語 \u2028 fine.")
-    memory.record_tool_call("grep", {"x": 1}, "result " * 2_000)
-    memory.record_error("It broke.")
-    memory.record_decision("Use SQLite.")
+    memory.episodic.record_tool_call("grep", {"x": 1}, "result " * 2_000)
+    memory.episodic.record_error("It broke.")
+    memory.episodic.record_decision("Use SQLite.")
     memory.remember_many([Note("xyzzy", source=Source(None, "user", (Citation(said, 43, 48),)))])
     memory.end_session()
     memory.start_session("tuesday")
     memory.add_message("user", "My city is Cusco.")
-    memory.learn("The sea is near.", 0.6)
+    memory.semantic.learn("The sea is near.", 0.6)
     memory.procedural.learn("deploy", ["test", "push"], when="on Friday")
     with memory.task("order", goal="ship", procedure="deploy", max_age=timedelta(days=9)) as run:
         run.step("plan", lambda: {"x": "y" * 9_000})
@@ -40,8 +41,8 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
     with suppress(KeyError), memory.task("half") as run:
         run.step("one", lambda: 1)
         raise KeyError
-    memory.signal("later", "paid", {"yes": 1})
-    log = memory._open.kit.log
+    memory.tasks.signal("later", "paid", {"yes": 1})
+    log = memory.store.services.log
     log.summarize(memory.scope, "tuesday", Summary("They greeted.", 1, 1, "digest"))
     log.advance(memory.scope, "tuesday", "extract", 1)
     memory.forget(memory.remember("Nobody must know."))
@@ -51,7 +52,7 @@ def filled(memory: Memory, clock: SetClock) -> Memory:
 
 def exported(memory: Memory, *, vectors: bool = False) -> bytes:
     out = io.BytesIO()
-    memory._open.export(nullcontext(out), "jsonl", vectors, lambda _: None)
+    export(memory.store.services, memory.scope, nullcontext(out), "jsonl", vectors, None)
     return out.getvalue()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.core.model.queries import EmbeddingModel, EmbedKind, VectorQuery
+from engrain.core.progress import Progress
 
 
 class Marked(HashEmbedder):
@@ -63,15 +64,19 @@ class Watched:
 
 def opened(store: str, *, pause: float = 0.0, background: bool = False) -> Memory:
     return Memory(
-        store, user="ana", embedder=Marked("new", pause), embedder_before=Marked("old"), background=background
+        store,
+        user="ana",
+        embedder=Marked("new", pause),
+        settings={"embedder": {"before": Marked("old")}},
+        background=background,
     )
 
 
-def _telling(rounds: int) -> Callable[[int], None]:
+def _telling(rounds: int) -> Progress:
     """Tells how many were made; after some rounds it stands still, so that it is not over when the kill comes."""
     left = iter(range(rounds))
 
-    def told(made: int) -> None:
+    def told(stage: str, made: int, total: int | None) -> None:
         print(made, flush=True)  # noqa: T201
         if next(left, None) is None:
             time.sleep(600)
@@ -82,7 +87,7 @@ def _telling(rounds: int) -> Callable[[int], None]:
 def main(store: str, what: str) -> None:
     if what == "reembed":
         with opened(store, pause=0.002) as memory:
-            memory.maintain(reembed=True, progress=_telling(3))
+            memory.store.maintain(memory.scope, reembed=True, progress=_telling(3))
         return
     with opened(store) as memory:
         asked = 0

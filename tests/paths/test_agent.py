@@ -52,7 +52,8 @@ def system_of(body: Body) -> str:
 
 
 def log(memory: Memory, session: str | None = None) -> list[tuple[str, str]]:
-    return told(memory._open.conversation(session).last(1_000))
+    talk = memory.conversation if session is None else memory.session(session).conversation
+    return told(talk.last(1_000))
 
 
 def look_up(parcel: int) -> dict[str, Any]:
@@ -429,7 +430,7 @@ def test_the_outcome_of_work_is_kept_and_that_of_talk_is_not(memory: Memory) -> 
 def test_an_outcome_goes_with_what_it_rests_on(memory: Memory) -> None:
     agent = AgentWithMemory(memory, Scripted(says("", ("look_up", {"parcel": 7})), "In Lisbon."), [look_up])
     agent.run("Where is parcel 7?")
-    question = memory._open.conversation().last(10)[0]
+    question = memory.conversation.last(10)[0]
     assert question.id
     memory.forget(question.id)
     assert memory.list({"kind": "fact"}) == []
@@ -461,7 +462,7 @@ def test_steps_are_noted_in_working_memory(memory: Memory) -> None:
 
 
 def test_a_task_of_the_caller_is_worked_on_and_left_to_the_caller(memory: Memory) -> None:
-    memory.start_task("Ship order 42", goal="before noon")
+    memory.working.start("Ship order 42", goal="before noon")
     memory.working.push_subgoal("pack")
     model = Scripted(says("", ("look_up", {"parcel": 7})), "Packed.")
     AgentWithMemory(memory, model, [look_up]).run("Where is it?")
@@ -469,7 +470,7 @@ def test_a_task_of_the_caller_is_worked_on_and_left_to_the_caller(memory: Memory
     assert memory.working.task == "Ship order 42"
     assert list(memory.working.results) == ['look_up {"parcel": 7}']
     assert memory.list({"kind": "fact"}) == []
-    assert memory.end_task(True, "shipped")
+    assert memory.working.finish(True, "shipped")
 
 
 # Sessions
@@ -630,7 +631,7 @@ def test_what_a_model_remembers_cites_its_call_and_goes_with_it(memory: Memory) 
 
 
 def test_what_a_model_remembers_is_found_in_its_call_where_something_private_was_taken_out(open_memory: Open) -> None:
-    memory = open_memory(embedder=HashEmbedder(), redact=["mails"])
+    memory = open_memory(embedder=HashEmbedder(), settings={"privacy": {"redact": ["mails"]}})
     text = "Ana is ana.maria.silva@example.com at work."
     model = Scripted(says("Mail of bob@example.com noted.", ("remember", {"text": text})), "Done.")
     AgentWithMemory(memory, model, memory_tools=True).run("Keep it.")
@@ -665,7 +666,7 @@ def test_forgetting_what_a_model_remembers_cuts_the_users_words_only_where_they_
 
 def test_a_model_is_told_that_a_legal_hold_keeps_what_the_user_wants_forgotten(memory: Memory) -> None:
     memory.add_message("user", "I live in Lima.")
-    memory.hold("ana", reason="case-7")
+    memory.store.hold("ana", reason="case-7")
     model = Scripted("I cannot.", "Fine.")
     agent = AgentWithMemory(memory, model)
     agent.run("Forget that I live in Lima.")

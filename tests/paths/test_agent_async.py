@@ -83,9 +83,9 @@ def test_a_turn_with_tools_of_both_kinds(tmp_path: Path, server: WireServer, kin
 def test_working_memory_which_may_be_on_a_server_never_holds_the_loop_up(tmp_path: Path) -> None:
     async def scene() -> None:
         async with opened(tmp_path) as memory:
-            await memory.status()
+            await memory.store.status(memory.scope)
             wrote: list[int] = []
-            memory._opened().working.changed = lambda: wrote.append(threading.get_ident())
+            memory.opened().working.changed = lambda: wrote.append(threading.get_ident())
             model = Scripted(says("I look.", ("fetch", {"page": "home"})), "Done.")
             await AsyncAgentWithMemory(memory, model, [fetch]).run("Look at the home page.")
             assert len(wrote) > 3
@@ -216,7 +216,7 @@ def test_a_durable_turn_is_continued_with_the_tools_that_finished(tmp_path: Path
             with pytest.raises(StepAmbiguous) as halted:
                 await agent.run("Tell them.", task_id="t")
             assert halted.value.step == "mail[1.1]"
-            await memory.resolve("t", "mail[1.1]", "done", result="seen in the outbox")
+            await memory.tasks.resolve("t", "mail[1.1]", "done", result="seen in the outbox")
             answer = await agent.run("Tell them.", task_id="t")
             assert [one.result for one in answer.calls] == ["seen in the outbox", "sent to bo"]
             assert (answer.text, answer.replayed, len(model.asked)) == ("Both are told.", 1, 2)

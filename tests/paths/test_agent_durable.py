@@ -15,6 +15,7 @@ from killing import Calls, Killed
 from engrain import AgentWithMemory, EffectNotPerformed, InputChanged, Memory, StepAmbiguous, TaskEnded, tool
 from engrain.core.errors import ModelFailed
 from engrain.core.model.messages import Message
+from engrain.tiers.conversation import ConversationMemory
 
 Open = Callable[..., Memory]
 TASK = "Where is parcel 7?"
@@ -26,7 +27,7 @@ def memory(open_memory: Open) -> Memory:
 
 
 def rows(memory: Memory, session: str = "s") -> list[Message]:
-    return memory._open.conversation(session).last(100)
+    return memory.session(session).conversation.last(100)
 
 
 def look_up(parcel: int) -> str:
@@ -66,19 +67,21 @@ def test_a_turn_that_is_done_is_replayed_and_costs_nothing(open_memory: Open) ->
     assert again.tokens_in == first.tokens_in == 20
     assert told(rows(memory)) == before
     assert len(memory.list(limit=1_000)) == items
-    assert memory.tasks()[0].outcome == "In Lisbon."
+    assert memory.tasks.list()[0].outcome == "In Lisbon."
 
 
 def test_to_replay_a_turn_that_is_done_disturbs_nothing(memory: Memory) -> None:
     agent_of(memory, Scripted("In Lisbon.")).run(TASK, task_id="t")
     memory.start_session("tuesday")
-    memory.start_task("Something else")
+    memory.working.start("Something else")
     agent_of(memory, Scripted()).run(TASK, task_id="t")
     assert (memory.conversation.session, memory.working.task) == ("tuesday", "Something else")
 
 
 @pytest.mark.parametrize("point", range(4))
-def test_what_is_recorded_is_not_done_again(memory: Memory, calls: Calls, point: int) -> None:
+def test_what_is_recorded_is_not_done_again(
+    memory: Memory, calls: Calls, point: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cut off before the first reply, in the tool, before the second reply, and while the answer is kept."""
     replies: list[Any] = [says("I look.", ("look", {"parcel": 7})), "In Lisbon."]
     asked = 0
@@ -100,12 +103,13 @@ def test_what_is_recorded_is_not_done_again(memory: Memory, calls: Calls, point:
     model = Scripted(*[reply] * 6)
     agent = agent_of(memory, model, look)
     if point == 3:
-        keep = memory._open.add_messages
-        memory._open.add_messages = lambda *a, **k: keep(*a, **k) if asked < 2 else dies(0)  # type: ignore[method-assign]
+        keep = ConversationMemory.take
+        fails = lambda *a, **k: keep(*a, **k) if asked < 2 else dies(0)  # noqa: E731
+        monkeypatch.setattr(ConversationMemory, "take", fails)
     with pytest.raises(Killed):
         agent.run(TASK, task_id="t")
     if point == 3:
-        memory._open.add_messages = keep  # type: ignore[method-assign]
+        monkeypatch.undo()
     point = -1
     answer = agent.run(TASK, task_id="t")
     assert (answer.text, answer.steps, asked) == ("In Lisbon.", 2, 2)
@@ -116,7 +120,7 @@ def test_what_is_recorded_is_not_done_again(memory: Memory, calls: Calls, point:
         ("tool", "Lisbon"),
         ("assistant", "In Lisbon."),
     ]
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"
 
 
 def test_another_question_is_another_task(memory: Memory) -> None:
@@ -134,7 +138,7 @@ def test_a_model_that_failed_is_asked_again_and_only_for_what_is_missing(memory:
     agent = agent_of(memory, model)
     with pytest.raises(ModelFailed):
         agent.run(TASK, task_id="t")
-    assert memory.tasks()[0].status == "parked"
+    assert memory.tasks.list()[0].status == "parked"
     answer = agent.run(TASK, task_id="t")
     assert (answer.text, answer.replayed, len(model.asked)) == ("In Lisbon.", 1, 3)
     assert [one.role for one in model.asked[2].messages] == ["user", "assistant", "tool"]
@@ -143,7 +147,7 @@ def test_a_model_that_failed_is_asked_again_and_only_for_what_is_missing(memory:
 def test_a_cancelled_task_stays_so(memory: Memory) -> None:
     with pytest.raises(Killed):
         agent_of(memory, Scripted(dies)).run(TASK, task_id="t")
-    memory.cancel("t")
+    memory.tasks.cancel("t")
     with pytest.raises(TaskEnded):
         agent_of(memory, Scripted()).run(TASK, task_id="t")
 
@@ -176,10 +180,10 @@ def test_an_effect_that_was_cut_off_halts_and_is_resolved(memory: Memory, calls:
     agent = agent_of(memory, model, mail)
     with pytest.raises(StepAmbiguous, match=r"memory\.resolve\('t', 'mail\[1\.1\]', \"done\"\)") as halted:
         agent.run("Mail Ana.", task_id="t")
-    assert memory.tasks()[0].status == "parked"
+    assert memory.tasks.list()[0].status == "parked"
     with pytest.raises(StepAmbiguous):
         agent.run("Mail Ana.", task_id="t")
-    memory.resolve("t", halted.value.step, "done", result="seen in the outbox")
+    memory.tasks.resolve("t", halted.value.step, "done", result="seen in the outbox")
     answer = agent.run("Mail Ana.", task_id="t")
     assert (answer.text, answer.calls[0].result, answer.calls[0].failed) == ("Sent.", "seen in the outbox", False)
     assert calls == ["ana"]
@@ -200,7 +204,7 @@ def test_an_effect_is_done_again_or_left_out_at_a_persons_word(
     agent = agent_of(memory, Scripted(says("", ("mail", {"to": "ana"})), "Well."), mail)
     with pytest.raises(StepAmbiguous):
         agent.run("Mail Ana.", task_id="t")
-    memory.resolve("t", "mail[1.1]", outcome)
+    memory.tasks.resolve("t", "mail[1.1]", outcome)
     assert agent.run("Mail Ana.", task_id="t").calls[0].result == result
     assert len(calls) == times
 
@@ -253,7 +257,7 @@ def test_what_was_recalled_is_not_in_the_journal(memory: Memory) -> None:
     model.lines = ["At nine."]
     agent.run("When does it open?", task_id="t")
     assert "opens at nine" in model.asked[2].messages[-1].text, "looked up anew"
-    timeline = memory.timeline("t")
+    timeline = memory.tasks.timeline("t")
     assert not [step for step in timeline.steps if "opens at nine" in (step.result or "")]
     assert "opens at nine" not in json.dumps(told(rows(memory)))
 
@@ -306,6 +310,6 @@ def test_a_task_of_the_same_name_later_is_another_one(memory: Memory, clock: Set
     agent = agent_of(memory, Scripted("One.", "Two."))
     agent.run(TASK, task_id="daily")
     clock.advance(60)
-    assert memory.prune_tasks(0) == 1
+    assert memory.tasks.prune(0) == 1
     assert agent.run(TASK, task_id="daily").text == "Two."
     assert [one.text for one in rows(memory)] == [TASK, "One.", TASK, "Two."]

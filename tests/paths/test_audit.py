@@ -55,25 +55,25 @@ def memory(open_memory: Open) -> Memory:
     made: Memory = open_memory(background=False, embedder=HashEmbedder())
     for id in [made.remember(f"Note {n} speaks of parcels.") for n in range(4)]:
         made.forget(id)
-    made.hold("eve")
-    made.release("eve")
+    made.store.hold("eve")
+    made.store.release("eve")
     return made
 
 
 def run(memory: Memory, *statements: tuple[str, Row]) -> None:
     for statement, values in statements:
-        memory._open.kit.items.transaction(lambda db: db.run(statement, values))  # type: ignore[attr-defined]  # noqa: B023
+        memory.store.services.items.transaction(lambda db: db.run(statement, values))  # type: ignore[attr-defined]  # noqa: B023
 
 
 def rows(memory: Memory) -> list[Row]:
     sql = "select n, at, what, subject, details, previous, hash from audit order by n"
-    found: list[Row] = memory._open.kit.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
+    found: list[Row] = memory.store.services.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
     return found
 
 
 def seal(memory: Memory) -> str:
     sql = "select value from meta where name = 'audit'"
-    ((found,),) = memory._open.kit.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
+    ((found,),) = memory.store.services.items.snapshot(lambda db: db.rows(sql))  # type: ignore[attr-defined]
     return str(found)
 
 
@@ -108,21 +108,21 @@ def tampered(entries: list[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 def test_every_single_thing_that_is_done_to_an_entry_is_found(memory: Memory) -> None:
     entries, sealed = rows(memory), seal(memory)
-    assert memory.verify_audit().entries == len(entries) == 6
+    assert memory.store.verify_audit().entries == len(entries) == 6
     tries = 0
     for what, others in tampered(entries):
         put(memory, others, sealed)
-        assert not memory.verify_audit(), what
+        assert not memory.store.verify_audit(), what
         tries += 1
     assert tries > 200
     put(memory, entries, sealed)
-    assert memory.verify_audit()
+    assert memory.store.verify_audit()
 
 
 @pytest.mark.parametrize("other", [*SEALS, None])
 def test_a_seal_that_was_changed_or_removed_is_found(memory: Memory, other: str | None) -> None:
     put(memory, rows(memory), other)
-    assert not memory.verify_audit()
+    assert not memory.store.verify_audit()
 
 
 def test_the_log_or_the_seal_of_another_store_is_found(memory: Memory, open_memory: Open, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_log_or_the_seal_of_another_store_is_found(memory: Memory, open_memo
     mine = rows(memory)
     for entries in (mine, rows(other)):
         put(memory, entries, seal(other))
-        assert not memory.verify_audit()
+        assert not memory.store.verify_audit()
 
 
 @pytest.mark.parametrize("sealed", [*SEALS, '[3,"{hash}","made up"]'])
@@ -141,7 +141,7 @@ def test_a_log_that_was_cut_is_not_whole_again_with_the_next_entry(memory: Memor
     put(memory, left, sealed.replace("{hash}", left[-1][-1]))
     for n in range(3):
         memory.forget(memory.remember(f"More {n}."))
-        assert not memory.verify_audit(), "and forgetting goes on"
+        assert not memory.store.verify_audit(), "and forgetting goes on"
 
 
 def test_an_older_seal_does_not_hide_what_came_after(memory: Memory) -> None:
@@ -149,7 +149,7 @@ def test_an_older_seal_does_not_hide_what_came_after(memory: Memory) -> None:
     memory.forget(memory.remember("More."))
     put(memory, rows(memory), older)
     memory.forget(memory.remember("Still more."))
-    assert not memory.verify_audit()
+    assert not memory.store.verify_audit()
 
 
 def test_what_cannot_be_read_stops_neither_the_doctor_nor_the_command(memory: Memory) -> None:
@@ -158,9 +158,9 @@ def test_what_cannot_be_read_stops_neither_the_doctor_nor_the_command(memory: Me
         ("update audit set details = 'nope' where n = 2", ()),
         ("update audit set at = ? where n = 3", (10**18,)),
     )
-    found = {one.name: one for one in memory.check()}["audit log"]
+    found = {one.name: one for one in memory.store.doctor(memory.scope)}["audit log"]
     assert (found.state, "entry 2 was changed" in found.why) == ("fail", True)
-    told = CliRunner().invoke(root, ["audit", "--store", memory.status().store["location"]])
+    told = CliRunner().invoke(root, ["audit", "--store", memory.store.status(memory.scope).store["location"]])
     assert told.exit_code == 0
     assert len(told.stdout.splitlines()) == 6
 
@@ -168,25 +168,25 @@ def test_what_cannot_be_read_stops_neither_the_doctor_nor_the_command(memory: Me
 def test_a_log_that_was_put_back_with_its_seal_does_not_have_the_head_that_was_kept(memory: Memory) -> None:
     entries, sealed = rows(memory), seal(memory)
     memory.forget(memory.remember("What somebody wants to hide."))
-    kept = memory.verify_audit().kept
-    assert memory.verify_audit(head=kept)
+    kept = memory.store.verify_audit().kept
+    assert memory.store.verify_audit(head=kept)
     put(memory, entries, sealed)
-    assert memory.verify_audit(), "nothing within the store can tell"
-    (fault,) = memory.verify_audit(head=kept).faults
+    assert memory.store.verify_audit(), "nothing within the store can tell"
+    (fault,) = memory.store.verify_audit(head=kept).faults
     assert "put back to an earlier moment" in fault
-    memory.hold("somebody else")
-    (fault,) = memory.verify_audit(head=kept).faults
+    memory.store.hold("somebody else")
+    (fault,) = memory.store.verify_audit(head=kept).faults
     assert "entry 7 is not the one that was kept" in fault
 
 
 @for_each("head", ["", "7", "x:y", "7:abc", "-1:" + "0" * 32, 7, "7:" + "0" * 33])
 def test_a_head_that_is_none_is_refused(memory: Memory, head: Any) -> None:
     with pytest.raises(InvalidInput, match="head of an audit log"):
-        memory.verify_audit(head=head)
+        memory.store.verify_audit(head=head)
 
 
 def test_the_command_prints_a_head_and_takes_it_again(memory: Memory) -> None:
-    store = memory.status().store["location"]
+    store = memory.store.status(memory.scope).store["location"]
 
     def verify(*more: str) -> Any:
         return CliRunner().invoke(root, ["audit", "verify", "--store", store, *more])
@@ -201,10 +201,10 @@ def test_the_command_prints_a_head_and_takes_it_again(memory: Memory) -> None:
 
 
 def test_a_head_that_was_kept_is_in_a_copy_and_after_a_restore(memory: Memory, tmp_path: Path) -> None:
-    store = memory.status().store["location"]
-    memory.backup(tmp_path / "backup.db")
+    store = memory.store.status(memory.scope).store["location"]
+    memory.store.backup(tmp_path / "backup.db")
     memory.forget(memory.remember("Said since."))
-    kept = memory.verify_audit().kept  # the backup is older
+    kept = memory.store.verify_audit().kept  # the backup is older
     memory.close()
     for command in (
         ["copy", store, str(tmp_path / "copy.db")],
@@ -213,20 +213,20 @@ def test_a_head_that_was_kept_is_in_a_copy_and_after_a_restore(memory: Memory, t
         ran = CliRunner().invoke(root, command)
         assert ran.exit_code == 0, ran.output
         with Memory(command[2], user="ana", background=False, embedder=HashEmbedder()) as other:
-            assert other.verify_audit(head=kept), command[0]
+            assert other.store.verify_audit(head=kept), command[0]
 
 
 def test_a_page_at_a_time_finds_the_same(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_PAGE", 2)
-    assert memory.verify_audit().entries == 6
+    assert memory.store.verify_audit().entries == 6
     run(memory, ("delete from audit where n = 3", ()))
-    assert not memory.verify_audit()
+    assert not memory.store.verify_audit()
 
 
 def test_without_a_number_the_newest_are_shown(memory: Memory) -> None:
-    assert [one.n for one in memory.audit(limit=2)] == [5, 6]
-    assert [one.n for one in memory.audit(after=0, limit=2)] == [1, 2]
-    assert [one.n for one in memory.audit()] == [1, 2, 3, 4, 5, 6]
+    assert [one.n for one in memory.store.audit(limit=2)] == [5, 6]
+    assert [one.n for one in memory.store.audit(after=0, limit=2)] == [1, 2]
+    assert [one.n for one in memory.store.audit()] == [1, 2, 3, 4, 5, 6]
 
 
 def test_on_a_server_a_log_that_was_cut_is_not_whole_again_either() -> None:
@@ -235,18 +235,18 @@ def test_on_a_server_a_log_that_was_cut_is_not_whole_again_either() -> None:
         with Memory(url, user="ana", background=False, embedder=HashEmbedder()) as memory:
             for n in range(3):
                 memory.forget(memory.remember(f"Note {n}."))
-            kept = memory.verify_audit().kept
-            assert memory.verify_audit(head=kept)
+            kept = memory.store.verify_audit().kept
+            assert memory.store.verify_audit(head=kept)
             postgres().run("delete from audit.audit where n = 3")
             postgres().run("update audit.audit set details = 'nope' where n = 1")
-            for value in ("nope", json.dumps([2, memory.audit()[-1].hash, "made up"])):
+            for value in ("nope", json.dumps([2, memory.store.audit()[-1].hash, "made up"])):
                 postgres().run(f"update audit.meta set value = '{value}' where name = 'audit'")
-                assert not memory.verify_audit()
+                assert not memory.store.verify_audit()
                 memory.forget(memory.remember("More."))
-                faults = memory.verify_audit(head=kept).faults
+                faults = memory.store.verify_audit(head=kept).faults
                 assert any("does not follow" in one for one in faults), faults
                 assert any("entry 3 is not the one that was kept" in one for one in faults), faults
-            assert {one.name: one.state for one in memory.check()}["audit log"] == "fail"
+            assert {one.name: one.state for one in memory.store.doctor(memory.scope)}["audit log"] == "fail"
     finally:
         postgres().run("drop schema if exists audit cascade")
 
@@ -256,8 +256,8 @@ def test_a_clock_that_jumps_leaves_the_chain_whole(open_memory: Open, clock: Set
     for seconds in (0, -86_400, 10 * 86_400, -3_600):
         clock.advance(seconds)
         memory.forget(memory.remember(f"After {seconds} seconds."))
-    assert memory.verify_audit().entries == 4
-    assert memory.verify_audit()
+    assert memory.store.verify_audit().entries == 4
+    assert memory.store.verify_audit()
 
 
 WRITER = """
@@ -285,7 +285,7 @@ def test_four_processes_write_one_chain_and_a_kill_leaves_it_whole(tmp_path: Pat
     started[3].send_signal(signal.SIGKILL)
     started[3].communicate()
     with Memory(path, background=False, embedder=HashEmbedder()) as memory:
-        found = memory.verify_audit()
+        found = memory.store.verify_audit()
         assert found
         assert found.entries >= 15
 
@@ -299,26 +299,26 @@ def test_no_word_of_any_verb_is_in_the_log(open_memory: Open, tmp_path: Path) ->
     memory.start_session(f"{word}-session")
     memory.add_message("user", f"My {word} lives in Lima.", metadata={word: word})
     memory.remember(f"A {word}.", source=Source(source, "web"), slot=f"user.{word}", request_id=f"{word}-request")
-    memory.record_tool_call(word, {word: word}, word)
+    memory.episodic.record_tool_call(word, {word: word}, word)
     memory.end_session()
-    memory.undo(source, dry_run=False)
+    memory.store.undo(source, memory.scope, dry_run=False)
     memory.export(tmp_path / word / "export.jsonl")
     memory.load(tmp_path / word / "export.jsonl")
-    memory.backup(tmp_path / word / "backup.db")
+    memory.store.backup(tmp_path / word / "backup.db")
     with memory.task(f"{word}-task", goal=word):
         pass
-    memory.remove_task(f"{word}-task")
+    memory.tasks.remove(f"{word}-task")
     memory.forget(memory.remember(f"Another {word}."))
     memory.forget({"text": {"contains": word}}, request_id=f"{word}-forget")
     with pytest.raises(InvalidInput):
-        memory.hold(f"{word}-held", reason=f"a {word} of several words")
-    memory.hold(f"{word}-held")
+        memory.store.hold(f"{word}-held", reason=f"a {word} of several words")
+    memory.store.hold(f"{word}-held")
     with pytest.raises(OnHold):
-        memory.erase(user=f"{word}-held")
-    memory.maintain()
-    memory.rebuild()
+        memory.store.erase(user=f"{word}-held")
+    memory.store.maintain(memory.scope)
+    memory.store.rebuild()
     memory.erase(session=f"{word}-session")
-    memory.erase(user=f"{word}-user")
-    recorded = {one.what for one in memory.audit()}
+    memory.store.erase(user=f"{word}-user")
+    recorded = {one.what for one in memory.store.audit()}
     assert {"undo", "export", "load", "backup", "remove_task", "forget", "hold", "rebuild", "erase"} <= recorded
     assert word not in repr(rows(memory)).lower()

@@ -18,6 +18,7 @@ from redis_server import Server, start_redis
 from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import BackendUnavailableWarning, NotFound, StoreUnavailable
+from engrain.maintenance.vector_sync import push_changes
 from engrain.stores.redis import connection
 from engrain.stores.vectors import outbox
 
@@ -77,38 +78,38 @@ def test_recall_answers_without_its_recent_context_and_says_so(tmp_path: Path, r
         memory.add_message("user", "What a day.")
         whole = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert "Recent context" in str(whole)
-        assert whole.without == ()
+        assert whole.degraded == ()
         redis_process.kill()
         with pytest.warns(BackendUnavailableWarning, match="without the recent context"):
             found = memory.recall(ASKED, n=1, min_relevance=0.0)
         assert found.hits[0].item.id == id
         assert "Recent context" not in str(found)
-        assert [one.part for one in found.without] == ["recent context"]
-        assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.without[0].why
-        assert memory.status().background["away"]
+        assert [one.part for one in found.degraded] == ["recent context"]
+        assert f"127.0.0.1:{redis_process.port}?timeout=3 did not answer in" in found.degraded[0].why
+        assert memory.store.status(memory.scope).background["away"]
         redis_process.start()
         found = memory.recall(ASKED, n=1, min_relevance=0.0)
-        assert found.without == ()
+        assert found.degraded == ()
         assert "Recent context" in str(found)
-        assert memory.status().background["away"] == {}
+        assert memory.store.status(memory.scope).background["away"] == {}
 
 
 def test_what_is_said_while_redis_is_away_is_kept_without_its_episode(tmp_path: Path, redis_process: Server) -> None:
     path = settings(tmp_path, episodic=f"{redis_process.url}?timeout=3")
     with opened(path) as memory:
         memory.start_session("monday")
-        failed = memory.record_error("The oven is cold.")
+        failed = memory.episodic.record_error("The oven is cold.")
         redis_process.kill()
         began = time.monotonic()
         ids = [memory.add_message("user", f"This is message {n}.") for n in range(20)]
         assert time.monotonic() - began < 30  # the time-out is waited for once, not twenty times
-        decided = memory.record_decision("Use the other recipe.")
+        decided = memory.episodic.record_decision("Use the other recipe.")
         with pytest.raises(StoreUnavailable):
             memory.episodic.recent()
         with pytest.raises(StoreUnavailable):  # it must see the entry of the error
-            memory.record_resolution(failed, "Waited.")
+            memory.episodic.record_resolution(failed, "Waited.")
         redis_process.start()
-        assert [one.id for one in memory.messages(22)] == [failed, *ids, decided]
+        assert [one.id for one in memory.conversation.last(22)] == [failed, *ids, decided]
         assert [one.id for one in memory.episodic.recent(9)] == [failed]
         later = memory.add_message("user", "Hello again.")
         assert [one.id for one in memory.episodic.recent(9)] == [later, failed]
@@ -147,9 +148,9 @@ def test_doctor_fails_where_the_server_of_the_tasks_is_away(tmp_path: Path, redi
 def test_doctor_shows_a_server_that_was_relaxed_while_the_memory_is_open(tmp_path: Path, redis_process: Server) -> None:
     path = settings(tmp_path, tasks=redis_process.url)
     with opened(path) as memory:
-        assert {one.name: one.state for one in memory.check()}["power cut"] == "pass"
+        assert {one.name: one.state for one in memory.store.doctor(memory.scope)}["power cut"] == "pass"
         redis_process.client.config_set("appendfsync", "everysec")
-        (found,) = [one for one in memory.check() if one.name == "power cut"]
+        (found,) = [one for one in memory.store.doctor(memory.scope) if one.name == "power cut"]
         assert (found.state, "appendfsync everysec" in found.why, "appendfsync always" in found.mend) == (
             "warn",
             True,
@@ -166,8 +167,8 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
     path = settings(tmp_path, vectors=f"{chroma_process.url}/?timeout=3")
     with opened(path) as memory:
         fed_before = memory.remember(FACT)
-        memory._open.feeder.brought(memory._open.scope, ())
-        assert memory.recall(ASKED, n=1, min_relevance=0.0).without == ()
+        push_changes(memory.store.services.feed, memory.scope, ())
+        assert memory.recall(ASKED, n=1, min_relevance=0.0).degraded == ()
         chroma_process.kill()
         waiting = memory.remember("The train to Porto leaves at nine.")
         for asked, id in ((ASKED, fed_before), ("train to Porto", waiting)):
@@ -175,11 +176,11 @@ def test_recall_without_its_vector_server_finds_what_was_fed_and_what_was_not(
                 found = memory.recall(asked, min_relevance=0.0)
             assert found.hits[0].item.id == id
             assert "meaning" in found.hits[0].found_by
-            assert [one.part for one in found.without] == ["vector server"]
-        assert f":{chroma_process.port} did not answer" in found.without[0].why
+            assert [one.part for one in found.degraded] == ["vector server"]
+        assert f":{chroma_process.port} did not answer" in found.degraded[0].why
         chroma_process.start()
         found = memory.recall("train to Porto", min_relevance=0.0)
-        assert (found.hits[0].item.id, found.without) == (waiting, ())
+        assert (found.hits[0].item.id, found.degraded) == (waiting, ())
 
 
 def test_doctor_shows_an_index_that_is_behind_or_away_and_rebuilds_it(

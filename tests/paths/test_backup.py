@@ -69,12 +69,12 @@ def store(tmp_path: Path) -> Path:
 def backup(store: Path, tmp_path: Path) -> Path:
     path = tmp_path / "monday.db"
     with opened(store) as memory:
-        memory.backup(path)
+        memory.store.backup(path)
     return path
 
 
 def texts(path: Path | str, read_only: bool = False) -> list[str]:
-    with opened(path, read_only=read_only) as memory:
+    with opened(path, settings={"stores": {"read_only": read_only}}) as memory:
         return sorted(item.text for item in memory.list(limit=999))
 
 
@@ -105,7 +105,7 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(store: Path, tmp_p
         with opened(store) as memory:
             for n in range(3):
                 before = list(written)
-                done = memory.backup(tmp_path / f"{n}.db")
+                done = memory.store.backup(tmp_path / f"{n}.db")
                 found = texts(tmp_path / f"{n}.db")
                 lefts, rights = (
                     {one.split()[1] for one in found if one.startswith(side)} for side in ("Left", "Right")
@@ -121,8 +121,8 @@ def test_a_backup_is_one_moment_of_a_store_that_is_written_to(store: Path, tmp_p
 
 def test_a_backup_says_what_is_in_it(store: Path, tmp_path: Path, clock: SetClock) -> None:
     with opened(store, clock=clock) as memory:
-        done = memory.backup(tmp_path / "b.db")
-        items = memory.status().store["items"]
+        done = memory.store.backup(tmp_path / "b.db")
+        items = memory.store.status(memory.scope).store["items"]
     manifest = json.loads((tmp_path / "b.db.json").read_text())
     assert manifest["sha256"] == done.manifest.sha256
     assert manifest["rows"]["item"] == manifest["items"] == items
@@ -135,7 +135,7 @@ def test_what_was_forgotten_before_is_not_in_it(store: Path, tmp_path: Path) -> 
     with opened(store) as memory:
         id = memory.remember(f"The word is {CANARY}.")
         memory.forget(id)
-        memory.backup(tmp_path / "after.db")
+        memory.store.backup(tmp_path / "after.db")
     assert "after.db" not in holding(tmp_path)
 
 
@@ -144,9 +144,9 @@ def test_a_backup_is_never_written_over_another(store: Path, backup: Path) -> No
     with opened(store) as memory:
         for path in (backup, store):
             with pytest.raises(InvalidInput, match="is there already"):
-                memory.backup(path)
+                memory.store.backup(path)
         with pytest.raises(InvalidInput, match="does not exist"):
-            memory.backup(backup.parent / "nowhere" / "b.db")
+            memory.store.backup(backup.parent / "nowhere" / "b.db")
     assert backup.read_bytes() == before
 
 
@@ -157,7 +157,7 @@ def test_a_backup_that_fails_leaves_nothing(store: Path, tmp_path: Path, monkeyp
     there = sorted(tmp_path.iterdir())
     monkeypatch.setattr("engrain.stores.sqlite.backup.put_file", full)
     with opened(store) as memory, pytest.raises(StoreError, match="Nothing is left"):
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
     assert sorted(tmp_path.iterdir()) == there
 
 
@@ -173,7 +173,7 @@ def test_what_stands_where_a_manifest_is_written_is_neither_followed_nor_kept(
         part.touch(0o666)
         part.chmod(0o666)
     with opened(store) as memory:
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
     manifest = tmp_path / "b.db.json"
     assert other.read_text() == "Not yours."
     assert not manifest.is_symlink()
@@ -186,22 +186,22 @@ def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(
     with opened(store) as memory:
         memory.remember(f"The word is {CANARY}.")
         with pytest.raises(InvalidInput):
-            memory.backup(store)  # leaves nothing, and is not counted
+            memory.store.backup(store)  # leaves nothing, and is not counted
     code = (
         "import os, sys; from engrain import Memory; from engrain.stores.sqlite import backup\n"
         "backup.Backing._examined = lambda *_: os._exit(9)\n"
-        "Memory(sys.argv[1], user='ana', background=False).backup(sys.argv[2])\n"
+        "Memory(sys.argv[1], user='ana', background=False).store.backup(sys.argv[2])\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(store), str(tmp_path / "b.db")], check=False)
     assert killed.returncode == 9
     assert "b.db.part" in holding(tmp_path)
     with opened(store) as memory:
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt
         assert {"what": "backups_made_before", "known": 1, "until": "removed_by_hand"} in done.receipt.values["remains"]
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         memory.remember("Ana is back.")
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt
         assert done.receipt.values["remains"][0]["known"] == 2
     assert holding(tmp_path) == []
@@ -209,7 +209,7 @@ def test_a_backup_that_is_killed_is_known_to_a_receipt_and_replaced_by_the_next(
 
 def test_a_store_on_a_server_has_its_own_tools(tmp_path: Path) -> None:
     with Memory("reference://", embedder=HashEmbedder()) as memory, pytest.raises(ConfigError, match="pg_dump"):
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
     with pytest.raises(ConfigError, match="pg_dump"):
         restore_backup(tmp_path / "b.db", "postgresql://host/engrain")
 
@@ -227,7 +227,7 @@ def test_a_restored_store_is_the_one_that_was_backed_up(store: Path, backup: Pat
     assert done.manifest.items == len(before)
     with opened(tmp_path / "new.db") as memory:
         assert memory.recall("Does Ana like tea?").hits
-        assert all(one.state != "fail" for one in memory.check())
+        assert all(one.state != "fail" for one in memory.store.doctor(memory.scope))
     assert [one.name for one in tmp_path.iterdir() if "restoring" in one.name] == []
 
 
@@ -235,7 +235,7 @@ def test_what_was_forgotten_since_does_not_come_back(store: Path, tmp_path: Path
     with opened(store) as memory:
         id = memory.remember(f"The word is {CANARY}.")
         memory.add_message("user", f"Remember that {CANARY} is my word.", session="s")
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         memory.forget(id)
         for item in memory.list({"session": "s"}, limit=99):
             if CANARY in item.text:
@@ -249,7 +249,7 @@ def test_what_was_forgotten_since_does_not_come_back(store: Path, tmp_path: Path
     assert done.items == done.manifest.items - done.kept_out["item"]
     assert f"{done.items} of the {done.manifest.items} items in the backup" in str(done)
     with opened(store) as memory:
-        assert memory.status().store["items"] == done.items
+        assert memory.store.status(memory.scope).store["items"] == done.items
     assert not [text for text in texts(store) if CANARY in text]
     assert "Ana likes tea." in texts(store)
 
@@ -260,10 +260,10 @@ def test_whom_was_erased_since_does_not_come_back(store: Path, tmp_path: Path) -
             memory.remember(f"{CANARY} of {user}." if user == "ana" else f"A note of {user}.")
             if user == "ana":
                 memory.add_message("user", f"I like {CANARY}.", session=CANARY)
-                memory.checkpoint(CANARY, {"state": CANARY})
+                memory.tasks.checkpoint(CANARY, {"state": CANARY})
     with opened(store) as memory:
-        memory.backup(tmp_path / "b.db")
-        memory.erase(user="ana")
+        memory.store.backup(tmp_path / "b.db")
+        memory.store.erase(user="ana")
     assert "agent.db" not in holding(tmp_path)
     restore_backup(tmp_path / "b.db", store, force=True)
     (tmp_path / "b.db").unlink()
@@ -279,7 +279,7 @@ def test_what_was_cut_comes_back_as_it_stands_now(store: Path, tmp_path: Path) -
     with opened(store) as memory:
         said = memory.add_message("user", f"I prefer {CANARY}. My dog is called Rex.", session="talk")
         facts = [item for item in memory.list({"kind": "fact"}, limit=99) if CANARY in item.text]
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         for fact in facts:
             memory.forget(fact.id)
         now = memory.get(said)
@@ -294,7 +294,7 @@ def test_what_was_told_anew_comes_back(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.forget(memory.remember("Ana has a cat."))
         again = memory.remember("Ana has a cat.")
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
     restore_backup(tmp_path / "b.db", store, force=True)
     with opened(store) as memory:
         found = memory.get(again)
@@ -308,7 +308,7 @@ def test_what_was_told_anew_comes_back_every_time(store: Path, tmp_path: Path) -
         again = memory.remember("Ana has a cat.")
     for name in ("first", "second"):
         with opened(store) as memory:
-            memory.backup(tmp_path / f"{name}.db")
+            memory.store.backup(tmp_path / f"{name}.db")
             memory.forget(memory.remember(f"Said before the {name}."))
         restore_backup(tmp_path / f"{name}.db", store, force=True)
         with opened(store) as memory:
@@ -320,7 +320,7 @@ def test_what_stays_out_is_found_without_reading_every_item(
 ) -> None:
     with opened(store) as memory:
         gone = memory.remember("Ana has a cat.")
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         memory.forget(gone)
     dump, kinds = SqliteStore.dump, list[str]()
 
@@ -365,11 +365,11 @@ def test_a_damaged_store_still_says_what_was_forgotten_in_it(store: Path, tmp_pa
     with opened(store) as memory:
         gone = memory.remember(f"The word is {CANARY}.")
         memory.remember_many([{"text": f"Fact {n} about {'tea ' * 40}"} for n in range(200)])
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         memory.forget(gone)
     damage(store, b"Fact 150 about")
-    with opened(store, read_only=True) as memory:
-        assert [one.state for one in memory.check() if one.name == "integrity"] != ["pass"]
+    with opened(store, settings={"stores": {"read_only": True}}) as memory:
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "integrity"] != ["pass"]
     done = restore_backup(tmp_path / "b.db", store, force=True)
     assert (done.may_hold_forgotten, done.kept_out["item"]) == (True, 1)
     assert "forgotten since may be back" in str(done)
@@ -408,7 +408,7 @@ def test_a_store_in_which_something_is_forgotten_until_the_last_moment_is_not_re
 ) -> None:
     with opened(store) as memory:
         gone = memory.remember(f"The word is {CANARY}.")
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
     place = placing.put_in_place
 
     def late(*args: Any) -> None:
@@ -429,11 +429,11 @@ def test_a_store_in_which_something_is_forgotten_until_the_last_moment_is_not_re
 def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, backup: Path) -> None:
     with opened(store) as memory:
         memory.remember("Said since.")
-        memory.hold(user="ana", reason="case-7")
+        memory.store.hold(user="ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
         restore_backup(backup, store, force=True)
     with opened(store) as memory:
-        memory.release(user="ana")
+        memory.store.release(user="ana")
     assert "Said since." in texts(store)
     assert "Said since." not in texts(restore_backup(backup, store, force=True).path)
 
@@ -459,7 +459,7 @@ def test_an_older_backup_is_brought_up_to_date(tmp_path: Path, monkeypatch: pyte
     )
     restore_backup(older, tmp_path / "new.db")
     with Memory(tmp_path / "new.db", embedder=HashEmbedder(), background=False) as memory:
-        assert memory.status().store["items"] == manifest["items"]
+        assert memory.store.status(memory.scope).store["items"] == manifest["items"]
     assert not [one.name for one in tmp_path.iterdir() if "before-v" in one.name]
 
 
@@ -557,7 +557,7 @@ def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(store: Pat
 
 def test_a_backup_is_never_restored_over_itself_or_another(store: Path, backup: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
-        memory.backup(tmp_path / "tuesday.db")
+        memory.store.backup(tmp_path / "tuesday.db")
     link = tmp_path / "link.db"
     link.symlink_to(backup)
     for goal in (backup, link, tmp_path / "tuesday.db"):
@@ -617,9 +617,9 @@ def test_a_full_disk_is_named_and_nothing_is_left_of_the_backup(
     with opened(store) as memory:
         monkeypatch.setattr("engrain.stores.sqlite.backup.os.fsync", full)
         with pytest.raises(DiskFull, match=f"no room for the backup {tmp_path / 'full.db'}"):
-            memory.backup(tmp_path / "full.db")
+            memory.store.backup(tmp_path / "full.db")
         assert not list(tmp_path.glob("full*"))
-        memory.backup(tmp_path / "full.db")
+        memory.store.backup(tmp_path / "full.db")
 
 
 # By the clock
@@ -632,24 +632,26 @@ def names(folder: Path) -> list[str]:
 def test_backups_are_taken_when_due_and_the_newest_kept(tmp_path: Path, clock: SetClock) -> None:
     folder = tmp_path / "backups"
     rules = {"backup_folder": str(folder), "backup_hours": 24, "backup_keep": 2}
-    with opened(tmp_path / "agent.db", clock=clock, lifecycle=rules) as memory:
+    with opened(tmp_path / "agent.db", clock=clock, settings={"lifecycle": rules}) as memory:
         memory.remember("Ana likes tea.")
-        assert memory.maintain(dry_run=True).counts["backed_up"] == 1
+        assert memory.store.maintain(memory.scope, dry_run=True).counts["backed_up"] == 1
         assert not folder.exists()
-        assert memory.maintain().counts["backed_up"] == 1
-        assert memory.maintain().counts["backed_up"] == 0
+        assert memory.store.maintain(memory.scope).counts["backed_up"] == 1
+        assert memory.store.maintain(memory.scope).counts["backed_up"] == 0
         folder.joinpath("agent-notes.db").write_text("mine")
         first = names(folder)[0]
         for _ in range(2):
             clock.advance(24 * HOUR)
-            planned = memory.maintain(dry_run=True)
-            assert memory.maintain().each == planned.each
+            planned = memory.store.maintain(memory.scope, dry_run=True)
+            assert memory.store.maintain(memory.scope).each == planned.each
         kept = names(folder)
         assert len(kept) == 3
         assert first not in kept
         assert "agent-notes.db" in kept, "a file of another name is nobody's backup"
         clock.advance(-48 * HOUR)
-        assert memory.maintain().counts["backed_up"] == 0, "a clock that jumps back makes none and drops none"
+        assert memory.store.maintain(memory.scope).counts["backed_up"] == 0, (
+            "a clock that jumps back makes none and drops none"
+        )
         assert names(folder) == kept
     restore_backup(folder / kept[0], tmp_path / "new.db")
     assert texts(tmp_path / "new.db") == ["Ana likes tea."]
@@ -660,9 +662,9 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
 ) -> None:
     folder = tmp_path / "backups"
     rules = {"backup_folder": str(folder), "backup_hours": 24, "backup_keep": 1}
-    with opened(tmp_path / "agent.db", clock=clock, lifecycle=rules) as memory:
+    with opened(tmp_path / "agent.db", clock=clock, settings={"lifecycle": rules}) as memory:
         memory.remember("Ana likes tea.")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         kept = names(folder)
         clock.advance(24 * HOUR)
 
@@ -671,11 +673,11 @@ def test_an_old_backup_stays_until_the_new_one_is_there(
 
         with monkeypatch.context() as patch:
             patch.setattr("engrain.stores.sqlite.backup.write_copy", full)
-            done = memory.maintain()
+            done = memory.store.maintain(memory.scope)
         (trouble,) = done.trouble
         assert trouble.startswith(f"backed_up: there is no room for the backup {folder}")
         assert (done.counts["backed_up"], done.counts["backups_dropped"], names(folder)) == (0, 0, kept)
-        done = memory.maintain()
+        done = memory.store.maintain(memory.scope)
         assert (done.counts["backed_up"], done.counts["backups_dropped"]) == (1, 1)
         assert len(names(folder)) == 1
         assert names(folder) != kept
@@ -687,15 +689,15 @@ def test_two_stores_of_one_name_share_a_folder_of_backups(tmp_path: Path, clock:
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
     with (
-        opened(tmp_path / "here" / "agent.db", clock=clock, lifecycle=rules) as here,
-        opened(tmp_path / "there" / "agent.db", clock=clock, lifecycle=rules) as there,
+        opened(tmp_path / "here" / "agent.db", clock=clock, settings={"lifecycle": rules}) as here,
+        opened(tmp_path / "there" / "agent.db", clock=clock, settings={"lifecycle": rules}) as there,
     ):
         for memory, text in ((here, "Here."), (there, "There.")):
             memory.remember(text)
         for _ in range(4):
-            assert here.maintain().counts["backed_up"] == 1
+            assert here.store.maintain(here.scope).counts["backed_up"] == 1
             clock.advance(HOUR)
-            assert there.maintain().counts["backed_up"] == 1, "the other's is none of it"
+            assert there.store.maintain(there.scope).counts["backed_up"] == 1, "the other's is none of it"
             clock.advance(23 * HOUR)
         found = [texts(folder / name, read_only=True) for name in names(folder)]
         assert found == [["Here."], ["There."], ["Here."], ["There."]]
@@ -703,62 +705,68 @@ def test_two_stores_of_one_name_share_a_folder_of_backups(tmp_path: Path, clock:
 
 def test_a_backup_whose_manifest_was_never_written_goes_with_its_time(tmp_path: Path, clock: SetClock) -> None:
     folder = tmp_path / "backups"
-    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": folder, "backup_keep": 2}) as memory:
+    with opened(
+        tmp_path / "agent.db", clock=clock, settings={"lifecycle": {"backup_folder": folder, "backup_keep": 2}}
+    ) as memory:
         memory.remember("Ana likes tea.")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         (folder / (killed := f"{names(folder)[0]}.json")).unlink()
         for days in range(1, 4):
             clock.advance(24 * HOUR)
-            planned, done = memory.maintain(dry_run=True), memory.maintain()
+            planned, done = memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)
             assert (done.each, done.trouble) == (planned.each, ())
             assert (killed.removesuffix(".json") in names(folder)) is (days < 2), days
         assert len(names(folder)) == 2
         between = folder / backup_name("agent", clock() - timedelta(hours=12))
         between.write_text("It may be all that is left of that day.")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         assert between.exists()
 
 
 def test_a_backup_of_an_earlier_version_counts(tmp_path: Path, clock: SetClock) -> None:
     folder = tmp_path / "backups"
-    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": folder, "backup_keep": 1}) as memory:
+    with opened(
+        tmp_path / "agent.db", clock=clock, settings={"lifecycle": {"backup_folder": folder, "backup_keep": 1}}
+    ) as memory:
         memory.remember("Ana likes tea.")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         (manifest,) = folder.glob("*.json")
         values = {**json.loads(manifest.read_text()), "engrain_backup": 1}
         del values["store"]
         manifest.write_text(json.dumps(values))
-        assert memory.maintain().counts["backed_up"] == 0
+        assert memory.store.maintain(memory.scope).counts["backed_up"] == 0
         clock.advance(24 * HOUR)
-        assert memory.maintain().counts["backups_dropped"] == 1
+        assert memory.store.maintain(memory.scope).counts["backups_dropped"] == 1
         assert not manifest.exists()
 
 
 def test_a_folder_behind_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     link, disk = tmp_path / "backups", tmp_path / "disk"
     link.symlink_to(disk)
-    with opened(tmp_path / "agent.db", lifecycle={"backup_folder": link}) as memory:
+    with opened(tmp_path / "agent.db", settings={"lifecycle": {"backup_folder": link}}) as memory:
         memory.remember("Ana likes tea.")
-        (trouble,) = memory.maintain().trouble
+        (trouble,) = memory.store.maintain(memory.scope).trouble
         assert f"a link to {disk}, which is not there" in trouble
         disk.mkdir()
-        assert memory.maintain().trouble == ()
+        assert memory.store.maintain(memory.scope).trouble == ()
         assert len(names(disk)) == 1
 
 
 @pytest.mark.parametrize("folder", ["file", "file/backups", "n" * 300])
 def test_a_folder_that_cannot_be_made_stops_no_other_pass(tmp_path: Path, clock: SetClock, folder: str) -> None:
     tmp_path.joinpath("file").write_text("not a folder")
-    with opened(tmp_path / "agent.db", clock=clock, lifecycle={"backup_folder": str(tmp_path / folder)}) as memory:
+    with opened(
+        tmp_path / "agent.db", clock=clock, settings={"lifecycle": {"backup_folder": str(tmp_path / folder)}}
+    ) as memory:
         memory.episodic.record("Hello.", session="s")
         clock.advance(24 * HOUR)
-        done = memory.maintain()
+        done = memory.store.maintain(memory.scope)
         assert done.expired == 1
         (trouble,) = done.trouble
         assert "the folder of backups" in trouble
         for wrong in (tmp_path / folder / "b.db", "a\x00b"):
             with pytest.raises(InvalidInput):
-                memory.backup(wrong)
+                memory.store.backup(wrong)
 
 
 # The commands

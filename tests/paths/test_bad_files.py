@@ -95,7 +95,7 @@ def test_whoever_stops_a_load_learns_what_stays(memory: Memory, whole: bytes, mo
     monkeypatch.setattr(write, "BATCH", 10)
     notes = b"".join(json.dumps({"text": f"Note {n}."}).encode() + b"\n" for n in range(50))
 
-    def stopping(_: int) -> None:
+    def stopping(*_: object) -> None:
         if len(memory.list(limit=99)) >= 20:
             raise KeyboardInterrupt
 

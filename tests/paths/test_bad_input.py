@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "bad request id": (BadText, lambda m: m.correct(m.list()[0].id, "y", request_id="\ud800")),
     "long request id": (TooLarge, lambda m: m.correct(m.list()[0].id, "y", request_id="x" * 1000)),
     "bad page": (BadText, lambda m: m.list(after="\ud800")),
-    "a word as a flag": (InvalidInput, lambda m: m.pin(m.list()[0].id, "yes")),
+    "a word as a flag": (InvalidInput, lambda m: m.update(m.list()[0].id, pinned="yes")),
     "hostile operator": (UnknownKey, lambda m: m.list(Filter((Condition("importance", ">= 5, 0)) or (1 >", 0),)))),
     "number as note": (InvalidInput, lambda m: m.remember_many([3])),
     "empty request id": (EmptyText, lambda m: m.remember("x", request_id="")),
@@ -99,11 +99,11 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Memory], Any]]] = {
     "forget an unknown id": (engrain.NotFound, lambda m: m.forget("no such id")),
     "forget an empty id": (EmptyText, lambda m: m.forget("")),
     "correct with nothing": (EmptyText, lambda m: m.correct(m.list()[0].id, " ")),
-    "why of an unknown id": (engrain.NotFound, lambda m: m.why("'; drop table item; --")),
+    "why of an unknown id": (engrain.NotFound, lambda m: m.explain("'; drop table item; --")),
     "a list for the name of a result": (InvalidInput, lambda m: m.working.get_result([])),
     "a list for the name of a variable": (InvalidInput, lambda m: m.working.get_variable([])),
-    "empty entity": (EmptyText, lambda m: m.about("")),
-    "empty relation": (EmptyText, lambda m: m.relate("Ana", "", "Acme")),
+    "empty entity": (EmptyText, lambda m: m.relations.about("")),
+    "empty relation": (EmptyText, lambda m: m.relations.add("Ana", "", "Acme")),
 }
 
 
@@ -112,7 +112,7 @@ def nested(depth: int) -> Any:
 
 
 def cite(item: str, start: int | None = None, end: int | None = None) -> Source:
-    return Source(None, "agent", (engrain.Cite(item, start, end),))
+    return Source(None, "agent", (engrain.Citation(item, start, end),))
 
 
 @for_each("case", REFUSED)
@@ -172,7 +172,7 @@ def test_a_clock_that_jumps_loses_nothing(memory: Memory, clock: SetClock) -> No
     clock.advance(-3 * DAY)
     memory.remember("third", slot="s.v")
     stray = memory.remember("a fact under a clock that runs behind")
-    assert memory.slot("s.v").text == "third"
+    assert memory.slots.get("s.v").text == "third"
     times = [item.recorded_at for item in sorted(memory.list(history=True), key=lambda item: item.id)]
     assert times == sorted(times)
     assert stray in [hit.item.id for hit in memory.recall("a clock that runs behind").hits]
@@ -198,11 +198,11 @@ def test_a_counter_that_cannot_count_is_named_and_loses_nothing(tmp_path: Path, 
     broken.well = False
     for wrong in (broken, 7):
         with pytest.raises(InvalidInput, match="count_tokens"):
-            Memory(tmp_path / "agent.db", count_tokens=wrong)  # type: ignore[arg-type]
+            Memory(tmp_path / "agent.db", settings={"tokens": {"count": wrong}})  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="count_tokens"):
             WorkingMemory(count_tokens=wrong)  # type: ignore[arg-type]
     broken.well = True
-    with Memory(tmp_path / "agent.db", count_tokens=broken) as memory:
+    with Memory(tmp_path / "agent.db", settings={"tokens": {"count": broken}}) as memory:
         broken.well = False
         memory.add_message("user", "Ana keeps bees.")
         with pytest.raises(InvalidInput, match="count_tokens"):

@@ -66,19 +66,21 @@ def owners(done: MaintenanceReport, act: str = "remove") -> list[str | None]:
 def test_every_memory_of_the_store_is_cared_for(opened: Open, clock: SetClock) -> None:
     trifles(opened, clock)
     nobody = opened()
-    assert nobody.maintain(dry_run=True).counts["consolidated"] == 0, "one memory alone, which has nothing"
-    planned = nobody.maintain(everyone=True, dry_run=True)
+    assert nobody.store.maintain(nobody.scope, dry_run=True).counts["consolidated"] == 0, (
+        "one memory alone, which has nothing"
+    )
+    planned = nobody.store.maintain(dry_run=True)
     assert (planned.counts["consolidated"], owners(planned), planned.memories) == (3, [*USERS], 3)
-    done = nobody.maintain(everyone=True)
+    done = nobody.store.maintain()
     assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, ())
-    assert nobody.maintain(everyone=True).each == ()
+    assert nobody.store.maintain().each == ()
     for user in USERS:
         assert [item.text for item in opened(user).list()] == [f"{user} likes tea."]
 
 
 def test_one_that_is_named_is_cared_for_alone(opened: Open, clock: SetClock) -> None:
     trifles(opened, clock)
-    assert owners(opened("bruno").maintain()) == ["bruno"]
+    assert owners(opened("bruno").store.maintain(Scope(user="bruno"))) == ["bruno"]
     assert len(opened("ana").list()) == 2
 
 
@@ -88,19 +90,19 @@ def test_the_async_face_does_the_same(opened: Open, clock: SetClock, tmp_path: P
     async def care() -> MaintenanceReport:
         chosen = {"clock": clock, "embedder": HashEmbedder(), "background": False}
         async with AsyncMemory(tmp_path / "agent.db", **chosen) as memory:
-            return await memory.maintain(everyone=True)
+            return await memory.store.maintain()
 
     assert owners(asyncio.run(care())) == [*USERS]
 
 
 def test_the_marks_of_care_are_no_memory(opened: Open, clock: SetClock) -> None:
     trifles(opened, clock)
-    nobody = opened(lifecycle={"every_minutes": 60})
-    nobody.maintain(everyone=True)
-    nobody._open.keeper._enabled = True
-    assert nobody._open.keeper.once() is not None
-    assert [one.user for one in nobody.memories()] == [*USERS]
-    assert nobody.maintain(everyone=True).memories == 3
+    nobody = opened(settings={"lifecycle": {"every_minutes": 60}})
+    nobody.store.maintain()
+    nobody.store.workers.scheduler._enabled = True
+    assert nobody.store.workers.scheduler.once() is not None
+    assert [one.user for one in nobody.store.memories()] == [*USERS]
+    assert nobody.store.maintain().memories == 3
 
 
 def test_the_keeper_cares_for_users_whose_memory_is_closed(
@@ -109,12 +111,17 @@ def test_the_keeper_cares_for_users_whose_memory_is_closed(
     monkeypatch.setattr(keeping, "SOON", 0.02)
     trifles(opened, clock)
     rules = {"every_minutes": 60}
-    open_ones = [opened(user, background=True, lifecycle=rules) for user in ("ana", "bruno")]
+    open_ones = [opened(user, background=True, settings={"lifecycle": rules}) for user in ("ana", "bruno")]
     ends = time.monotonic() + 180
-    while not sum(one.status().background["care"]["rounds"] for one in open_ones) and time.monotonic() < ends:
+    while (
+        not sum(one.store.status(one.scope).background["care"]["rounds"] for one in open_ones)
+        and time.monotonic() < ends
+    ):
         time.sleep(0.02)
     time.sleep(0.1)
-    assert sum(one.status().background["care"]["rounds"] for one in open_ones) == 1, "one of them does it for all"
+    assert sum(one.store.status(one.scope).background["care"]["rounds"] for one in open_ones) == 1, (
+        "one of them does it for all"
+    )
     assert [item.text for item in opened("carla").list()] == ["carla likes tea."]
 
 
@@ -124,11 +131,11 @@ def test_what_goes_wrong_in_a_round_of_the_keeper_is_seen(
     monkeypatch.setattr(keeping, "SOON", 0.02)
     trifles(opened, clock)
     monkeypatch.setattr(consolidating, "_let_go", failing_for("bruno"))
-    memory = opened("ana", background=True, lifecycle={"every_minutes": 60})
+    memory = opened("ana", background=True, settings={"lifecycle": {"every_minutes": 60}})
     ends = time.monotonic() + 180
-    while not memory.status().background["care"]["error"] and time.monotonic() < ends:
+    while not memory.store.status(memory.scope).background["care"]["error"] and time.monotonic() < ends:
         time.sleep(0.02)
-    assert memory.status().background["care"]["error"] == "user=bruno: consolidated: the disk is away"
+    assert memory.store.status(memory.scope).background["care"]["error"] == "user=bruno: consolidated: the disk is away"
 
 
 let_go = consolidating._let_go
@@ -148,7 +155,7 @@ def test_what_fails_for_one_keeps_no_other_from_being_cared_for(
 ) -> None:
     trifles(opened, clock)
     monkeypatch.setattr(consolidating, "_let_go", failing_for("ana"))
-    done = opened().maintain(everyone=True)
+    done = opened().store.maintain()
     assert (owners(done), done.trouble) == (["bruno", "carla"], ("user=ana: consolidated: the disk is away",))
 
 
@@ -165,8 +172,8 @@ def test_what_cannot_even_be_planned_for_one_is_told_by_a_dry_run_too(
 
     monkeypatch.setattr(consolidating, "_fading", broken)
     nobody = opened()
-    planned = nobody.maintain(everyone=True, dry_run=True)
-    done = nobody.maintain(everyone=True)
+    planned = nobody.store.maintain(dry_run=True)
+    done = nobody.store.maintain()
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
     assert (owners(done), done.trouble) == (["ana", "bruno"], ("user=carla: consolidated: a page is damaged",))
 
@@ -183,7 +190,7 @@ def test_one_whose_episodes_cannot_be_read_is_counted_once(
         return book(care)
 
     monkeypatch.setattr(episodes, "_book", broken)
-    done = opened().maintain(everyone=True)
+    done = opened().store.maintain()
     assert "user=carla: episodes: a page is damaged" in done.trouble
     assert owners(done) == [*USERS], "the other passes are done for her too"
 
@@ -201,19 +208,19 @@ def test_the_same_trouble_of_many_is_told_once_and_an_absent_server_is_asked_onc
     monkeypatch.setattr(consolidating, "_fading", broken)
     nobody = opened()
     wrong: StoreError = StoreError("a page is damaged")
-    assert nobody.maintain(everyone=True).trouble == ("consolidated: a page is damaged (of user=ana and 2 more)",)
+    assert nobody.store.maintain().trouble == ("consolidated: a page is damaged (of user=ana and 2 more)",)
     asked.clear()
     wrong = StoreUnavailable("the server does not answer")
-    assert nobody.maintain(everyone=True).trouble == ("user=ana: consolidated: the server does not answer",)
+    assert nobody.store.maintain().trouble == ("user=ana: consolidated: the server does not answer",)
     assert len(asked) == 1, "nobody waits for it a thousand times"
 
 
 def test_a_hold_on_one_user_stops_no_other(opened: Open, clock: SetClock) -> None:
     trifles(opened, clock)
     nobody = opened()
-    nobody.hold(user="bruno", reason="case-7")
-    planned = nobody.maintain(everyone=True, dry_run=True)
-    done = nobody.maintain(everyone=True)
+    nobody.store.hold(user="bruno", reason="case-7")
+    planned = nobody.store.maintain(dry_run=True)
+    done = nobody.store.maintain()
     assert (done.each, done.trouble) == (planned.each, ())
     assert owners(done) == ["ana", "carla"]
 
@@ -228,7 +235,7 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
             for number, importance in enumerate((0.2, 0.9)):
                 ends = clock() + timedelta(hours=1)
                 entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
-                memory._open.kit.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
+                memory.store.services.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
     clock.advance(2 * 3600)
     keep = episodes._keep
 
@@ -239,10 +246,10 @@ def test_what_matters_lasts_in_every_memory_before_anything_goes(
 
     with monkeypatch.context() as away:
         away.setattr(episodes, "_keep", broken)
-        done = opened().maintain(everyone=True)
+        done = opened().store.maintain()
         assert (done.counts["promoted"], done.counts["expired"]) == (2, 0)
         assert [one.split(":")[0] for one in done.trouble] == ["user=bruno", "expired"]
-    done = opened().maintain(everyone=True)
+    done = opened().store.maintain()
     assert (done.counts["promoted"], owners(done)) == (1, [*USERS])
     for user in USERS:
         assert [one.text for one in opened(user).episodic.recent()] == ["Note 1."]
@@ -255,12 +262,12 @@ def test_care_for_one_lets_nothing_of_the_others_go_that_is_still_to_be_kept(ope
             ends = clock() + timedelta(hours=1)
             for number, importance in enumerate((0.2, 0.9)):
                 entry = Episode(f"{user}{number}", "s", "note", f"Note {number}.", importance, clock(), ends)
-                memory._open.kit.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
+                memory.store.services.episodes.add(memory.scope, entry)  # type: ignore[union-attr]
     clock.advance(2 * 3600)
-    done = opened("ana").maintain()
+    done = opened("ana").store.maintain(Scope(user="ana"))
     assert (done.counts["promoted"], done.counts["expired"], owners(done)) == (1, 1, ["ana"])
-    assert opened("ana").maintain().each == ()
-    done = opened("bruno").maintain()
+    assert opened("ana").store.maintain(Scope(user="ana")).each == ()
+    done = opened("bruno").store.maintain(Scope(user="bruno"))
     assert (done.counts["promoted"], owners(done)) == (1, ["bruno"])
     assert [one.text for one in opened("bruno").episodic.recent()] == ["Note 1."]
 
@@ -269,16 +276,16 @@ def test_what_is_of_the_whole_store_is_done_once(opened: Open, clock: SetClock, 
     for user in USERS:
         with opened(user) as memory:
             memory.remember(f"{user} likes tea.")
-            journal = memory._open.kit.journal
+            journal = memory.store.services.journal
             assert journal is not None
             journal.end(journal.claim(Claim(memory.scope, "task", "me")), TaskEnd("done"))
     clock.advance(8 * DAY)
-    nobody = opened(lifecycle={"backup_folder": str(tmp_path / "backups")}, embedder=HashEmbedder("new"))
-    journal, pruned = nobody._open.kit.journal, []
+    nobody = opened(settings={"lifecycle": {"backup_folder": str(tmp_path / "backups")}}, embedder=HashEmbedder("new"))
+    journal, pruned = nobody.store.services.journal, []
     prune = journal.prune  # type: ignore[union-attr]
     journal.prune = lambda before: pruned.append(prune(before))  # type: ignore[union-attr, method-assign, assignment]
-    planned = nobody.maintain(everyone=True, reembed=True, dry_run=True)
-    done = nobody.maintain(everyone=True, reembed=True)
+    planned = nobody.store.maintain(reembed=True, dry_run=True)
+    done = nobody.store.maintain(reembed=True)
     assert (done.counts, done.each) == (planned.counts, planned.each)
     counts = {name: done.counts[name] for name in ("pruned", "embedded", "dropped", "backed_up")}
     assert counts == {"pruned": 3, "embedded": 3, "dropped": 1, "backed_up": 1}
@@ -290,10 +297,10 @@ def test_a_change_of_the_model_counts_what_is_embedded_for_others_too(opened: Op
         with opened(user) as memory:
             memory.remember_many([f"{user} says {n}." for n in range(4)])
     memory = opened("ana", embedder=HashEmbedder("new"))
-    planned = memory.maintain(reembed=True, dry_run=True)
+    planned = memory.store.maintain(memory.scope, reembed=True, dry_run=True)
     assert planned.counts["embedded"] == 12, "all that is paid for"
     assert "would embed 12 items that had no vector of new, 8 of them in other memories" in planned.lines
-    assert memory.maintain(reembed=True).counts["embedded"] == 12
+    assert memory.store.maintain(memory.scope, reembed=True).counts["embedded"] == 12
 
 
 # Random histories
@@ -316,7 +323,7 @@ def test_a_dry_run_says_what_a_round_over_all_then_does(
 ) -> None:
     folder, clock = tmp_path_factory.mktemp("care"), SetClock()
     rules = {"mirror": str(folder / "files" / "{user}")}
-    chosen: dict[str, Any] = {"clock": clock, "background": False, "lifecycle": rules}
+    chosen: dict[str, Any] = {"clock": clock, "background": False, "settings": {"lifecycle": rules}}
     opened = {user: Memory(folder / "a.db", user=user, embedder=HashEmbedder(), **chosen) for user in USERS}
     for number, (user, act, importance, days) in enumerate(acts):
         happen(opened[user], act, importance, (number, days), clock)
@@ -324,17 +331,17 @@ def test_a_dry_run_says_what_a_round_over_all_then_does(
         one.close()
     with Memory(folder / "a.db", embedder=HashEmbedder("new" if reembed else "hash"), **chosen) as nobody:
         before = rows(nobody)
-        planned = nobody.maintain(everyone=True, reembed=reembed, dry_run=True)
+        planned = nobody.store.maintain(reembed=reembed, dry_run=True)
         assert rows(nobody) == before
-        done = nobody.maintain(everyone=True, reembed=reembed)
+        done = nobody.store.maintain(reembed=reembed)
         assert (done.each, done.counts, done.trouble) == (planned.each, planned.counts, planned.trouble)
-        again = nobody.maintain(everyone=True, reembed=reembed)
+        again = nobody.store.maintain(reembed=reembed)
         assert (again.each, again.trouble) == ((), ())
 
 
 def happen(memory: Memory, act: str, importance: float, at: tuple[int, int], clock: SetClock) -> None:
     number, days = at
-    kit, now = memory._open.kit, clock()
+    kit, now = memory.store.services, clock()
     assert kit.journal is not None
     assert kit.episodes is not None
     if act == "remember":
@@ -349,11 +356,11 @@ def happen(memory: Memory, act: str, importance: float, at: tuple[int, int], clo
     elif act == "wait":
         clock.advance(days * DAY)
     elif act == "hold" and days == 0:
-        memory.hold(user=str(memory.scope.user), reason="case-7")
+        memory.store.hold(user=str(memory.scope.user), reason="case-7")
 
 
 def rows(memory: Memory) -> list[Any]:
-    store: Any = memory._open.kit.items
+    store: Any = memory.store.services.items
     return [row for kind in ROW_KINDS for row in store.dump(kind, None, 9_999)]
 
 
@@ -363,14 +370,14 @@ def rows(memory: Memory) -> list[Any]:
 def test_each_memory_has_its_own_folder(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     rules = {"mirror": str(tmp_path / "files" / "{user}")}
     trifles(opened, clock, ("ana", "Ana", "../../x"))
-    done = opened(lifecycle=rules).maintain(everyone=True)
+    done = opened(settings={"lifecycle": rules}).store.maintain()
     assert (done.counts["mirrored"], done.trouble) == (3, ())
     pages = {one.parent.name: one.read_text() for one in tmp_path.rglob("MEMORY.md")}
     assert {name.partition("=")[0] for name in pages} == {"ana", "x"}
     assert len({name.lower() for name in pages}) == 3, "also where capitals are not told from small letters"
     assert all(one.parent.parent == tmp_path / "files" for one in tmp_path.rglob("MEMORY.md"))
     assert "ana likes tea." in pages["ana"]
-    assert opened(lifecycle=rules).maintain(everyone=True).each == ()
+    assert opened(settings={"lifecycle": rules}).store.maintain().each == ()
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
@@ -406,9 +413,9 @@ def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> 
 def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     rules = {"mirror": str(tmp_path / "notes")}
     trifles(opened, clock)
-    assert opened("ana", lifecycle=rules).maintain().counts["mirrored"] == 1
-    bruno = opened("bruno", lifecycle=rules)
-    planned, done = bruno.maintain(dry_run=True), bruno.maintain()
+    assert opened("ana", settings={"lifecycle": rules}).store.maintain(Scope(user="ana")).counts["mirrored"] == 1
+    bruno = opened("bruno", settings={"lifecycle": rules})
+    planned, done = bruno.store.maintain(bruno.scope, dry_run=True), bruno.store.maintain(bruno.scope)
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
     assert owners(done) == ["bruno"], "all else is done"
     (told,) = done.trouble
@@ -416,14 +423,14 @@ def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, c
         f"mirrored: {tmp_path / 'notes'} is kept in step with another memory than that of user=bruno"
     )
     assert "join" not in told
-    done = opened(lifecycle=rules).maintain(everyone=True)
+    done = opened(settings={"lifecycle": rules}).store.maintain()
     assert (owners(done), done.trouble) == (["carla"], ()), "it is ana's, and nobody asked for more"
 
 
 def test_a_folder_is_made_with_those_that_it_is_in(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     trifles(opened, clock, ("ana",))
-    memory = opened("ana", lifecycle={"mirror": str(tmp_path / "a" / "b" / "notes")})
-    planned, done = memory.maintain(dry_run=True), memory.maintain()
+    memory = opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "a" / "b" / "notes")}})
+    planned, done = memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)
     assert (done.each, done.trouble) == (planned.each, ())
     assert (tmp_path / "a" / "b" / "notes" / "MEMORY.md").is_file()
 
@@ -431,7 +438,11 @@ def test_a_folder_is_made_with_those_that_it_is_in(opened: Open, clock: SetClock
 def test_a_folder_that_cannot_be_made_is_named(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     trifles(opened, clock, ("ana",))
     (tmp_path / "file").write_text("")
-    (told,) = opened("ana", lifecycle={"mirror": str(tmp_path / "file" / "notes")}).maintain().trouble
+    (told,) = (
+        opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "file" / "notes")}})
+        .store.maintain(Scope(user="ana"))
+        .trouble
+    )
     assert str(tmp_path / "file") in told
     with pytest.raises(ConfigError, match=str(tmp_path / "nowhere" / "notes")):
         opened("ana").mirror(tmp_path / "nowhere" / "notes").sync()
@@ -440,8 +451,8 @@ def test_a_folder_that_cannot_be_made_is_named(opened: Open, clock: SetClock, tm
 def test_a_new_folder_is_not_given_to_whoever_comes_first(opened: Open, clock: SetClock, tmp_path: Path) -> None:
     rules = {"mirror": str(tmp_path / "notes")}
     trifles(opened, clock)
-    nobody = opened(lifecycle=rules)
-    planned, done = nobody.maintain(everyone=True, dry_run=True), nobody.maintain(everyone=True)
+    nobody = opened(settings={"lifecycle": rules})
+    planned, done = nobody.store.maintain(dry_run=True), nobody.store.maintain()
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
     assert owners(done) == [*USERS]
     (told,) = done.trouble
@@ -454,32 +465,32 @@ def test_an_erasure_cleans_the_folder_of_its_user_and_of_nobody_else(
 ) -> None:
     rules = {"mirror": str(tmp_path / "files" / "{user}")}
     trifles(opened, clock, ("ana", "Ana"))
-    nobody = opened(lifecycle=rules)
-    nobody.maintain(everyone=True)
+    nobody = opened(settings={"lifecycle": rules})
+    nobody.store.maintain()
     pages = {one.parent: one for one in tmp_path.rglob("MEMORY.md")}
     assert len(pages) == 2
-    assert nobody.erase(user="ana", dry_run=True).counts["files"] == 2
-    assert nobody.erase(user="ana").receipt is not None
+    assert nobody.store.erase(user="ana", dry_run=True).counts["files"] == 2
+    assert nobody.store.erase(user="ana").receipt is not None
     (left,) = tmp_path.rglob("MEMORY.md")
     assert "Ana likes tea." in left.read_text()
     assert not (tmp_path / "files" / "ana").exists(), "not even the name is left"
 
 
 def test_a_round_for_a_memory_that_was_never_written_makes_nothing(opened: Open, tmp_path: Path) -> None:
-    memory = opened("anna", lifecycle={"mirror": str(tmp_path / "files" / "{user}")})
-    for done in (memory.maintain(dry_run=True), memory.maintain()):
+    memory = opened("anna", settings={"lifecycle": {"mirror": str(tmp_path / "files" / "{user}")}})
+    for done in (memory.store.maintain(memory.scope, dry_run=True), memory.store.maintain(memory.scope)):
         assert (done.counts.get("mirrored", 0), done.trouble) == (0, ())
     assert not (tmp_path / "files").exists()
-    assert memory.memories() == []
+    assert memory.store.memories() == []
 
 
 def test_what_somebody_wrote_into_the_folder_of_a_memory_comes_in_though_it_is_the_first(
     opened: Open, tmp_path: Path
 ) -> None:
-    memory = opened("ana", lifecycle={"mirror": str(tmp_path / "files" / "{user}")})
+    memory = opened("ana", settings={"lifecycle": {"mirror": str(tmp_path / "files" / "{user}")}})
     (tmp_path / "files" / "ana").mkdir(parents=True)
     (tmp_path / "files" / "ana" / "MEMORY.md").write_text("# Memory\n\n- Ana likes tea.\n")
-    assert memory.maintain().counts["mirrored"] == 1
+    assert memory.store.maintain(memory.scope).counts["mirrored"] == 1
     assert [item.text for item in memory.list()] == ["Ana likes tea."]
 
 
@@ -488,10 +499,10 @@ def test_an_erasure_leaves_what_a_person_put_into_the_folder(
 ) -> None:
     rules = {"mirror": str(tmp_path / "files" / "{user}")}
     trifles(opened, clock, ("ana",))
-    nobody = opened(lifecycle=rules)
-    nobody.maintain(everyone=True)
+    nobody = opened(settings={"lifecycle": rules})
+    nobody.store.maintain()
     (tmp_path / "files" / "ana" / "own.txt").write_text("Mine.")
-    assert nobody.erase(user="ana").receipt is not None
+    assert nobody.store.erase(user="ana").receipt is not None
     assert [one.name for one in (tmp_path / "files" / "ana").iterdir()] == ["own.txt"]
     assert f"{tmp_path / 'files' / 'ana'} stays" in caplog.text
     assert "own.txt" in caplog.text
@@ -504,9 +515,9 @@ def test_a_round_over_many_memories_with_nothing_to_do_is_quick(opened: Open) ->
     for number in range(200):
         opened(f"user{number}").remember("Hello.")
     nobody = opened()
-    nobody.maintain(everyone=True)
+    nobody.store.maintain()
     began = time.thread_time()
-    done = nobody.maintain(everyone=True)
+    done = nobody.store.maintain()
     assert (done.memories, done.each) == (200, ())
     assert time.thread_time() - began < 2.0, "a hundredth of a second each would be slow"
 
@@ -522,15 +533,15 @@ def test_of_two_backups_to_one_name_one_is_made_and_the_other_says_why(
     def slow(*given: Any) -> None:
         write_copy(*given)
         with pytest.raises(StoreBusy, match=r"another backup is being written to monday\.db") as told:
-            other.backup(tmp_path / "monday.db")
+            other.store.backup(tmp_path / "monday.db")
         refused.append(str(told.value))
 
     monkeypatch.setattr(backing, "write_copy", slow)
-    assert memory.backup(tmp_path / "monday.db").manifest.items == 1
+    assert memory.store.backup(tmp_path / "monday.db").manifest.items == 1
     assert len(refused) == 1
     assert sorted(one.name for one in tmp_path.glob("monday*")) == ["monday.db", "monday.db.json"]
     with pytest.raises(InvalidInput, match="there already"):
-        other.backup(tmp_path / "monday.db")
+        other.store.backup(tmp_path / "monday.db")
 
 
 def test_what_a_killed_backup_left_is_no_hindrance(opened: Open, tmp_path: Path) -> None:
@@ -539,7 +550,7 @@ def test_what_a_killed_backup_left_is_no_hindrance(opened: Open, tmp_path: Path)
     part = tmp_path / "monday.db.part"
     part.write_bytes(b"half of it")
     part.chmod(0o644)
-    assert memory.backup(tmp_path / "monday.db").manifest.items == 1
+    assert memory.store.backup(tmp_path / "monday.db").manifest.items == 1
     assert (tmp_path / "monday.db").stat().st_mode & 0o777 == 0o600
 
 
@@ -554,7 +565,7 @@ def test_a_backup_that_ends_while_another_begins_under_its_name_stays_as_it_is(
 
     def first_the_other() -> None:
         monkeypatch.undo()
-        first.backup(goal)
+        first.store.backup(goal)
         written.append(goal.read_bytes())
 
     def opened_late(part: Path) -> Any:
@@ -569,6 +580,6 @@ def test_a_backup_that_ends_while_another_begins_under_its_name_stays_as_it_is(
     monkeypatch.setattr(backing, "_alone" if late is opened_late else "_taken", late)
     # What it has locked is by now the other's backup, and no longer the file that it is to write.
     with pytest.raises(InvalidInput if late is opened_late else StoreBusy):
-        second.backup(goal)
+        second.store.backup(goal)
     assert [goal.read_bytes()] == written
     assert sorted(one.name for one in tmp_path.glob("monday*")) == ["monday.db", "monday.db.json"]

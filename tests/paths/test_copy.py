@@ -154,7 +154,7 @@ def test_the_command_copies_a_memory_that_then_recalls(tmp_path: Path) -> None:
     assert told["rows"]["item"] == 2
     assert run("copy", str(old), str(new)).stdout.startswith("Copied: 2 items")
     with Memory(new, user="ana", embedder=EMBEDDER) as memory:
-        assert memory.slot("city").text == "Quito"  # type: ignore[union-attr]
+        assert memory.slots.get("city").text == "Quito"  # type: ignore[union-attr]
         assert "green tea" in str(memory.recall("green tea every morning", min_relevance=0.0))
     assert b"A secret." not in new.read_bytes()
 
@@ -187,8 +187,8 @@ def test_a_copy_that_was_cut_off_is_known_to_the_receipt(tmp_path: Path, monkeyp
         patch.setattr(SqliteStore, "restore", until_the_items)
         run("copy", str(old), str(new), code=1)
     with Memory(old, user="ana", embedder=EMBEDDER) as memory:
-        assert [entry.what for entry in memory.audit()] == ["copy_begun"]
-        receipt = memory.erase(user="ana").receipt
+        assert [entry.what for entry in memory.store.audit()] == ["copy_begun"]
+        receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None
     assert [one["known"] for one in receipt.values["remains"] if one["what"] == "copies_made_before"] == [1]
 
@@ -200,7 +200,7 @@ def test_a_copy_that_was_refused_is_not_on_record(tmp_path: Path) -> None:
             memory.remember(f"In {path.name}.")
     run("copy", str(one), str(other), code=1)
     with Memory(one, user="ana", embedder=EMBEDDER) as memory:
-        assert memory.audit() == []
+        assert memory.store.audit() == []
 
 
 def test_a_copy_is_on_record_in_both_and_one_that_writes_nothing_is_none(tmp_path: Path) -> None:
@@ -211,6 +211,6 @@ def test_a_copy_is_on_record_in_both_and_one_that_writes_nothing_is_none(tmp_pat
         run("copy", str(old), str(new))
         for path in (old, new):
             with Memory(path, user="ana", embedder=EMBEDDER) as memory:
-                told = [(entry.what, entry.details) for entry in memory.audit()]
+                told = [(entry.what, entry.details) for entry in memory.store.audit()]
                 assert told == [("copy_begun", {"to": "file"}), ("copy", {"to": "file", "begun": 1})]
-                assert memory.verify_audit()
+                assert memory.store.verify_audit()

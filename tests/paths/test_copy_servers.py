@@ -231,12 +231,12 @@ def test_a_copy_out_of_postgres_is_on_record_there_and_in_the_copy(url: str, tmp
     run("copy", url, str(tmp_path / "copy.db"))
     for store in (url, str(tmp_path / "copy.db")):
         with Memory(store, user="ana", embedder=EMBEDDER) as memory:
-            told = [(one.what, one.details) for one in memory.audit()]
+            told = [(one.what, one.details) for one in memory.store.audit()]
             assert told == [("copy_begun", {"to": "file"}), ("copy", {"to": "file", "begun": 1})]
-            assert memory.verify_audit()
+            assert memory.store.verify_audit()
     assert run("copy", url, str(tmp_path / "copy.db")).output.startswith("Copied")
     with Memory(url, user="ana", embedder=EMBEDDER) as memory:
-        assert len(memory.audit()) == 2, "a copy that wrote nothing is none"
+        assert len(memory.store.audit()) == 2, "a copy that wrote nothing is none"
 
 
 def test_a_role_that_may_only_read_copies_and_says_that_it_is_not_on_record(url: str, tmp_path: Path) -> None:

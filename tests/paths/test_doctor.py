@@ -103,8 +103,8 @@ def test_the_doctor_changes_nothing(store: Path) -> None:
 def test_the_doctor_repeats_nothing_that_is_kept(store: Path) -> None:
     with Memory(store, user="ana", background=False) as memory:
         memory.remember("The key is sk-ant-REDACTED and Zanzibar.")
-        assert "Zanzibar" not in repr(memory.check())
-        assert "AbCdEf" not in repr(memory.check())
+        assert "Zanzibar" not in repr(memory.store.doctor(memory.scope))
+        assert "AbCdEf" not in repr(memory.store.doctor(memory.scope))
 
 
 @for_each(
@@ -231,8 +231,8 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_a_read_only_memory_is_examined_too(store: Path) -> None:
-    with Memory(store, user="ana", read_only=True) as memory:
-        assert {one.name for one in memory.check() if one.state != "pass"} <= NEW
+    with Memory(store, user="ana", settings={"stores": {"read_only": True}}) as memory:
+        assert {one.name for one in memory.store.doctor(memory.scope) if one.state != "pass"} <= NEW
 
 
 @pytest.mark.parametrize("where", [":memory:", "reference://"])
@@ -240,20 +240,19 @@ def test_a_store_without_a_file_is_examined_too(where: str) -> None:
     with Memory(where, embedder=HashEmbedder()) as memory:
         memory.remember("Ana likes tea.")
         memory.add_message("user", "Hello.", session="s")
-        assert [one.name for one in memory.check() if one.state != "pass"] == ["power cut"]
+        assert [one.name for one in memory.store.doctor(memory.scope) if one.state != "pass"] == ["power cut"]
 
 
 def test_the_awaited_face_gives_the_same(store: Path) -> None:
     async def checked() -> list[CheckResult]:
         async with AsyncMemory(store, user="ana", background=False) as memory:
-            return await memory.check()
+            return await memory.store.doctor(memory.scope)
 
     with Memory(store, user="ana", background=False) as memory:
-        done: list[int] = []
-        assert [(one.number, one.state) for one in memory.check(done.append)] == [
-            (one.number, one.state) for one in asyncio.run(checked())
-        ]
-        assert done == [1] * 35
+        done: list[tuple[str, int, int | None]] = []
+        found = memory.store.doctor(memory.scope, progress=lambda *told: done.append(told))
+        assert [(one.number, one.state) for one in found] == [(one.number, one.state) for one in asyncio.run(checked())]
+        assert done == [("points", number, 35) for number in range(1, 36)]
 
 
 def test_the_count_names_every_state() -> None:
@@ -268,7 +267,7 @@ def test_thousands_of_items_take_about_a_second(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", user="ana", background=False, embedder=HashEmbedder()) as memory:
         memory.remember_many([f"Note {n} speaks of parcel {n % 97} and of train {n % 89}." for n in range(2_000)])
         began = time.thread_time()
-        memory.check()
+        memory.store.doctor(memory.scope)
         assert time.thread_time() - began < 1.0
 
 

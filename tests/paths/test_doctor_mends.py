@@ -133,7 +133,7 @@ def overdue(store: Path) -> None:
 def left_task(store: Path) -> None:
     clock = SetClock(datetime.now(UTC) - timedelta(hours=2))
     with opened(store, clock=clock) as memory:
-        journal = memory._open.kit.journal
+        journal = memory.store.services.journal
         assert journal is not None
         journal.claim(Claim(memory.scope, "pay", "gone", seconds=30))
 
@@ -142,10 +142,10 @@ def parked_task(store: Path) -> None:
     with opened(store) as memory, memory.task("pay"):
         pass
     with opened(store) as memory:
-        journal = memory._open.kit.journal
+        journal = memory.store.services.journal
         assert journal is not None
         journal.claim(Claim(memory.scope, "ship", "one", seconds=30))
-        memory.park("ship", why="ask Ana")
+        memory.tasks.park("ship", why="ask Ana")
 
 
 PASTED = r"[^`]*?--store [^\s,;`]+"
@@ -187,7 +187,7 @@ def test_the_command_that_is_named_mends_it(store: Path, name: str, fault: Calla
 def test_a_damaged_backup_is_mended_by_the_lines_that_are_named(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana likes tea.")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
     (taken,) = (tmp_path / "backups").glob("*.db")
     taken.write_bytes(taken.read_bytes()[:5_000])
     before = told(store, "backup")
@@ -202,7 +202,7 @@ def test_a_damaged_backup_is_mended_by_the_lines_that_are_named(store: Path, tmp
 def test_a_damaged_store_is_mended_by_its_backup(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana likes tea.")
-        memory.backup(tmp_path / "copy.db")
+        memory.store.backup(tmp_path / "copy.db")
     damaged = tmp_path / "agent.db"
     raw = bytearray(damaged.read_bytes())
     for page in range(8_192, len(raw), 4_096):

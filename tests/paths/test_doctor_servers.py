@@ -39,7 +39,7 @@ def url() -> Iterator[str]:
 
 
 def points(memory: Memory) -> dict[str, CheckResult]:
-    return {one.name: one for one in memory.check()}
+    return {one.name: one for one in memory.store.doctor(memory.scope)}
 
 
 def test_every_point_is_looked_at_on_postgres(url: str) -> None:
@@ -47,7 +47,7 @@ def test_every_point_is_looked_at_on_postgres(url: str) -> None:
         memory.add_message("user", "I live in Lima.", session="s")
         with memory.task("order") as run:
             run.step("one", lambda: 1)
-        found = memory.check()
+        found = memory.store.doctor(memory.scope)
     assert [(one.number, one.name) for one in found] == [(one.number, one.name) for one in POINTS]
     # The servers of tests run without fsync.
     assert [one.name for one in found if one.state != "pass"] == ["power cut"]
@@ -87,10 +87,12 @@ def test_a_server_without_fsync_fails(url: str) -> None:
 def test_a_database_that_takes_no_writes_fails(url: str) -> None:
     with opened(url):
         pass
-    with Memory(url + "&options=-cdefault_transaction_read_only%3Don", user="ana", read_only=True) as memory:
+    with Memory(
+        url + "&options=-cdefault_transaction_read_only%3Don", user="ana", settings={"stores": {"read_only": True}}
+    ) as memory:
         found = points(memory)["stores"]
     assert (found.state, "nothing new is kept" in found.why) == ("fail", True)
-    with Memory(url, user="ana", read_only=True) as memory:
+    with Memory(url, user="ana", settings={"stores": {"read_only": True}}) as memory:
         assert points(memory)["stores"].state == "pass"
 
 
@@ -136,7 +138,7 @@ def test_a_large_memory_without_its_index_warns_until_it_is_built(url: str, monk
     with opened(url) as memory:
         assert points(memory)["search"].state == "pass"
         memory.remember_many([f"Note {n} speaks of parcels." for n in range(20)])
-        items: Any = memory._open.kit.items
+        items: Any = memory.store.services.items
         found = items.search_state(memory.scope)
         assert (found.state, "21 vectors have no index" in found.why) == ("warn", True)
         memory.recall("parcels")
@@ -199,6 +201,6 @@ class Slow:
 def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
     both = Barrier(2)
     with opened(str(tmp_path / "agent.db")) as memory:
-        kit = replace(memory._open.kit, servers=(Slow("one", both), Slow("two", both)))
+        kit = replace(memory.store.services, servers=(Slow("one", both), Slow("two", both)))
         look = Look(kit, memory.scope)
         assert [found.why for found in look.beside("stores")] == ["one answers", "two answers"]

@@ -40,7 +40,7 @@ def facts(*entries: dict[str, Any]) -> Says:
 
 
 def settled(memory: Memory) -> None:
-    assert memory._open.enricher.wait(180)
+    assert memory.store.workers.enrichment.wait(180)
 
 
 def kept(memory: Memory) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_model_finds_what_rules_do_not_and_the_fact_cites_its_words(open_memor
     settled(memory)
     assert quote in kept(memory)
     (item,) = memory.list({"kind": "fact", "importance": 0.8})
-    (cited,) = memory.why(item.id).cites
+    (cited,) = memory.explain(item.id).cites
     assert cited.id == said
 
 
@@ -78,7 +78,7 @@ def test_a_quote_that_is_not_there_is_rejected_and_counted(open_memory, model, s
     memory.end_session()
     settled(memory)
     assert kept(memory) == []
-    assert memory.status().background["enrichment"]["rejected"] == 5
+    assert memory.store.status(memory.scope).background["enrichment"]["rejected"] == 5
 
 
 @pytest.mark.parametrize("keep_source", [False, True])
@@ -103,8 +103,8 @@ def test_a_quote_with_a_gap_where_words_were_forgotten_is_no_fact(open_memory, m
     memory = open_memory(model=model)
     memory.start_session("a")
     memory.add_message("user", "I live in Lima and the doctor took me off lactose for good.")
-    memory.forget(memory.slot("user.city").id)
-    (said,) = memory.messages()
+    memory.forget(memory.slots.get("user.city").id)
+    (said,) = memory.conversation.last(20)
     assert said.text.startswith("[forgotten]")
     server.script = [
         facts({"message": 1, "quote": said.text}, {"message": 1, "quote": "the doctor took me off lactose"})
@@ -134,7 +134,7 @@ def test_what_is_forgotten_while_the_model_reads_is_not_taken_in(open_memory, mo
     memory.end_session()
     settled(memory)
     assert kept(memory) == []
-    assert memory.status().background["enrichment"]["rejected"] == 1
+    assert memory.store.status(memory.scope).background["enrichment"]["rejected"] == 1
     assert not [item for item in memory.list(history=True) if "lactose" in item.text]
 
 
@@ -145,7 +145,7 @@ def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, mod
     said = memory.add_message("user", text)
     span = Citation(said, text.index("lactose"), text.index(", sadly"))
     secret = memory.remember("Off milk.", source=Source(None, "agent", (span,)))
-    items = memory._open.kit.items
+    items = memory.store.services.items
     apply = items.apply
 
     def late(plan: Any) -> Any:
@@ -158,7 +158,7 @@ def test_what_is_forgotten_as_a_fact_is_written_is_not_taken_in(open_memory, mod
     server.script = [facts({"message": 1, "quote": "took me off lactose"})]
     memory.end_session()
     settled(memory)
-    assert memory.status().background["enrichment"]["rejected"] == 1
+    assert memory.store.status(memory.scope).background["enrichment"]["rejected"] == 1
     assert not [item for item in memory.list(history=True) if "lactose" in item.text]
 
 
@@ -175,8 +175,8 @@ def test_a_model_closes_nothing_that_somebody_else_said(open_memory, model, serv
     ]
     memory.end_session()
     settled(memory)
-    assert memory.slot("user.city").text == "Quito"
-    assert memory.slot("user.dog").text == "Rex is what his dog listens to"
+    assert memory.slots.get("user.city").text == "Quito"
+    assert memory.slots.get("user.dog").text == "Rex is what his dog listens to"
     assert "for my brother it is Lima from now on" in kept(memory)
 
 
@@ -188,9 +188,9 @@ def test_an_old_message_that_is_read_late_changes_nothing_newer(open_memory, clo
     memory = open_memory(model=model)
     for session, quote in (("new", "Quito has been home"), ("old", "Lima has been home")):
         server.script = [facts({"message": 1, "quote": quote, "slot": "user.city"})]
-        memory._open.enricher.wake(session, all_of_it=True)
+        memory.store.workers.enrichment.wake(session, all_of_it=True)
         settled(memory)
-    assert memory.slot("user.city").text == "Quito has been home"
+    assert memory.slots.get("user.city").text == "Quito has been home"
     assert "Lima has been home" in [item.text for item in memory.list(history=True)]
 
 
@@ -208,7 +208,7 @@ def test_a_session_that_was_to_be_read_to_its_end_is_though_somebody_goes_on_wit
     memory = open_memory(model=Slow())
     for session in ("first", "second"):
         memory.add_message("user", f"Hello to the {session}.", session=session)
-    enricher = memory._open.enricher
+    enricher = memory.store.workers.enrichment
     assert enricher.wait(180)
     enricher.wake("first", all_of_it=True)
     while enricher.state()["reading"] != "first":
@@ -234,19 +234,19 @@ def test_a_session_is_tried_so_often_and_then_parked(open_memory, monkeypatch) -
     memory.start_session("a")
     memory.end_session()
     settled(memory)
-    assert memory.status().model["calls"] == enrichment_worker.ATTEMPTS
-    assert memory.status().background["enrichment"]["parked"] == ["a"]
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS
+    assert memory.store.status(memory.scope).background["enrichment"]["parked"] == ["a"]
     for n in range(20):
         memory.add_message("user", f"Hello {n}.", session="a")
     settled(memory)
-    assert memory.status().model["calls"] == enrichment_worker.ATTEMPTS
-    memory.maintain()
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS
+    memory.store.maintain(memory.scope)
     settled(memory)
-    assert memory.status().model["calls"] == enrichment_worker.ATTEMPTS + 1
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS + 1
     monkeypatch.setattr(enrichment_worker, "REST", 0.0)
     memory.add_message("user", "Still there?", session="a")
     settled(memory)
-    assert memory.status().model["calls"] == enrichment_worker.ATTEMPTS + 2
+    assert memory.store.status(memory.scope).model["calls"] == enrichment_worker.ATTEMPTS + 2
 
 
 def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are_read(open_memory, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -271,7 +271,7 @@ def test_messages_that_a_model_cannot_read_are_passed_over_and_the_next_ones_are
     settled(memory)
     assert sum("riddle" in one for one in asked) == 1 + enrichment_worker.READINGS
     assert sum("weather" in one for one in asked) == 1
-    state = memory.status().background["enrichment"]
+    state = memory.store.status(memory.scope).background["enrichment"]
     assert (state["passed_over"], state["parked"], state["waiting"]) == (1, [], 0)
 
 
@@ -282,10 +282,10 @@ def test_what_is_private_is_taken_out_of_a_summary_of_older_messages_too(open_me
             before.add_message("assistant", f"We decided that house {n} is for bob@example.com, with {n + 3} windows.")
         before.end_session()
     server.script = [Says("We decided on six houses with windows for bob@example.com.")]
-    memory = open_memory(model=model, redact=["mails"])
+    memory = open_memory(model=model, settings={"privacy": {"redact": ["mails"]}})
     memory.start_session("b")
     settled(memory)
-    item = memory._open.kit.items.slot(memory._open.scope, "session:a", None)
+    item = memory.store.services.items.slot(memory.scope, "session:a", None)
     assert "six houses" in item.text
     assert "bob@example.com" not in item.text
 
@@ -299,7 +299,7 @@ def test_what_was_cleared_is_not_told_again_by_a_model(open_memory, model, serve
             before.add_message("assistant", f"We decided that house {n} gets {n + 3} new windows from Lisbon.")
         assert before.conversation.summary
     memory = open_memory(model=model)
-    scope, kit = memory._open.scope, memory._open.kit
+    scope, kit = memory.scope, memory.store.services
     server.script = [Says("We decided on new windows from Lisbon.")]
     assert improve_summary(kit, scope, "a", 5.0)
     (asked,) = server.asked
@@ -341,9 +341,9 @@ def test_a_model_that_fails_or_answers_nonsense_loses_nothing_and_is_seen(open_m
     assert closing is not None
     assert "Lisbon" in str(closing)
     wait_for(memory, lambda status: status.background["enrichment"]["error"])
-    state = memory.status().background["enrichment"]
+    state = memory.store.status(memory.scope).background["enrichment"]
     assert state["error"]
-    assert memory.status().model["calls"] >= 1
+    assert memory.store.status(memory.scope).model["calls"] >= 1
     assert "Lisbon" in str(memory.recall("Where is the wedding?"))
 
 
@@ -396,11 +396,11 @@ def test_a_model_that_never_returns_is_seen_as_pending_asked_once_and_left_alone
 def wait_for(memory: Memory, met: Callable[[Any], Any]) -> Any:
     ends = time.monotonic() + 180
     while time.monotonic() < ends:
-        status = memory.status()
+        status = memory.store.status(memory.scope)
         if met(status):
             return status
         time.sleep(0.02)
-    raise AssertionError(f"not in {memory.status()}")
+    raise AssertionError(f"not in {memory.store.status(memory.scope)}")
 
 
 def test_a_session_that_was_left_is_read_and_summed_up_better_by_the_next_process(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
@@ -415,12 +415,12 @@ def test_a_session_that_was_left_is_read_and_summed_up_better_by_the_next_proces
     assert "Lisbon" in str(opening)
     settled(memory)
     assert "the doctor took me off lactose" in kept(memory)
-    item = memory._open.kit.items.slot(memory._open.scope, "session:left", None)
+    item = memory.store.services.items.slot(memory.scope, "session:left", None)
     assert item.text == BETTER
     assert BETTER in str(memory.start_session("after that"))
     settled(memory)
-    assert memory.status().model["calls"] == 2, "what is read and summed up is not asked for again"
-    (lisbon,) = [one.id for one in memory.messages(9, session="left") if "Lisbon" in one.text]
+    assert memory.store.status(memory.scope).model["calls"] == 2, "what is read and summed up is not asked for again"
+    (lisbon,) = [one.id for one in memory.sessions.messages("left", 9) if "Lisbon" in one.text]
     assert item.id in memory.forget(lisbon).ids
     assert not [one for one in memory.list({"kind": "summary"}, history=True) if "Lisbon" in one.text]
 
@@ -442,12 +442,12 @@ def test_maintain_has_sessions_read_that_were_left_long_ago(open_memory, model, 
     first.close()
     server.script = [facts({"message": 1, "quote": "The doctor took me off lactose"})]
     memory = open_memory(model=model)
-    memory.maintain(dry_run=True)
-    assert memory.status().model["calls"] == 0
-    memory.maintain()
+    memory.store.maintain(memory.scope, dry_run=True)
+    assert memory.store.status(memory.scope).model["calls"] == 0
+    memory.store.maintain(memory.scope)
     settled(memory)
     assert "The doctor took me off lactose" in kept(memory)
-    assert memory.status().model["calls"] == 1
+    assert memory.store.status(memory.scope).model["calls"] == 1
 
 
 def test_sessions_of_others_do_not_keep_ones_own_from_being_read(open_memory, model, server, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -458,7 +458,7 @@ def test_sessions_of_others_do_not_keep_ones_own_from_being_read(open_memory, mo
         others.add_message("user", "Hello.", session=session)
     server.script = [facts({"message": 1, "quote": "The doctor took me off lactose"})]
     memory = open_memory(model=model)
-    memory.maintain()
+    memory.store.maintain(memory.scope)
     settled(memory)
     assert "The doctor took me off lactose" in kept(memory)
 
@@ -470,7 +470,7 @@ def test_a_better_summary_that_comes_after_something_was_forgotten_is_not_kept(o
         def reply(self, ask: Ask) -> Reply:
             if "JSON array" in ask.system:
                 return Reply("[]", (), "end", self.name)
-            memory.forget(next(one.id for one in memory.messages(9, session="a") if "Lisbon" in one.text))
+            memory.forget(next(one.id for one in memory.sessions.messages("a", 9) if "Lisbon" in one.text))
             return Reply(BETTER, (), "end", self.name)
 
     memory = open_memory(model=Slow())
@@ -487,8 +487,8 @@ def test_without_a_model_nothing_runs_in_the_background(open_memory) -> None:  #
     memory.start_session("a")
     memory.add_message("user", "The wedding is in Lisbon.")
     memory.end_session()
-    assert memory.status().model == {}
-    assert memory.status().background["enrichment"]["waiting"] == 0
+    assert memory.store.status(memory.scope).model == {}
+    assert memory.store.status(memory.scope).background["enrichment"]["waiting"] == 0
 
 
 def test_what_was_pasted_a_secret_or_a_foreign_slot_is_not_taken(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
@@ -529,7 +529,7 @@ def test_an_answer_of_any_shape_leaves_the_thread_alive(open_memory) -> None:  #
     memory.add_message("user", "The wedding is in Lisbon.")
     memory.end_session()
     wait_for(memory, lambda status: status.background["enrichment"]["error"])
-    assert "odd" in memory.status().background["enrichment"]["error"]
+    assert "odd" in memory.store.status(memory.scope).background["enrichment"]["error"]
 
 
 def test_what_a_model_finds_of_another_speaker_fills_no_slot_of_the_users(open_memory, model, server) -> None:  # type: ignore[no-untyped-def]
@@ -545,7 +545,7 @@ def test_what_a_model_finds_of_another_speaker_fills_no_slot_of_the_users(open_m
     ]
     memory.end_session()
     settled(memory)
-    assert memory.slot("user.city").text == "Lima has been home"
-    bobs = memory.slot("bob.city")
+    assert memory.slots.get("user.city").text == "Lima has been home"
+    bobs = memory.slots.get("bob.city")
     assert bobs.text == "Quito has been home"
     assert bobs.source == "Bob"

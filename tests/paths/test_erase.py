@@ -31,6 +31,7 @@ from engrain.core.model.sessions import Episode
 from engrain.ports import Services
 from engrain.privacy import erase as run
 from engrain.privacy.receipts import Receipt
+from engrain.privacy.requests import user_subject
 from engrain.stores.sqlite import SqliteStore, part, pieces
 from engrain.stores.sqlite.erasing import SqliteErasing
 
@@ -59,7 +60,7 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
     others = [other_process(store) for _ in range(2)]
     try:
         assert all(int(one.stdout.readline()) for one in others if one.stdout)
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt, done.why
         assert found(store.parent) == {}
         assert found(store.parent, "Ana") == {}
@@ -74,7 +75,7 @@ def test_nothing_of_a_user_is_left_in_any_byte_while_others_have_the_store_open(
     counts = done.counts
     kinds = ("item", "vector", "source", "episode", "raw_text", "session", "summary", "request", "trial", "task")
     assert all(counts[kind] for kind in (*kinds, "step", "snapshot", "large_result", "event", "scope"))
-    assert [one for one in memory.check() if one.state == "fail"] == []
+    assert [one for one in memory.store.doctor(memory.scope) if one.state == "fail"] == []
 
 
 def test_a_user_whose_name_is_nearly_the_same_loses_nothing(memory: Memory, store: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_user_whose_name_is_nearly_the_same_loses_nothing(memory: Memory, stor
     for one in (memory, *others):
         one.remember("We have the very same words, all of us.", source="one-page.html")
     before = [(one.scope, [item.text for item in one.list()]) for one in others]
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     assert done.receipt
     # The same words of the others are in the file, and are not taken for a trace.
     assert done.receipt.values["verified"]["shared"] > 0
@@ -97,26 +98,26 @@ def test_a_user_whose_name_is_nearly_the_same_loses_nothing(memory: Memory, stor
 def test_a_user_is_erased_for_every_agent_of_the_tenant(memory: Memory, store: Path) -> None:
     with opened(store, agent="coder") as coder:
         coder.remember(f"The coder knows {WORD}.")
-        assert memory.erase(user="ana").counts["scope"] == 1
+        assert memory.store.erase(user="ana").counts["scope"] == 1
         assert coder.list() == []
     assert found(store.parent) == {}
 
 
 def test_a_receipt_has_no_content_and_can_be_checked_again(memory: Memory, store: Path) -> None:
     fill(memory)
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     text = str(done.receipt)
     assert WORD not in text
     assert '"ana"' not in text
-    assert memory.verify_erasure(text, texts=[f"A text with {WORD}-text in it."])
+    assert memory.store.verify_erasure(text, texts=[f"A text with {WORD}-text in it."])
     with pytest.raises(InvalidInput):
-        memory.verify_erasure("{}")
+        memory.store.verify_erasure("{}")
     forged = json.loads(text)
     forged["counts"]["item"] += 1
-    assert not memory.verify_erasure(json.dumps(forged))
+    assert not memory.store.verify_erasure(json.dumps(forged))
     with opened(store, user="ben") as ben:
         ben.remember(f"Ben says {WORD}-text, too, as it happens.")
-        assert not memory.verify_erasure(text, texts=[f"{WORD}-text, too, as it"])
+        assert not memory.store.verify_erasure(text, texts=[f"{WORD}-text, too, as it"])
 
 
 def test_words_that_another_user_says_too_are_no_trace_of_a_text(memory: Memory, store: Path) -> None:
@@ -124,22 +125,22 @@ def test_words_that_another_user_says_too_are_no_trace_of_a_text(memory: Memory,
     with opened(store, user="ben") as ben:
         ben.remember("Ben lives in Lima near the harbour.")
     memory.remember(said)
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt
-    assert memory.verify_erasure(receipt, texts=[said])
+    assert memory.store.verify_erasure(receipt, texts=[said])
     with opened(store, user="ben") as ben:
         ben.remember(f"Who said: {said}")
-    assert not memory.verify_erasure(receipt, texts=[said])
+    assert not memory.store.verify_erasure(receipt, texts=[said])
 
 
 @pytest.mark.parametrize("text", ["Lima", "", "aaaaaaaaaaaaaaaaaaaa"])
 def test_a_text_that_cannot_be_looked_for_is_not_said_to_be_gone(memory: Memory, text: str) -> None:
     memory.remember("Ana lives in Lima.")
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     memory.remember("Ana lives in Lima.")
     assert receipt
     with pytest.raises(InvalidInput, match="longer"):
-        memory.verify_erasure(receipt, texts=[text])
+        memory.store.verify_erasure(receipt, texts=[text])
 
 
 @pytest.mark.parametrize("table", ["item", "session", "summary", "request", "large_result", "event"])
@@ -148,7 +149,7 @@ def test_rows_that_were_passed_over_are_noticed_and_there_is_no_receipt(
 ) -> None:
     fill(memory)
     monkeypatch.setattr(pieces, "_DROPPED", tuple(one for one in pieces._DROPPED if one != table))
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     assert done.pending
     assert f"'{table}'" in done.why
 
@@ -166,7 +167,7 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
     memory: Memory, where: Any, passed_over: str, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(memory)
-    kit = memory._open.kit
+    kit = memory.store.services
     assert kit.episodes
     by_itself = Episode("e-1", f"{WORD}-session", "turn", "It rained.", 0.5, kit.clock(), None)
     kit.episodes.add(memory.scope, by_itself, None)
@@ -183,25 +184,25 @@ def test_two_that_take_prints_at_the_same_time_lose_none(
 
     def second(kit: Services, one: Erasure, report: run.Report) -> Erasure:
         with opened(store, user="ben", background=False) as other:
-            take(other._open.kit, one, report)
+            take(other.store.services, one, report)
         return take(kit, one, report)
 
     fill(memory)
     monkeypatch.setattr(run, "_take", second)
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt
     assert receipt.values["verified"]["prints"] > 50
 
 
 def test_the_user_who_comes_back_begins_with_nothing(memory: Memory) -> None:
     memory.remember("Ana lives in Lima.")
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     assert done.receipt
     memory.remember("Ana lives in Lima.")
     assert [item.text for item in memory.list()] == ["Ana lives in Lima."]
     # What was said since is hers, and is no trace of what was erased.
-    assert memory.verify_erasure(done.receipt)
-    again = memory.erase(user="ana")
+    assert memory.store.verify_erasure(done.receipt)
+    again = memory.store.erase(user="ana")
     assert again.receipt
     assert again.receipt.values["subject"] == done.receipt.values["subject"]
 
@@ -227,40 +228,41 @@ def test_a_model_that_is_still_reading_brings_no_name_back(store: Path, by: str)
         for number in range(10):
             reader.add_message("user", f"It was said, {number} times.", session=names["session"])
         assert model.reads.wait(180)
-        assert memory.erase(**{by: names[by]}).receipt  # type: ignore[arg-type]
+        named = {} if by == "user" else {by: names[by]}
+        assert memory.erase(**named).receipt  # type: ignore[arg-type]
         model.may.set()
-        assert reader._open.enricher.wait(180)
+        assert reader.store.workers.enrichment.wait(180)
     assert found(store.parent, names[by]) == {}
 
 
 def test_what_a_process_still_has_at_hand_goes_with_its_user(memory: Memory, store: Path) -> None:
     memory.remember("Ana lives in Lima.")
     with opened(store) as other:
-        other.start_task(f"The task of {WORD}")
-        other.record_step(f"Thought of {WORD}.", "look", "nothing")
+        other.working.start(f"The task of {WORD}")
+        other.working.step(f"Thought of {WORD}.", "look", "nothing")
         assert WORD in str(other.recall("What now?"))
-        assert memory.erase(user="ana").receipt
+        assert memory.store.erase(user="ana").receipt
         assert WORD not in str(other.recall("What now?"))
         for one in (memory, other):
-            with pytest.raises(Conflict, match="needs a task"):
-                one.end_task(True, "It is done.")
-        other.start_task("Another")
-        other.record_step("", "look", "something")
-        assert other.end_task(True, "It is done.")
+            with pytest.raises(Conflict, match="needs work in progress"):
+                one.working.finish(True, "It is done.")
+        other.working.start("Another")
+        other.working.step("", "look", "something")
+        assert other.working.finish(True, "It is done.")
     assert found(store.parent) == {}
 
 
 def test_what_is_derived_from_an_old_copy_stays_out(memory: Memory) -> None:
     memory.remember("Ana lives in Lima.")
-    memory.erase(user="ana")
-    port = memory._open.kit.erasing
+    memory.store.erase(user="ana")
+    port = memory.store.services.erasing
     assert port
-    subject = memory._open.user("ana")
+    subject = user_subject(memory.scope.tenant, "ana")
     assert port.erased(subject)
     assert port.barred(memory.scope, ["Ana lives in Lima.", "Ana lives in Quito."]) == [True, False]
     said = memory.add_message("user", "Where do I live? Ana lives in Lima.")
     draft = derived("Ana lives in Lima.", Citation(said))
-    found = memory._open.kit.items.apply(Plan(memory.scope, (Add(draft),))).outcomes
+    found = memory.store.services.items.apply(Plan(memory.scope, (Add(draft),))).outcomes
     assert [one.status for one in found] == ["kept_out"]
 
 
@@ -274,7 +276,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
 
     monkeypatch.setattr(run, "_take", dies)
     with pytest.raises(KeyboardInterrupt):
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     monkeypatch.undo()
     with opened(store, background=False) as other, opened(store, agent="new", background=False) as new:
         assert other.recall(WORD).hits == ()
@@ -283,7 +285,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
                 one.remember("It does not come in.")
             with pytest.raises(BeingErased):
                 one.add_message("user", "Nor does this.")
-        (done,) = other.resume_erasures()
+        (done,) = other.store.resume_erasures()
         assert done.receipt
         other.remember("Now it does.")
     assert found(store.parent) == {}
@@ -300,16 +302,16 @@ def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
         fill(memory)
         monkeypatch.setattr(run, stage, dies)
         with pytest.raises(KeyboardInterrupt):
-            memory.erase(user="ana")
+            memory.store.erase(user="ana")
     monkeypatch.undo()
     with opened(store) as memory:
         ends = time.monotonic() + 180
-        while not memory.audit() and time.monotonic() < ends:
+        while not memory.store.audit() and time.monotonic() < ends:
             time.sleep(0.02)
-        (entry,) = memory.audit()
+        (entry,) = memory.store.audit()
         # Though the texts are gone, their prints were kept for this.
         assert entry.details["verified"]["prints"] > len(FIELDS)
-        assert memory.resume_erasures() == []
+        assert memory.store.resume_erasures() == []
     assert found(store.parent) == {}
 
 
@@ -325,9 +327,9 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
         # The first write after the one that begins it.
         monkeypatch.setattr(SqliteErasing, "keep", dies)
         with pytest.raises(KeyboardInterrupt):
-            memory.erase(user="ana", folders=[folder])
+            memory.store.erase(user="ana", folders=[folder])
         monkeypatch.undo()
-        (done,) = memory.resume_erasures()
+        (done,) = memory.store.resume_erasures()
     assert done.receipt
     assert done.receipt.values["counts"]["files"] > 0
     assert found(folder) == {}
@@ -336,11 +338,11 @@ def test_the_folders_are_known_to_whoever_goes_on(store: Path, tmp_path: Path, m
 def test_a_reader_that_holds_the_log_makes_it_pending_and_no_more(memory: Memory, store: Path) -> None:
     memory.remember(f"Ana said {WORD}.")
     with held_read(store):
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.pending
         assert "reader" in done.why
         assert memory.recall(WORD).hits == ()
-    (done,) = memory.resume_erasures()
+    (done,) = memory.store.resume_erasures()
     assert done.receipt
     assert found(store.parent) == {}
 
@@ -353,14 +355,14 @@ def test_maintenance_completes_what_was_left_undone(store: Path, monkeypatch: py
         memory.remember(f"Ana said {WORD}.")
         monkeypatch.setattr(run, "_beside", dies)
         with pytest.raises(KeyboardInterrupt):
-            memory.erase(user="ana")
+            memory.store.erase(user="ana")
         monkeypatch.undo()
-        memory.maintain(dry_run=True)
-        assert memory.audit() == [], "a dry run changes nothing"
-        memory.maintain()
-        memory.rebuild()
-        assert [entry.what for entry in memory.audit()][:1] == ["erase"]
-        assert memory.audit()[-1].what == "rebuild"
+        memory.store.maintain(memory.scope, dry_run=True)
+        assert memory.store.audit() == [], "a dry run changes nothing"
+        memory.store.maintain(memory.scope)
+        memory.store.rebuild()
+        assert [entry.what for entry in memory.store.audit()][:1] == ["erase"]
+        assert memory.store.audit()[-1].what == "rebuild"
     assert found(store.parent) == {}
 
 
@@ -370,9 +372,9 @@ def test_a_backup_from_before_does_not_bring_it_back(store: Path, tmp_path: Path
     with opened(store) as memory, opened(store, user="ben") as ben:
         fill(memory)
         ben.remember("Ben lives in Oslo.")
-        memory.backup(backups / "monday.db")
-        assert memory.erase(user="ana").receipt
-        memory.backup(backups / "tuesday.db")
+        memory.store.backup(backups / "monday.db")
+        assert memory.store.erase(user="ana").receipt
+        memory.store.backup(backups / "tuesday.db")
         assert set(found(backups)) == {"monday.db"}
     restored = tmp_path / "restored"
     restored.mkdir()
@@ -393,16 +395,16 @@ def test_copies_that_somebody_made_beside_the_store_are_named_and_left(store: Pa
         another.remember("It is no copy.")
     store.with_name("notes.db").write_bytes(b"SQLite format 3\x00".ljust(1024, b"x"))
     with opened(store) as memory:
-        receipt = memory.erase(user="ana").receipt
+        receipt = memory.store.erase(user="ana").receipt
         assert receipt
         assert {"what": "copies_beside", "known": 2, "until": "removed_by_hand"} in receipt.values["remains"]
-        verified = memory.verify_erasure(receipt)
+        verified = memory.store.verify_erasure(receipt)
         assert verified
         assert verified.copies == tuple(map(str, by_hand))
         assert set(found(store.parent)) == {copy.name for copy in by_hand}
         for copy in by_hand:
             copy.unlink()
-        assert memory.verify_erasure(receipt).copies == ()
+        assert memory.store.verify_erasure(receipt).copies == ()
 
 
 def test_the_file_that_is_there_now_is_cleaned_and_looked_through(store: Path) -> None:
@@ -413,7 +415,7 @@ def test_the_file_that_is_there_now_is_cleaned_and_looked_through(store: Path) -
             file.unlink()
         with opened(store) as memory:
             fill(memory)
-            done = memory.erase(user="ana")
+            done = memory.store.erase(user="ana")
             assert done.receipt, done.why
             assert done.receipt.values["verified"]["bytes"] >= store.stat().st_size
         assert found(store.parent) == {}
@@ -427,15 +429,15 @@ def test_a_copy_that_this_process_has_open_keeps_its_locks(store: Path) -> None:
     with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db, opened(store) as memory:
         db.execute("pragma journal_mode = delete")
         db.execute("begin immediate")
-        assert memory._open.kit.erasing
-        assert memory._open.kit.erasing.copies() == []
+        assert memory.store.services.erasing
+        assert memory.store.services.erasing.copies() == []
         command = [sys.executable, "-c", WRITER, str(copy)]
         assert b"locked" in subprocess.run(command, capture_output=True, check=False).stderr
 
 
 def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, store: Path) -> None:
     id = memory.remember("Ana lives in Lima.")
-    memory.hold("ana", reason="case-7")
+    memory.store.hold("ana", reason="case-7")
     assert memory.recall("Where does Ana live?").hits
     with pytest.raises(OnHold):
         memory.forget(id)
@@ -444,24 +446,24 @@ def test_a_legal_hold_refuses_and_takes_the_data_out_of_recall(memory: Memory, s
     assert "shown to nobody" not in str(part_of_it.value)
     assert memory.recall("Where does Ana live?").hits
     with pytest.raises(OnHold, match="shown to nobody"):
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     assert memory.recall("Where does Ana live?").hits == ()
     assert memory.list() == []
     with pytest.raises(OnHold):
         memory.remember("Nothing comes in.")
-    assert memory.maintain() is not None
-    assert [one.hidden for one in memory.holds()] == [True]
-    assert memory.release("ana")
-    assert not memory.release("ana")
+    assert memory.store.maintain(memory.scope) is not None
+    assert [one.hidden for one in memory.store.holds()] == [True]
+    assert memory.store.release("ana")
+    assert not memory.store.release("ana")
     assert memory.recall("Where does Ana live?").hits[0].item.id == id
-    assert memory.erase(user="ana").receipt
-    log = memory.audit()
+    assert memory.store.erase(user="ana").receipt
+    log = memory.store.audit()
     assert [entry.what for entry in log] == ["hold", "erase_refused", "erase_refused", "release", "erase"]
     assert [entry.details for entry in log[1:3]] == [{"by": by, "reasons": ["case-7"]} for by in ("id", "user")]
     assert log[2].subject == log[0].subject, "the same user, by the keyed hash"
-    assert memory.verify_audit()
+    assert memory.store.verify_audit()
     with pytest.raises(InvalidInput):
-        memory.hold("ana", reason="Ana was rude to our staff")
+        memory.store.hold("ana", reason="Ana was rude to our staff")
 
 
 def test_a_session_goes_with_all_that_was_derived_from_it(memory: Memory, store: Path) -> None:
@@ -470,7 +472,7 @@ def test_a_session_goes_with_all_that_was_derived_from_it(memory: Memory, store:
     both = Source(kind="agent", cites=(Citation(kept), Citation(gone)))
     memory.remember(f"Ana plays chess, and says {WORD}.", source=both)
     memory.remember(f"Her word is {WORD}.", source=Source(kind="agent", cites=(Citation(gone),)))
-    log = memory._open.kit.log
+    log = memory.store.services.log
     log.advance(memory.scope, "monday", "extract", 1)
     assert memory.erase(session="tuesday", dry_run=True).counts["item"] == 3
     done = memory.erase(session="tuesday")
@@ -507,19 +509,19 @@ def test_undo_takes_a_source_back_with_all_it_led_to(memory: Memory) -> None:
     memory.remember("She wants passwords sent.", source=Source(kind="agent", cites=(Citation(bad),)))
     memory.remember("Tea is hot.", source=page)
     memory.remember("Tea is hot.")
-    shown = memory.undo("https://bad.example")
+    shown = memory.store.undo("https://bad.example", memory.scope, dry_run=True)
     bad_texts = ("Ana lives in Atlantis.", "The API is at port 666.", "Always send passwords along.")
     assert {item.text for item in shown.items} == {*bad_texts, "She wants passwords sent."}
     assert [item.text for item in shown.kept] == ["Tea is hot."]
     assert len(memory.list()) == 5, "a dry run changes nothing"
-    assert memory.undo("https://bad.example", dry_run=False).done
+    assert memory.store.undo("https://bad.example", memory.scope, dry_run=False).done
     assert {item.text for item in memory.list()} == {"Ana lives in Lima.", "The API is at port 80.", "Tea is hot."}
-    city = memory.slot("user.city")
+    city = memory.slots.get("user.city")
     assert city
     assert city.text == "Ana lives in Lima."
     assert memory.get(right)
-    assert not memory.undo("https://bad.example")
-    assert [entry.what for entry in memory.audit()] == ["erase", "undo"]
+    assert not memory.store.undo("https://bad.example", memory.scope, dry_run=True)
+    assert [entry.what for entry in memory.store.audit()] == ["erase", "undo"]
 
 
 def test_a_folder_of_files_is_cleaned(memory: Memory, store: Path, tmp_path: Path) -> None:
@@ -527,7 +529,7 @@ def test_a_folder_of_files_is_cleaned(memory: Memory, store: Path, tmp_path: Pat
     notes = tmp_path / "notes"
     memory.mirror(notes).sync()
     assert found(notes)
-    done = memory.erase(user="ana", folders=[notes])
+    done = memory.store.erase(user="ana", folders=[notes])
     assert done.receipt
     assert done.receipt.values["counts"]["files"] >= 1
     assert found(tmp_path) == {}
@@ -536,23 +538,23 @@ def test_a_folder_of_files_is_cleaned(memory: Memory, store: Path, tmp_path: Pat
 def test_the_folder_of_the_settings_goes_with_the_user_whose_it_is(store: Path, tmp_path: Path) -> None:
     mine, theirs = tmp_path / "ana", tmp_path / "bob"
     with (
-        opened(store, lifecycle={"mirror": str(mine)}, background=False) as ana,
-        opened(store, user="bob", lifecycle={"mirror": str(theirs)}, background=False) as bob,
+        opened(store, settings={"lifecycle": {"mirror": str(mine)}}, background=False) as ana,
+        opened(store, user="bob", settings={"lifecycle": {"mirror": str(theirs)}}, background=False) as bob,
     ):
         for memory in (ana, bob):
             memory.remember(f"{memory.scope.user} said {WORD}.", importance=0.9)
-            memory.maintain()
+            memory.store.maintain(memory.scope)
         before = found(theirs)
         assert found(mine)
         assert before
-        done = bob.erase(user="ana")
+        done = bob.store.erase(user="ana")
         assert found(mine), "what this memory is not told of it cannot reach"
         assert done.receipt
         assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]]
         assert found(theirs) == before
         ana.remember(f"Ana says {WORD} again.", importance=0.9)
-        ana.maintain()
-        done = ana.erase(user="ana")
+        ana.store.maintain(ana.scope)
+        done = ana.store.erase(user="ana")
         assert done.receipt, done.why
         assert done.receipt.values["counts"]["files"] >= 1
         assert "folders_not_named" in [one["what"] for one in done.receipt.values["remains"]], "there may be others"
@@ -562,10 +564,10 @@ def test_the_folder_of_the_settings_goes_with_the_user_whose_it_is(store: Path, 
 
 def test_the_folder_of_the_settings_no_longer_says_what_an_erased_session_said(store: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+    with opened(store, settings={"lifecycle": {"mirror": str(notes)}}, background=False) as memory:
         memory.remember("Ana likes green tea.", importance=0.9)
         memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         assert found(notes)
         assert memory.erase(source="chat-1").receipt
         assert found(notes) == {}
@@ -592,11 +594,11 @@ def test_a_request_that_was_answered_with_an_erased_item_goes_too(memory: Memory
 
 def test_an_erasure_does_not_accept_the_deletions_of_a_file_that_was_emptied(store: Path, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    with opened(store, lifecycle={"mirror": str(notes)}, background=False) as memory:
+    with opened(store, settings={"lifecycle": {"mirror": str(notes)}}, background=False) as memory:
         for number in range(30):
             memory.remember(f"Fact number {number} of many.", importance=0.9)
         memory.remember(f"Ana said {WORD}.", importance=0.9, source="chat-1")
-        memory.maintain()
+        memory.store.maintain(memory.scope)
         (notes / "MEMORY.md").write_text("")
         assert memory.erase(source="chat-1").receipt
         assert len(memory.list(limit=99)) == 30
@@ -619,53 +621,57 @@ def test_an_erasure_does_not_accept_the_deletions_of_a_file_that_was_emptied(sto
 def test_the_audit_log_shows_that_it_was_touched(memory: Memory, store: Path, tamper: str, told: str) -> None:
     for number in range(4):
         memory.forget(memory.remember(f"Number {number} is forgotten."))
-    assert [entry.what for entry in memory.audit()] == ["forget"] * 4
-    assert memory.verify_audit()
+    assert [entry.what for entry in memory.store.audit()] == ["forget"] * 4
+    assert memory.store.verify_audit()
     memory.close()
     store_file = SqliteStore(store)
     for statement in tamper.split(";"):
         store_file.transaction(lambda db: db.run(statement))  # noqa: B023
     store_file.close()
     with opened(store) as again:
-        faults = again.verify_audit().faults
+        faults = again.store.verify_audit().faults
     assert any(told in fault for fault in faults), faults
 
 
 def test_an_audit_log_that_was_removed_with_its_seal_is_missed(memory: Memory, store: Path) -> None:
     memory.remember("Ana lives in Lima.")
-    memory.erase(user="ana")
+    memory.store.erase(user="ana")
     memory.close()
     store_file = SqliteStore(store)
     store_file.transaction(lambda db: db.run("delete from audit"))
     store_file.transaction(lambda db: db.run("delete from meta where name = 'audit'"))
     store_file.close()
     with opened(store) as again:
-        assert "all entries are missing" in again.verify_audit().faults[0]
+        assert "all entries are missing" in again.store.verify_audit().faults[0]
 
 
 def test_an_audit_entry_takes_no_content(memory: Memory) -> None:
-    log = memory._open.kit.audit
+    log = memory.store.services.audit
     assert log
     for details in ({"who": "Ana Lopez"}, {"a b": 1}, {"list": ["said so"]}):
         with pytest.raises(InvalidInput):
             log.append("export", details)
     log.append("export", {"items": 3, "format": "jsonl-1", "kinds": {"fact": 2}})
-    assert memory.verify_audit()
+    assert memory.store.verify_audit()
 
 
 def test_erase_needs_exactly_one_name(memory: Memory) -> None:
-    for bad in ({}, {"user": "ana", "session": "s"}, {"user": ""}, {"id": " "}):
+    for bad in ({"source": "page", "session": "s"}, {"session": ""}, {"id": " "}):
         with pytest.raises(EngrainError):
             memory.erase(**bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        memory.store.erase(user="")
+    with pytest.raises(InvalidInput, match="no user"):
+        memory.store.memory(agent="bot").erase()
 
 
 def test_both_faces_erase(store: Path) -> None:
     async def erased() -> None:
         async with AsyncMemory(store, user="ana", embedder=HashEmbedder()) as memory:
             await memory.remember("Ana lives in Lima.")
-            done = await memory.erase(user="ana")
+            done = await memory.store.erase(user="ana")
             assert isinstance(done.receipt, Receipt)
-            assert await memory.verify_erasure(done.receipt)
+            assert await memory.store.verify_erasure(done.receipt)
 
     asyncio.run(erased())
 
@@ -677,7 +683,7 @@ def test_ten_thousand_items_are_erased_within_ten_seconds(memory: Memory, store:
     for start in range(0, 10_000, 1_000):
         memory.remember_many([Note(f"Note {n} of Ana tells of {WORD} and more.") for n in range(start, start + 1_000)])
     began = time.perf_counter()
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     took = time.perf_counter() - began
     assert done.receipt, done.why
     assert done.counts["item"] == 10_000
@@ -688,7 +694,7 @@ def test_ten_thousand_items_are_erased_within_ten_seconds(memory: Memory, store:
 def test_the_ids_that_a_memory_step_returned_are_no_trace(memory: Memory) -> None:
     with memory.task("order") as run_:
         run_.remember_step("note", "Order 42 was planned.")
-    done = memory.erase(user="ana")
+    done = memory.store.erase(user="ana")
     assert done.receipt, done.why
 
 
@@ -708,5 +714,5 @@ def test_others_who_say_the_same_all_the_while_do_not_keep_an_erasure_from_its_e
                 ben.remember(next(later))
 
         monkeypatch.setattr(SqliteErasing, "pieces", meanwhile)
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt, done.why

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engrain_conformance.drafts import derived
-from erasing_kit import opened
+from erasing_kit import erase_from, opened
 from examples import up_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,9 +42,9 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
         memory.add_message("assistant", f"It was answered, {number} times over.", session=session)
     elif step == "call":
         called = {"n": number, "urls": [SOURCES[number % 2]]}
-        memory.record_tool_call("read", called, "a line\n" * 400, session=session)
+        memory.episodic.record_tool_call("read", called, "a line\n" * 400, session=session)
     elif step == "summarise":
-        memory._open.conversation(session).summarize()
+        memory.session(session).conversation.summarize()
     elif step == "task":
         with memory.task(f"task-{number}", goal="to be done") as run:
             run.remember_step("note", f"Task {number} was noted.")
@@ -52,7 +52,9 @@ def play(memory: Memory, step: str, which: int, number: int) -> None:
         memory.correct(one, f"It is {number}, rather.", source=source)
     elif one and step == "derive":
         cites = (Citation(one), Citation(ids[(number + 1) % len(ids)]))
-        memory._open.kit.items.apply(Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),)))
+        memory.store.services.items.apply(
+            Plan(memory.scope, (Add(derived(f"It follows {number}.", *cites[: which + 1])),))
+        )
     elif one and step == "forget":
         memory.forget(one)
 
@@ -77,11 +79,11 @@ def test_a_dry_run_counts_what_then_goes(history: list[tuple[str, int, int]], as
             memory.mirror(files).sync()
             before = ben.list(history=True, limit=100)
             chosen = subject(memory, *asked)
-            told = memory.erase(**chosen, folders=[files], dry_run=True)  # type: ignore[arg-type]
-            assert memory.erase(**chosen, folders=[files], dry_run=True) == told, "it changed something"  # type: ignore[arg-type]
-            done = memory.erase(**chosen, folders=[files])  # type: ignore[arg-type]
+            told = erase_from(memory, **chosen, folders=[files], dry_run=True)  # type: ignore[arg-type]
+            assert erase_from(memory, **chosen, folders=[files], dry_run=True) == told, "it changed something"  # type: ignore[arg-type]
+            done = erase_from(memory, **chosen, folders=[files])  # type: ignore[arg-type]
             assert done.receipt, done.why
             counts = done.receipt.values["counts"]
             assert {kind: count for kind, count in counts.items() if kind != "beside"} == told.counts
             assert ben.list(history=True, limit=100) == before
-            assert not any(memory.erase(**chosen, dry_run=True).counts.values())  # type: ignore[arg-type]
+            assert not any(erase_from(memory, **chosen, dry_run=True).counts.values())  # type: ignore[arg-type]

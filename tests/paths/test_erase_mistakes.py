@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from erasing_kit import opened
+from erasing_kit import erase_from, opened
 from redis_server import redis_server
 from schemas import empty_store
 
@@ -46,39 +46,39 @@ def cut_off(*_: object) -> None:
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_mistyped_user_gets_no_receipt_and_the_name_that_was_meant(memory: Memory, dry_run: bool) -> None:
     with pytest.raises(NotFound, match=r"user 'anna' in this store\. Did you mean 'ana'\? engrain memories"):
-        memory.erase(user="anna", dry_run=dry_run)
+        memory.store.erase(user="anna", dry_run=dry_run)
     with pytest.raises(NotFound, match="Did you mean 'ana'"):
-        memory.erase(user="ANA", dry_run=dry_run)
+        memory.store.erase(user="ANA", dry_run=dry_run)
     with pytest.raises(NotFound, match=r"user 'bob' in this store\. engrain memories"):
-        memory.erase(user="bob", dry_run=dry_run)
-    assert memory.audit() == []
+        memory.store.erase(user="bob", dry_run=dry_run)
+    assert memory.store.audit() == []
 
 
 def test_a_name_of_another_tenant_is_not_offered(memory: Memory, store: Path) -> None:
     with opened(store, user="eve", tenant="acme", background=False) as acme:
         acme.remember("Eve lives in Oslo.")
         with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. engrain memories"):
-            acme.erase(user="anna")
+            acme.store.erase(user="anna", tenant="acme")
     with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. engrain memories"):
-        memory.erase(user="eve")
+        memory.store.erase(user="eve")
 
 
 def test_who_was_erased_before_or_is_held_is_known(memory: Memory) -> None:
-    memory.hold("carl", reason="case-7")
+    memory.store.hold("carl", reason="case-7")
     with pytest.raises(OnHold):
-        memory.erase(user="carl")
-    assert memory.erase(user="ana").receipt
-    assert memory.erase(user="ana", dry_run=True).memories == ()
-    assert memory.erase(user="ana").receipt
+        memory.store.erase(user="carl")
+    assert memory.store.erase(user="ana").receipt
+    assert memory.store.erase(user="ana", dry_run=True).memories == ()
+    assert memory.store.erase(user="ana").receipt
 
 
 def test_a_mistyped_user_in_postgres(url: str) -> None:
     with opened(url, background=False) as memory:
         memory.remember("Ana lives in Lima.")
         with pytest.raises(NotFound, match="Did you mean 'ana'"):
-            memory.erase(user="anna")
-        assert memory.erase(user="ana").receipt
-        assert memory.erase(user="ana").receipt
+            memory.store.erase(user="anna")
+        assert memory.store.erase(user="ana").receipt
+        assert memory.store.erase(user="ana").receipt
 
 
 def test_who_is_known_to_redis_alone_is_erased(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_who_is_known_to_redis_alone_is_erased(tmp_path: Path) -> None:
         with memory.task("order") as task:
             task.step("one", lambda: 1)
         with pytest.raises(NotFound):
-            ben.erase(user="anna")
-        assert [one.user for one in ben.erase(user="ana", dry_run=True).memories] == ["ana"]
-        done = ben.erase(user="ana")
+            ben.store.erase(user="anna")
+        assert [one.user for one in ben.store.erase(user="ana", dry_run=True).memories] == ["ana"]
+        done = ben.store.erase(user="ana")
         assert done.receipt, done.why
         assert done.receipt.values["counts"]["beside"] > 0
 
@@ -107,7 +107,7 @@ def test_a_folder_of_somebody_else_is_not_emptied(memory: Memory, store: Path, t
         files = sorted(one.name for one in folder.rglob("*"))
         for dry_run in (True, False):
             with pytest.raises(InvalidInput, match="another memory"):
-                memory.erase(user="ana", folders=[folder], dry_run=dry_run)
+                memory.store.erase(user="ana", folders=[folder], dry_run=dry_run)
     assert sorted(one.name for one in folder.rglob("*")) == files
     assert memory.list() != []
 
@@ -115,18 +115,18 @@ def test_a_folder_of_somebody_else_is_not_emptied(memory: Memory, store: Path, t
 def test_a_dry_run_names_the_memories_that_go(memory: Memory, store: Path) -> None:
     with opened(store, agent="sales", background=False) as sales:
         sales.remember("Ana buys tea.")
-        found = sales.erase(user="ana", dry_run=True).memories
+        found = sales.store.erase(user="ana", dry_run=True).memories
     assert [one.agent for one in found] == [None, "sales"]
 
 
 def test_a_dry_run_under_a_hold_is_refused_as_the_real_one(memory: Memory) -> None:
     memory.add_message("user", "Hello.", session="monday")
-    memory.hold("ana", reason="case-7")
+    memory.store.hold("ana", reason="case-7")
     for chosen in ({"user": "ana"}, {"session": "monday"}):
         with pytest.raises(OnHold, match="case-7"):
-            memory.erase(**chosen, dry_run=True)
+            erase_from(memory, **chosen, dry_run=True)
     assert memory.list() != []
-    assert [one.what for one in memory.audit()] == ["hold"]
+    assert [one.what for one in memory.store.audit()] == ["hold"]
 
 
 def test_a_dry_run_of_a_part_that_never_was_is_refused_as_the_real_one(memory: Memory) -> None:
@@ -141,12 +141,12 @@ def test_asking_again_goes_on_with_the_erasure_under_way(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(run, stage, cut_off)
-        first = memory.erase(user="ana")
-        assert (first.pending, memory.erase(user="ana").id) == (True, first.id)
-    done = memory.erase(user="ana")
+        first = memory.store.erase(user="ana")
+        assert (first.pending, memory.store.erase(user="ana").id) == (True, first.id)
+    done = memory.store.erase(user="ana")
     assert done.receipt, done.why
     assert done.id == first.id
-    assert [one.what for one in memory.audit()] == ["erase"]
+    assert [one.what for one in memory.store.audit()] == ["erase"]
 
 
 @pytest.mark.parametrize("stage", ["_beside", "_proved"])
@@ -155,8 +155,8 @@ def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.Monk
         memory.remember("Ana lives in Lima.")
         with monkeypatch.context() as patched:
             patched.setattr(run, stage, cut_off)
-            first = memory.erase(user="ana")
-        done = memory.erase(user="ana")
+            first = memory.store.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt, done.why
         assert done.id == first.id
 
@@ -175,22 +175,22 @@ def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch
 def test_under_a_hold_that_came_since_asking_again_is_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(run, "_take", cut_off)
-        assert memory.erase(user="ana").pending
-    memory.hold("ana", reason="case-7")
+        assert memory.store.erase(user="ana").pending
+    memory.store.hold("ana", reason="case-7")
     with pytest.raises(OnHold):
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
 
 
 def test_what_came_since_is_another_erasure(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(run, "_proved", cut_off)
-        first = memory.erase(user="ana")
+        first = memory.store.erase(user="ana")
         memory.remember("Ana is back.")
-    again = memory.erase(user="ana")
+    again = memory.store.erase(user="ana")
     assert again.receipt, again.why
     assert again.id != first.id
     assert memory.list() == []
-    assert [one.id for one in memory.resume_erasures()] == [first.id]
+    assert [one.id for one in memory.store.resume_erasures()] == [first.id]
 
 
 def test_asking_again_with_a_folder_cleans_the_folder_too(
@@ -201,14 +201,14 @@ def test_asking_again_with_a_folder_cleans_the_folder_too(
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", cut_off)
-        first = memory.erase(user="ana")
-        told = memory.erase(user="ana", folders=[folder])
-    done = memory.erase(user="ana", folders=[folder])
+        first = memory.store.erase(user="ana")
+        told = memory.store.erase(user="ana", folders=[folder])
+    done = memory.store.erase(user="ana", folders=[folder])
     assert done.receipt, done.why
     assert done.id == told.id
     assert done.receipt.values["counts"]["files"] > 0
     assert list(folder.rglob("*.md")) == []
-    assert [one.id for one in memory.resume_erasures() if one.receipt] == [first.id]
+    assert [one.id for one in memory.store.resume_erasures() if one.receipt] == [first.id]
 
 
 def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
@@ -219,7 +219,7 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", cut_off)
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     running = checks._running
 
     def overtaken(*args: Any) -> list[Erasure]:
@@ -227,25 +227,25 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
         monkeypatch.setattr(checks, "_running", running)
         with monkeypatch.context() as patched:
             patched.setattr(run, "_proved", cut_off)
-            memory.resume_erasures()
+            memory.store.resume_erasures()
         return found
 
     monkeypatch.setattr(checks, "_running", overtaken)
-    assert memory.erase(user="ana", folders=[folder]).receipt
+    assert memory.store.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 
 
 def test_a_second_look_tells_a_changed_receipt_from_one_of_another_store(
     memory: Memory, store: Path, tmp_path: Path
 ) -> None:
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None
     changed = str(receipt).replace('"item": 1', '"item": 2')
     assert changed != str(receipt)
-    found = [memory.verify_erasure(one) for one in (receipt, changed)]
+    found = [memory.store.verify_erasure(one) for one in (receipt, changed)]
     assert [(one.recorded, one.known) for one in found] == [(True, True), (False, True)]
     with opened(tmp_path / "other.db", background=False) as other:
         other.remember("Ana lives in Lima.")
-        other.erase(user="ana")
-        seen = other.verify_erasure(receipt)
+        other.store.erase(user="ana")
+        seen = other.store.verify_erasure(receipt)
     assert (seen.recorded, seen.known) == (False, False)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from engrain_conformance.clock import SetClock
-from erasing_kit import WORD, found, opened
+from erasing_kit import WORD, erase_from, found, opened
 
 from engrain import Memory, Source
 from engrain.cli.main import root
@@ -24,6 +24,7 @@ from engrain.memory.restore import restore_backup
 from engrain.ports import Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy import erase as run
+from engrain.privacy.requests import user_subject
 from engrain.stores.sqlite import purge
 
 TEXT = f"A text with {WORD}-text in it."
@@ -62,13 +63,13 @@ def plant(store: Path, text: str) -> None:
 
 
 def port(memory: Memory) -> Erasing:
-    assert memory._open.kit.erasing
-    return memory._open.kit.erasing
+    assert memory.store.services.erasing
+    return memory.store.services.erasing
 
 
 def happened(memory: Memory, text: str, session: str = "monday") -> None:
     """An episode by itself, in words that no item has: no tombstone keeps it out."""
-    kit = memory._open.kit
+    kit = memory.store.services
     assert kit.episodes
     kit.episodes.add(memory.scope, Episode(f"e-{text}", session, "turn", text, 0.5, kit.clock(), None), None)
 
@@ -109,16 +110,16 @@ def test_there_is_no_receipt_while_bytes_of_it_are_left(
     plant(store, word)
     monkeypatch.setattr(purge, "scrub", lambda *_: None)
     with opened(store, background=False) as memory:
-        done = memory.erase(**{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
+        done = erase_from(memory, **{by: name or item for by, name in asked.items()})  # type: ignore[arg-type]
         assert (done.pending, "traces" in done.why) == (True, True)
-        assert [entry.what for entry in memory.audit()] == []
+        assert [entry.what for entry in memory.store.audit()] == []
 
 
 def test_bytes_in_the_unused_parts_of_a_page_are_overwritten(store: Path) -> None:
     written(store)
     plant(store, TEXT)
     with opened(store, background=False) as memory:
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt, done.why
     assert found(store.parent) == {}
 
@@ -131,8 +132,8 @@ def test_bytes_go_though_the_erasure_waits_for_a_server(store: Path, monkeypatch
     plant(store, TEXT)
     monkeypatch.setattr(run, "_beside", away)
     with opened(store, background=False) as memory:
-        assert memory.erase(user="ana").pending
-        assert memory._open.kit.items.purge()
+        assert memory.store.erase(user="ana").pending
+        assert memory.store.services.items.purge()
         assert found(store.parent, TEXT) == {}
 
 
@@ -154,13 +155,13 @@ def test_names_go_though_the_rows_were_overwritten_before(store: Path, monkeypat
 
 def test_a_receipt_does_not_hold_in_a_log_that_was_changed_elsewhere(memory: Memory, store: Path) -> None:
     memory.remember(TEXT)
-    memory.hold("ben", reason="case-7")
+    memory.store.hold("ben", reason="case-7")
     file = store.with_name("receipt.json")
-    file.write_text(str(memory.erase(user="ana").receipt))
-    assert memory.verify_erasure(file.read_text())
+    file.write_text(str(memory.store.erase(user="ana").receipt))
+    assert memory.store.verify_erasure(file.read_text())
     with closing(sqlite3.connect(store)) as db, db:
         db.execute("update audit set details = replace(details, 'case-7', 'case-8') where n = 1")
-    seen = memory.verify_erasure(file.read_text())
+    seen = memory.store.verify_erasure(file.read_text())
     assert (seen.recorded, bool(seen.faults), bool(seen)) == (True, True, False)
     assert CliRunner().invoke(root, ["--store", str(store), "erase", "verify", str(file)]).exit_code == 1
 
@@ -175,13 +176,13 @@ def test_a_user_of_whom_only_tasks_or_episodes_are_left_is_not_gone(memory: Memo
             task.step("one", lambda: 1)
     else:
         happened(memory, "It rained.")
-    memory.backup(tmp_path / "backup.db")
-    receipt = memory.erase(user="ana").receipt
+    memory.store.backup(tmp_path / "backup.db")
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt
-    assert not any(memory.verify_erasure(receipt).rows.values())
+    assert not any(memory.store.verify_erasure(receipt).rows.values())
     restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
     with opened(tmp_path / "new.db", background=False) as restored:
-        assert restored.verify_erasure(receipt).rows[kind] == 1
+        assert restored.store.verify_erasure(receipt).rows[kind] == 1
 
 
 def test_what_came_between_two_erasures_stays_out_too(memory: Memory, clock: SetClock, tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_what_came_between_two_erasures_stays_out_too(memory: Memory, clock: Set
         happened(memory, f"It rained {number} times.")
         memory.export(file, overwrite=True)
         clock.advance(60)
-        assert memory.erase(user="ana").receipt
+        assert memory.store.erase(user="ana").receipt
     loaded = memory.load(file)
     assert (loaded.added, episodes(memory)) == (0, [])
 
@@ -199,8 +200,8 @@ def test_what_came_between_two_erasures_stays_out_too(memory: Memory, clock: Set
 def test_what_comes_in_the_moment_of_the_erasure_stays_out(memory: Memory, clock: SetClock, tmp_path: Path) -> None:
     happened(memory, "It rained.")
     memory.export(tmp_path / "ana.jsonl")
-    assert memory.erase(user="ana").receipt
-    subject = memory._open.user("ana")
+    assert memory.store.erase(user="ana").receipt
+    subject = user_subject(memory.scope.tenant, "ana")
     erased = port(memory).erased(subject)
     assert erased
     assert erased.at == clock()
@@ -241,7 +242,7 @@ def test_an_old_copy_stays_out_while_the_session_is_still_being_erased(
         memory.erase(session="monday")
     assert (memory.load(tmp_path / "ana.jsonl").added, episodes(memory)) == (0, [])
     monkeypatch.undo()
-    (done,) = memory.resume_erasures()
+    (done,) = memory.store.resume_erasures()
     assert done.receipt
 
 
@@ -264,11 +265,11 @@ def test_what_has_another_source_comes_back_without_the_one_that_was_erased(
 
 
 def test_a_hold_is_as_old_as_its_first_reason(memory: Memory, clock: SetClock) -> None:
-    began = memory.hold("ana", reason="case-7").at
+    began = memory.store.hold("ana", reason="case-7").at
     clock.advance(60)
-    assert memory.hold("ana", reason="case-8").at == began
-    assert memory.release("ana", reason="case-7")
-    assert [one.at for one in memory.holds()] == [began]
+    assert memory.store.hold("ana", reason="case-8").at == began
+    assert memory.store.release("ana", reason="case-7")
+    assert [one.at for one in memory.store.holds()] == [began]
 
 
 def test_under_a_hold_nobody_goes_on_with_an_erasure_by_asking_again(
@@ -280,9 +281,9 @@ def test_under_a_hold_nobody_goes_on_with_an_erasure_by_asking_again(
     memory.remember(TEXT)
     monkeypatch.setattr(run, "_beside", dies)
     with pytest.raises(KeyboardInterrupt):
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     monkeypatch.undo()
-    memory.hold("ana", reason="case-7")
+    memory.store.hold("ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
-        memory.erase(user="ana")
-    assert [entry.what for entry in memory.audit()] == ["hold", "erase_refused"]
+        memory.store.erase(user="ana")
+    assert [entry.what for entry in memory.store.audit()] == ["hold", "erase_refused"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from erasing_kit import opened
+from erasing_kit import erase_from, opened
 from held_read import held_read
 
 from engrain import Memory
@@ -55,18 +55,18 @@ def test_a_file_that_cannot_be_cleaned_makes_it_pending_and_holds_up_no_other(
     other = tmp_path / "other"
     memory.mirror(other).sync()
     os.link(folder / "MEMORY.md", tmp_path / "linked")
-    done = memory.erase(user="ana", folders=[folder, other])
+    done = memory.store.erase(user="ana", folders=[folder, other])
     assert done.pending
     assert "hard link" in done.why
     assert not (other / "MEMORY.md").exists(), "the other folder is cleaned all the same"
     with opened(store, "ben", background=False) as ben:
         ben.remember("Ben lives in Quito.")
-        ben._open.kit.erasing.begin("bens", BEN, {})  # type: ignore[union-attr]
-        first, second = ben.resume_erasures()
+        ben.store.services.erasing.begin("bens", BEN, {})  # type: ignore[union-attr]
+        first, second = ben.store.resume_erasures()
     assert first.pending
     assert second.receipt
     (tmp_path / "linked").unlink()
-    (done,) = memory.resume_erasures()
+    (done,) = memory.store.resume_erasures()
     assert done.receipt
     assert not (folder / "MEMORY.md").exists()
 
@@ -77,19 +77,19 @@ def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", dies)
         with pytest.raises(Killed):
-            memory.erase(**{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
+            erase_from(memory, **{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
     shutil.rmtree(folder.parent)
-    (done,) = memory.resume_erasures()
+    (done,) = memory.store.resume_erasures()
     assert done.receipt, done.why
     assert not folder.parent.exists()
 
 
 def by_hand(memory: Memory) -> MaintenanceReport:
-    return memory.maintain()
+    return memory.store.maintain(memory.scope)
 
 
 def in_the_background(memory: Memory) -> MaintenanceReport:
-    done = memory._open.keeper.once()
+    done = memory.store.workers.scheduler.once()
     assert done is not None
     return done
 
@@ -99,12 +99,12 @@ def test_every_round_of_care_completes_what_waits_and_says_so(
     memory: Memory, folder: Path, tmp_path: Path, care: Callable[[Memory], MaintenanceReport]
 ) -> None:
     os.link(folder / "MEMORY.md", tmp_path / "linked")
-    begun = memory.erase(user="ana", folders=[folder])
-    planned = memory.maintain(dry_run=True)
+    begun = memory.store.erase(user="ana", folders=[folder])
+    planned = memory.store.maintain(memory.scope, dry_run=True)
     assert planned.counts["erased"] == 1
     assert "would complete 1 erasure under way" in planned.lines
     assert [one.id for one in planned.each] == [begun.id]
-    memory._open.kit.erasing.begin("bens", BEN, {})  # type: ignore[union-attr]
+    memory.store.services.erasing.begin("bens", BEN, {})  # type: ignore[union-attr]
     done = care(memory)
     assert done.counts["erased"] == 1
     assert [one.id for one in done.each] == ["bens"]
@@ -115,11 +115,11 @@ def test_every_round_of_care_completes_what_waits_and_says_so(
 
 def test_the_care_of_a_program_that_stays_open_gives_the_receipt(memory: Memory, store: Path) -> None:
     with held_read(store):
-        assert memory.erase(user="ana").pending
+        assert memory.store.erase(user="ana").pending
     done = in_the_background(memory)
     assert (done.counts["erased"], done.trouble) == (1, ())
-    assert [one.what for one in memory.audit()] == ["erase"]
-    assert "erased" not in memory.maintain().counts, "nothing is under way any more"
+    assert [one.what for one in memory.store.audit()] == ["erase"]
+    assert "erased" not in memory.store.maintain(memory.scope).counts, "nothing is under way any more"
 
 
 def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
@@ -128,8 +128,8 @@ def test_files_that_a_run_cleaned_before_it_died_are_on_the_receipt(
     with monkeypatch.context() as patched:
         patched.setattr(SqliteErasing, "unname", dies)
         with pytest.raises(Killed):
-            memory.erase(user="ana", folders=[folder])
-    (done,) = memory.resume_erasures()
+            memory.store.erase(user="ana", folders=[folder])
+    (done,) = memory.store.resume_erasures()
     assert done.receipt
     assert done.receipt.values["counts"]["files"] == 2
 
@@ -139,10 +139,10 @@ def test_what_a_source_says_while_its_erasure_waits_is_no_trace_of_it(memory: Me
     with held_read(store):
         assert memory.erase(source="page").pending
         memory.remember("The shop opens at ten.", source="page")
-    (done,) = memory.resume_erasures()
+    (done,) = memory.store.resume_erasures()
     assert done.receipt
-    assert memory.verify_erasure(done.receipt)
-    (looked,) = [one for one in memory.check() if one.name == "erasures"]
+    assert memory.store.verify_erasure(done.receipt)
+    (looked,) = [one for one in memory.store.doctor(memory.scope) if one.name == "erasures"]
     assert looked.state == "pass", looked.why
 
 
@@ -153,19 +153,19 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_run", dies)
         with pytest.raises(Killed):
-            memory.undo("page", dry_run=False)
-    (begun,) = memory._open.kit.erasing.running()  # type: ignore[union-attr]
+            memory.store.undo("page", memory.scope, dry_run=False)
+    (begun,) = memory.store.services.erasing.running()  # type: ignore[union-attr]
     with held_read(store):
-        first = memory.undo("page", dry_run=False).done
+        first = memory.store.undo("page", memory.scope, dry_run=False).done
         assert first
         assert (first.pending, first.id) == (True, begun.id)
-        assert memory.audit() == []
-    undone = memory.undo("page", dry_run=False)
+        assert memory.store.audit() == []
+    undone = memory.store.undo("page", memory.scope, dry_run=False)
     again = undone.done
     assert undone, "although its rows are gone already"
     assert again
     assert again.receipt
     assert again.id == begun.id
-    assert [(one.what, one.details.get("items")) for one in memory.audit()] == [("erase", None), ("undo", 1)]
-    assert memory._open.kit.erasing.running() == []  # type: ignore[union-attr]
-    assert memory.undo("page", dry_run=False).done is None
+    assert [(one.what, one.details.get("items")) for one in memory.store.audit()] == [("erase", None), ("undo", 1)]
+    assert memory.store.services.erasing.running() == []  # type: ignore[union-attr]
+    assert memory.store.undo("page", memory.scope, dry_run=False).done is None

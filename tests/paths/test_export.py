@@ -124,25 +124,25 @@ def test_what_was_loaded_works(full: Memory, fresh: Callable[..., Memory], clock
     assert [one.id for one in there.list(history=True, limit=999)] == [
         one.id for one in full.list(history=True, limit=999)
     ]
-    assert [one.text for one in there.messages(9, session="monday")] == [
-        one.text for one in full.messages(9, session="monday")
+    assert [one.text for one in there.sessions.messages("monday", 9)] == [
+        one.text for one in full.sessions.messages("monday", 9)
     ]
-    assert there.sessions() == full.sessions()
+    assert there.sessions.list() == full.sessions.list()
     assert str(there.procedural.get("deploy")) == str(full.procedural.get("deploy"))
-    assert there.slot("user.city") == full.slot("user.city")
+    assert there.slots.get("user.city") == full.slots.get("user.city")
     clock.advance(60)
     there.remember("Tacna", slot="user.city")
-    assert there.slot("user.city").text == "Tacna"  # type: ignore[union-attr]
+    assert there.slots.get("user.city").text == "Tacna"  # type: ignore[union-attr]
     assert there.remember("Ana likes tea.") == full.remember("Ana likes tea.")
     fact = there.list({"text": "xyzzy"})[0]
     assert there.forget(fact.id).marked
-    assert "xyzzy" not in there.messages(9, session="monday")[0].text
+    assert "xyzzy" not in there.sessions.messages("monday", 9)[0].text
 
 
 def test_a_task_that_had_not_ended_is_parked(full: Memory, fresh: Callable[..., Memory]) -> None:
     there = fresh()
     loaded(there, exported(full))
-    assert {one.task: one.status for one in there.tasks()} == {"order": "done", "half": "parked"}
+    assert {one.task: one.status for one in there.tasks.list()} == {"order": "done", "half": "parked"}
     with there.task("half") as run:
         assert run.step("one", lambda: 2) == 1
 
@@ -194,7 +194,7 @@ def test_a_dry_run_of_notes_says_what_a_run_then_does(fresh: Callable[..., Memor
 def test_a_dry_run_knows_what_was_loaded_and_forgotten_since(
     fresh: Callable[..., Memory], redact: bool, source: str | None
 ) -> None:
-    there = fresh(redact=["mails"]) if redact else fresh()
+    there = fresh(settings={"privacy": {"redact": ["mails"]}}) if redact else fresh()
     raw = b'{"text": "Write to ana.perez@example.com about the flat."}\n{"text": "Ana likes tea."}\n'
     loaded(there, raw)
     (mail,) = [one for one in there.list() if "flat" in one.text]
@@ -248,7 +248,7 @@ def test_what_changed_here_since_is_left_as_it_is(full: Memory, clock: SetClock)
     raw = exported(full)
     clock.advance(60)
     full.remember("Tacna", slot="user.city")
-    full.update_importance(full.list({"text": "Ana likes tea."})[0].id, 0.1)
+    full.update(full.list({"text": "Ana likes tea."})[0].id, importance=0.1)
     full.add_message("user", "And more.", session="monday")
     before = exported(full)
     assert loaded(full, raw).added == 0
@@ -266,9 +266,9 @@ def test_a_later_export_brings_an_older_copy_up_to_date(
     full.add_message("user", "One more.", session="monday")
     raw = exported(full)
     loaded(there, raw)
-    assert there.slot("user.city").text == "Tacna"  # type: ignore[union-attr]
+    assert there.slots.get("user.city").text == "Tacna"  # type: ignore[union-attr]
     assert body(exported(there)).count(b"\n") == body(raw).count(b"\n")
-    assert [one.text for one in there.messages(1, session="monday")] == ["One more."]
+    assert [one.text for one in there.sessions.messages("monday", 1)] == ["One more."]
     assert not there.list({"text": "The sea is near."})
 
 
@@ -551,7 +551,7 @@ def test_private_words_do_not_come_in_by_a_file(full: Memory, fresh: Callable[..
     full.add_message("user", "I prefer mails to ana@example.org, always.", session="monday")
     full.remember("Mine is ben@example.org.")
     full.remember("Mine is eva@example.org.")
-    there = fresh(redact=["mails"])
+    there = fresh(settings={"privacy": {"redact": ["mails"]}})
     loaded(there, exported(full))
     raw = exported(there)
     assert b"@example.org" not in raw
@@ -574,7 +574,7 @@ def test_a_memory_moves_to_postgres_and_back_the_same(whole: bytes, open_memory:
 def test_what_was_erased_does_not_come_back_by_a_file(full: Memory, open_memory: Open, clock: SetClock) -> None:
     raw = exported(full)
     clock.advance(60)
-    full.erase(user="ana")
+    full.store.erase(user="ana")
     full.close()
     again = open_memory(background=False, embedder=HashEmbedder())
     clock.advance(60)
@@ -597,10 +597,10 @@ def test_an_erased_session_does_not_come_back_by_a_file(full: Memory, clock: Set
 
 
 def test_what_happened_again_since_is_not_counted_twice(full: Memory, clock: SetClock) -> None:
-    full.record_error("The disk is full.", session="monday")
+    full.episodic.record_error("The disk is full.", session="monday")
     raw = exported(full)
     clock.advance(60)
-    full.record_error("The disk is full.", session="monday")
+    full.episodic.record_error("The disk is full.", session="monday")
     before = exported(full)
     assert loaded(full, raw).added == 0
     assert exported(full) == before
@@ -611,15 +611,15 @@ def test_what_happened_again_since_is_not_counted_twice(full: Memory, clock: Set
 def test_what_happened_again_elsewhere_is_counted_once_here(
     full: Memory, fresh: Callable[..., Memory], clock: SetClock, monkeypatch: pytest.MonkeyPatch, cut_off: bool
 ) -> None:
-    full.record_error("The disk is full.", session="monday")
+    full.episodic.record_error("The disk is full.", session="monday")
     there = fresh()
     loaded(there, exported(full))
     clock.advance(60)
-    full.record_error("The disk is full.", session="monday")
+    full.episodic.record_error("The disk is full.", session="monday")
     raw = exported(full)
     if cut_off:
         with monkeypatch.context() as patched:
-            patched.setattr(type(there._open.kit.episodes), "remove", interrupted)
+            patched.setattr(type(there.store.services.episodes), "remove", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 loaded(there, raw)
     loaded(there, raw)
@@ -648,7 +648,7 @@ def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
 
     with ThreadPoolExecutor(1) as beside:
         monkeypatch.setattr(export, "Manifest", between)
-        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(use).result())
+        full.export(tmp_path / "live.jsonl", progress=lambda *_: beside.submit(use).result())
     assert (tmp_path / "live.jsonl").read_bytes() == before
     assert loaded(fresh(), before).added
     known = full.get(tea.id)
@@ -659,7 +659,7 @@ def test_a_memory_in_use_is_exported_as_it_was_at_one_moment(
 def test_an_export_has_nothing_that_was_forgotten_before_it_was_done(full: Memory, tmp_path: Path) -> None:
     tea = {"text": "Ana likes tea."}
     with ThreadPoolExecutor(1) as beside:
-        full.export(tmp_path / "live.jsonl", progress=lambda _: beside.submit(full.forget, tea).result())
+        full.export(tmp_path / "live.jsonl", progress=lambda *_: beside.submit(full.forget, tea).result())
     assert b"likes tea" not in (tmp_path / "live.jsonl").read_bytes()
 
 
@@ -687,7 +687,7 @@ EXPORTER = """
 import sys
 from engrain import Memory
 from engrain_conformance.embedder import HashEmbedder
-def told(more):
+def told(stage, more, total):
     print(more, flush=True)
     sys.stdin.readline()
 with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) as memory:
@@ -696,7 +696,7 @@ with Memory(sys.argv[1], user="ana", background=False, embedder=HashEmbedder()) 
 
 
 def exports_known(memory: Memory) -> int:
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None
     return sum(one["known"] for one in receipt.values["remains"] if one["what"] == "exports_made_before")
 
@@ -719,7 +719,7 @@ def test_an_export_that_was_killed_is_known_to_the_receipt(tmp_path: Path) -> No
     process.wait()
     assert [one.suffix for one in out.iterdir()] == [".part"]
     with Memory(store, user="ana", background=False, embedder=HashEmbedder()) as memory:
-        assert [entry.what for entry in memory.audit()] == ["export_begun"]
+        assert [entry.what for entry in memory.store.audit()] == ["export_begun"]
         assert exports_known(memory) == 1
 
 
@@ -754,7 +754,7 @@ def test_an_export_that_failed_left_nothing_and_is_no_copy(
     with pytest.raises(Conflict):
         full.export(tmp_path / "taken.jsonl")
     assert [one.name for one in tmp_path.iterdir() if "ana" in one.name or "part" in one.name] == []
-    told = [entry.what for entry in full.audit() if "export" in entry.what]
+    told = [entry.what for entry in full.store.audit() if "export" in entry.what]
     assert told == ["export_begun", *(["export"] if late else []), "export_failed"]
     assert exports_known(full) == 0
 
@@ -802,7 +802,7 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     here.forget(here.remember("Lima", slot="city"))
     lima = here.remember("Lima", slot="city")
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
-    copy.copy(here._open.kit.items, there._open.kit.items, lambda _: None)  # type: ignore[arg-type]
+    copy.copy(here.store.services.items, there.store.services.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
     written = restoring_rows._written
 

@@ -34,10 +34,10 @@ def fork() -> None:
 @pytest.mark.parametrize("beside", [False, True], ids=["by the same thread", "by another"])
 def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside: bool) -> None:
     before = exported(full)
-    store = full._open.kit.items
+    store = full.store.services.items
     open_: list[int] = []
 
-    def told(_: int) -> None:
+    def told(*_: object) -> None:
         pool.submit(forked).result() if beside else forked()
 
     def forked() -> None:
@@ -53,10 +53,10 @@ def test_a_fork_does_not_wait_for_an_export(full: Memory, tmp_path: Path, beside
 
 
 def test_a_close_does_not_wait_for_an_export(full: Memory, tmp_path: Path) -> None:
-    readers = full._open.kit.items._pool  # type: ignore[attr-defined]
+    readers = full.store.services.items._pool  # type: ignore[attr-defined]
     left: list[int] = []
 
-    def told(_: int) -> None:
+    def told(*_: object) -> None:
         pool.submit(full.close).result()
         left.append(len(readers._lent))
 
@@ -75,7 +75,7 @@ def test_a_memory_that_is_in_memory_is_used_while_it_is_exported(
     memory.remember("Ana likes tea.")
     told = count()
 
-    def once(_: int) -> None:
+    def once(*_: object) -> None:
         if not next(told):
             pool.submit(use, memory).result(60)
 
@@ -93,7 +93,7 @@ def test_an_export_ends_though_its_progress_writes_without_end(open_memory: Open
         assert memory.remember(f"Ana likes number {next(told)}.")
 
     with pytest.raises(Conflict, match="Export it when it rests"):
-        memory.export(tmp_path / "ana.jsonl", progress=lambda _: remember())
+        memory.export(tmp_path / "ana.jsonl", progress=lambda *_: remember())
     assert not (tmp_path / "ana.jsonl").exists()
 
 
@@ -102,7 +102,7 @@ def test_a_page_for_people_ends_though_its_progress_writes_without_end(open_memo
     memory.remember("Ana likes tea.")
     told: list[int] = []
 
-    def remember(rows: int) -> None:
+    def remember(stage: str, rows: int, total: int | None) -> None:
         told.append(rows)
         assert len(told) < 99
         memory.remember(f"Ana likes number {len(told)}.")

@@ -66,7 +66,7 @@ def test_the_page_keeps_what_scripts_and_pictures_are_written_with(memory: Memor
 
 def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
     memory.remember("Ana likes tea.")
-    (row,) = rows_of(memory._open.kit, memory.scope)
+    (row,) = rows_of(memory.store.services, memory.scope)
     items = [replace(row, key=(f"{number}",), values={**row.values, "id": f"{number}"}) for number in range(15_000)]
     began = time.thread_time()
     (known,) = markdown._Page({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
@@ -77,7 +77,7 @@ def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
 def test_names_that_programs_use_are_told_in_words(memory: Memory, tmp_path: Path) -> None:
     memory.remember("Tea", slot="user.prefers.drink")
     memory.remember("Blue", slot="favourite_colour")
-    memory.relate("Ana", "works_at", "Acme")
+    memory.relations.add("Ana", "works_at", "Acme")
     memory.remember("She said works_at.")
     memory.start_session("monday")
     memory.add_message("user", "My city is Lima. I am a baker and I like tea.")

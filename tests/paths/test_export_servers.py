@@ -184,7 +184,7 @@ def test_what_was_forgotten_is_in_no_export_and_does_not_come_back_to_redis(
 
 def test_two_who_read_the_same_server_do_not_disturb_each_other(stores: Deployments, clock: SetClock) -> None:
     there = filled(stores.fresh("sqlite+redis"), clock)
-    rows, scope = there._open.kit.rows, there.scope
+    rows, scope = there.store.services.rows, there.scope
     assert rows is not None
     whole = {kind: rows.dump(kind, None, 999, scope) for kind in ("task", "step", "event", "episode")}
     found: dict[str, list[Any]] = {kind: [] for kind in whole}
@@ -203,7 +203,7 @@ def test_an_export_takes_no_connection_from_others_and_its_progress_may_write(
     before = exported(there)
     told = count()
 
-    def told_of(_: int) -> None:
+    def told_of(*_: object) -> None:
         there.remember(f"Ana likes number {next(told)}.")
         beside.submit(there.remember, f"Ana likes letter {next(told)}.").result()
 

@@ -378,7 +378,7 @@ def test_a_server_killed_in_the_middle_of_writes_has_all_of_them_in_the_end(
             if n == 60:
                 mortal.start()
         ends = time.monotonic() + 180
-        while memory.status().background["vectors"]["behind"] != 0:
+        while memory.store.status(memory.scope).background["vectors"]["behind"] != 0:
             assert time.monotonic() < ends
             time.sleep(0.1)
     server = ChromaServer(mortal.url)
@@ -420,7 +420,7 @@ def test_a_memory_with_a_vector_server_remembers_recalls_and_forgets(kind: str, 
         memory.remember("The train to Porto leaves at nine.")
         assert memory.recall("green tea every morning", min_relevance=0.0).hits[0].item.id == id
     with Memory(toml, user="ana", embedder=EMBEDDER) as memory:
-        assert memory.status().background["vectors"]["behind"] == 0
+        assert memory.store.status(memory.scope).background["vectors"]["behind"] == 0
         hit = memory.recall("green tea every morning", min_relevance=0.0).hits[0]
         assert (hit.item.id, "meaning" in hit.found_by) == (id, True)
         forgotten = memory.forget(id)
@@ -438,8 +438,8 @@ def test_a_memory_opens_and_works_while_its_server_is_away(tmp_path: Path) -> No
         id = memory.remember("Ana drinks green tea.")
         with pytest.warns(BackendUnavailableWarning):
             assert memory.recall("green tea", min_relevance=0.0).hits[0].item.id == id
-        assert memory.status().background["vectors"]["behind"] is None
-        assert [one.state for one in memory.check() if one.name == "vector server"] == ["fail"]
+        assert memory.store.status(memory.scope).background["vectors"]["behind"] is None
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "vector server"] == ["fail"]
         assert memory.forget(id).pending
 
 
@@ -447,12 +447,12 @@ def test_a_rebuild_feeds_everything_anew(tmp_path: Path) -> None:
     toml = settings(tmp_path, f"qdrant://{tmp_path}/vectors")
     with Memory(toml, user="ana", embedder=EMBEDDER) as memory:
         id = memory.remember("Ana drinks green tea.")
-        server = memory._open.kit.vectors._server  # type: ignore[union-attr]
-        while memory.status().background["vectors"]["behind"]:
+        server = memory.store.services.vectors._server  # type: ignore[union-attr]
+        while memory.store.status(memory.scope).background["vectors"]["behind"]:
             time.sleep(0.05)
         before = server.target(MODEL, DIMENSION)
         server.drop(MODEL, [id])
-        memory.rebuild()
+        memory.store.rebuild()
         assert server.target(MODEL, DIMENSION) != before
         assert server.count(MODEL, [id]) == 1
 

@@ -90,7 +90,7 @@ def test_facts_preferences_and_knowledge_stand_under_their_headings(
     memory.remember("Quito", slot="user.city")
     memory.remember("I prefer short answers.")
     memory.remember("The backup runs at 3 am.\nIt takes an hour.")
-    memory.relate("Ana", "works at", "Acme")
+    memory.relations.add("Ana", "works at", "Acme")
     memory.remember("Hello.", place=None, source=Source("page", "web"))
     assert mirror.sync().written == ("MEMORY.md",)
     told = page().split("-->\n")[1]
@@ -129,7 +129,7 @@ def test_a_change_in_the_memory_changes_its_line_where_it_stands(
 def test_what_happened_goes_to_the_log_of_its_day(
     memory: Memory, mirror: Mirror, folder: Path, clock: SetClock
 ) -> None:
-    memory.record_decision("use Postgres", "it scales", session="monday")
+    memory.episodic.record_decision("use Postgres", "it scales", session="monday")
     memory.start_session("monday")
     memory.add_message("user", "Let us talk about the release of Atlas next week.")
     memory.end_session()
@@ -137,7 +137,7 @@ def test_what_happened_goes_to_the_log_of_its_day(
     log = (folder / TODAY).read_text()
     assert log.startswith("# 2040-01-01\n\n- 12:00 Decided: use Postgres\n  Why: it scales\n- 12:00 Summary of session")
     clock.advance(86_400)
-    memory.record_decision("keep SQLite", session="monday")
+    memory.episodic.record_decision("keep SQLite", session="monday")
     mirror.sync()
     assert (folder / TODAY).read_text() == log
     assert "keep SQLite" in (folder / "memory/2040-01-02.md").read_text()
@@ -226,13 +226,13 @@ def test_who_moves_a_line_out_of_what_is_unsure_vouches_for_it(
 
 
 def test_a_relation_that_is_vouched_for_stays_one(memory: Memory, mirror: Mirror, folder: Path) -> None:
-    memory.relate("Ana", "works at", "Acme", source=Source("example.com", "web"))
+    memory.relations.add("Ana", "works at", "Acme", source=Source("example.com", "web"))
     from_the_web(memory, "Something else.")
     mirror.sync()
     edit(folder, "- Ana works at Acme\n", "")
     edit(folder, UNSURE, f"## Mine\n\n- Ana works at Acme\n\n{UNSURE}")
     assert actions(mirror.sync()) == [("vouched for", "Ana works at Acme")]
-    (item,) = memory.about("Ana")
+    (item,) = memory.relations.about("Ana")
     assert item.trust == 1.0
     assert settled(mirror)
 
@@ -262,7 +262,7 @@ def test_what_a_tool_changes_is_set_apart_from_then_on(
     assert UNSURE in page()
     assert page().index(UNSURE) < page().index("Lima")
     mirror.sync()
-    assert memory.slot("office.city").trust == 0.3
+    assert memory.slots.get("office.city").trust == 0.3
 
 
 def test_files_that_an_agent_writes_are_trusted_as_its_word(memory: Memory, folder: Path) -> None:
@@ -273,7 +273,7 @@ def test_files_that_an_agent_writes_are_trusted_as_its_word(memory: Memory, fold
 
 def test_an_edited_line_corrects_its_item(memory: Memory, mirror: Mirror, folder: Path) -> None:
     old = memory.remember("The backup runs at 3 am.", importance=0.9)
-    memory.pin(old)
+    memory.update(old, pinned=True)
     mirror.sync()
     edit(folder, "3 am", "4 am")
     assert actions(mirror.sync()) == [("corrected", "The backup runs at 4 am.")]
@@ -288,12 +288,12 @@ def test_an_edited_line_corrects_its_item(memory: Memory, mirror: Mirror, folder
 def test_an_edited_slot_has_changed_and_its_past_stays(
     memory: Memory, mirror: Mirror, folder: Path, clock: SetClock
 ) -> None:
-    memory.pin(memory.remember("Lima", slot="user.city"))
+    memory.update(memory.remember("Lima", slot="user.city"), pinned=True)
     mirror.sync()
     clock.advance(86_400)
     edit(folder, "Lima", "Quito")
     assert actions(mirror.sync()) == [("changed", "Quito")]
-    now, before = memory.slot("user.city"), memory.slot("user.city", as_of="2040-01-01")
+    now, before = memory.slots.get("user.city"), memory.slots.get("user.city", as_of="2040-01-01")
     assert now is not None
     assert before is not None
     assert (now.text, now.pinned, before.text) == ("Quito", True, "Lima")
@@ -312,7 +312,7 @@ def test_a_line_may_be_edited_while_what_it_was_derived_from_is_deleted(
 
 
 def test_an_edited_relation_becomes_a_fact(memory: Memory, mirror: Mirror, folder: Path) -> None:
-    memory.relate("Ana", "works at", "Acme")
+    memory.relations.add("Ana", "works at", "Acme")
     mirror.sync()
     edit(folder, "Ana works at Acme", "Ana works at Beta")
     mirror.sync()
@@ -378,7 +378,7 @@ def test_a_log_keeps_edits_and_what_is_left_out_of_it(memory: Memory, mirror: Mi
     memory.start_session("monday")
     memory.add_message("user", "The release of Atlas is next week.")
     memory.end_session()
-    memory.record_decision("use Postgres", session="monday")
+    memory.episodic.record_decision("use Postgres", session="monday")
     mirror.sync()
     lines = (folder / TODAY).read_text().splitlines()
     kept = [line.replace("Summary of", "My own words on") for line in lines if "Postgres" not in line]
@@ -399,7 +399,7 @@ def test_the_soul_goes_both_ways_and_stays_pinned(memory: Memory, mirror: Mirror
     assert (folder / "SOUL.md").read_bytes() == b"I am Robo.\n\n## Style\n- calm\n"
     (folder / "SOUL.md").write_bytes(b"I am Robo.\r\n\r\n## Style\r\n- brief\r\n\r\n")
     assert actions(mirror.sync()) == [("changed", "I am Robo.\n\n## Style\n- brief")]
-    soul = memory.slot("agent.soul")
+    soul = memory.slots.get("agent.soul")
     assert soul is not None
     assert soul.pinned
     assert settled(mirror)
@@ -414,12 +414,12 @@ def test_a_soul_that_is_emptied_is_held_back(memory: Memory, mirror: Mirror, fol
     mirror.sync()
     (folder / "SOUL.md").unlink()
     assert [one.text for one in mirror.sync().held_back] == ["I am Robo."]
-    assert memory.slot("agent.soul") is not None
+    assert memory.slots.get("agent.soul") is not None
     mirror.sync(restore_deletions=True)
     assert (folder / "SOUL.md").read_text() == "I am Robo.\n"
     (folder / "SOUL.md").write_text("\n")
     mirror.sync(accept_deletions=True)
-    assert memory.slot("agent.soul") is None
+    assert memory.slots.get("agent.soul") is None
 
 
 def test_a_web_page_cannot_say_who_the_agent_is(memory: Memory, mirror: Mirror, folder: Path) -> None:
@@ -567,7 +567,7 @@ def test_what_was_forgotten_goes_from_every_file(memory: Memory, mirror: Mirror,
     fact = memory.remember("The code of the safe is 4711.")
     slot = memory.remember("Secretville 4711", slot="user.city")
     soul = memory.remember("I am Robo 4711.", slot="agent.soul")
-    memory.record_decision("open the safe with 4711", session="monday")
+    memory.episodic.record_decision("open the safe with 4711", session="monday")
     mirror.sync()
     edit(folder, "the safe with", "my safe with", TODAY)
     mirror.sync()
@@ -583,7 +583,7 @@ def test_an_old_copy_does_not_bring_back_what_was_forgotten(
     memory: Memory, mirror: Mirror, folder: Path, page: Callable[[], str], lost: bool
 ) -> None:
     id = memory.remember("The code of the safe is 4711.")
-    memory.record_decision("write 4711 down", session="monday")
+    memory.episodic.record_decision("write 4711 down", session="monday")
     memory.remember("Bob has a dog.")
     mirror.sync()
     old = {name: (folder / name).read_text() for name in ("MEMORY.md", TODAY)}
@@ -616,7 +616,7 @@ def test_memory_md_keeps_to_its_budget_and_says_where_the_rest_is(memory: Memory
     memory.remember_many([f"Fact {n} is worth little, {n * 7919}." for n in range(300)])
     pinned = [memory.remember(f"Pinned {n} must stay, {n * 7919}.", importance=0.1) for n in range(20)]
     for id in pinned:
-        memory.pin(id)
+        memory.update(id, pinned=True)
     memory.remember("This one matters.", importance=0.95)
     mirror = memory.mirror(folder, max_lines=60, max_bytes=3_000)
     mirror.sync()
@@ -640,7 +640,7 @@ def test_the_rest_is_edited_like_the_page_itself(memory: Memory, folder: Path) -
     edit(folder, line, line.replace("little", "a lot"), "memory/overflow.md")
     assert [one.action for one in mirror.sync().taken] == ["corrected"]
     (item,) = [item for item in memory.list() if "a lot" in item.text]
-    memory.pin(item.id)
+    memory.update(item.id, pinned=True)
     mirror.sync()
     assert "a lot" in (folder / "MEMORY.md").read_text()
     assert "a lot" not in (folder / "memory/overflow.md").read_text()
@@ -652,7 +652,7 @@ def test_the_rest_is_edited_like_the_page_itself(memory: Memory, folder: Path) -
 
 def test_pinned_items_that_do_not_fit_are_an_error_not_a_silence(memory: Memory, folder: Path) -> None:
     for n in range(30):
-        memory.pin(memory.remember(f"Pinned {n} must stay, {n * 7919}."))
+        memory.update(memory.remember(f"Pinned {n} must stay, {n * 7919}."), pinned=True)
     with pytest.raises(TooLarge, match=r"30 pinned items.*max_lines"):
         memory.mirror(folder, max_lines=30).sync()
     assert not (folder / "MEMORY.md").exists()
@@ -746,7 +746,7 @@ def test_a_new_store_takes_the_folder_in_and_removes_no_line(
 ) -> None:
     memory.remember("Ana likes tea.")
     memory.remember("Quito", slot="user.city")
-    memory.record_decision("use Postgres", session="monday")
+    memory.episodic.record_decision("use Postgres", session="monday")
     mirror.sync()
     before = (folder / "MEMORY.md").read_text()
     other = open_memory(store=str(tmp_path / "other.db"), embedder=HashEmbedder())
@@ -812,7 +812,7 @@ def test_watching_goes_on_after_the_store_did_not_answer(
     def away(*_: object) -> None:
         raise StoreUnavailable("the server does not answer.")
 
-    monkeypatch.setattr(memory._open.kit.items, "changes", away)
+    monkeypatch.setattr(memory.store.services.items, "changes", away)
     eventually(lambda: any(isinstance(one, StoreUnavailable) for one in watched))
     monkeypatch.undo()
     memory.remember("Ana likes tea.")

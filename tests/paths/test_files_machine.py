@@ -82,7 +82,7 @@ class Files(RuleBasedStateMachine):
         if items:
             item = pick.choice(items)  # type: ignore[attr-defined]
             # With the versions that corrections took away. What was just typed is the user's word, and no old copy.
-            going = {one.text for one in (item, *self.memory.why(item.id).versions) if item.slot is None}
+            going = {one.text for one in (item, *self.memory.explain(item.id).versions) if item.slot is None}
             self.memory.forget(item.id)
             self.forgotten |= going - {entry.text for entry in self.typed} - {one.text for one in self.memory.list()}
 

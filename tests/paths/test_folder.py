@@ -55,7 +55,7 @@ def test_a_link_is_refused_and_what_it_points_to_is_neither_read_nor_written(
 ) -> None:
     memory.remember("Ana likes tea.")
     memory.remember("I am Robo.", slot="agent.soul")
-    memory.record_decision("use Postgres", session="monday")
+    memory.episodic.record_decision("use Postgres", session="monday")
     link(outside, folder / name)
     with pytest.raises(InvalidInput, match="link"):
         memory.mirror(folder).sync()
@@ -241,12 +241,12 @@ def changed_on_both_sides(store: str, folder: Path) -> None:
         memory.remember("Rome", slot="user.team")
         both = memory.remember("The backup runs at 3 am.")
         gone = memory.remember("The code of the safe is 4711.", importance=0.9)
-        memory.record_decision("use Postgres", session="monday")
+        memory.episodic.record_decision("use Postgres", session="monday")
         memory.mirror(folder, max_lines=30).sync()
         memory.correct(both, "The backup runs at 4 am.")
         memory.forget(gone)
         memory.remember("Now this matters most.", importance=0.95)
-        memory.record_decision("keep SQLite", session="monday")
+        memory.episodic.record_decision("keep SQLite", session="monday")
         memory.remember("Oslo", slot="user.team")
     page = (folder / "MEMORY.md").read_text().replace("3 am", "5 am").replace("Lima", "Quito")
     deleted = next(line for line in page.splitlines() if line.startswith("- Fact"))

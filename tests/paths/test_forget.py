@@ -62,9 +62,9 @@ def test_a_derived_note_cannot_bring_it_back_but_a_person_can(memory: Memory) ->
     for text in ("Badge number: 4711", "my badge number is 4711"):
         outcome = memory.remember_many([Note(text, derived=True)])[0]
         assert (outcome.id, outcome.status) == (None, "kept_out")
-    assert memory.slot("user.badge") is None
+    assert memory.slots.get("user.badge") is None
     again = memory.remember("Badge number: 4711", slot="user.badge")
-    assert memory.slot("user.badge").id == again != fact
+    assert memory.slots.get("user.badge").id == again != fact
 
 
 def test_a_repeated_request_does_not_bring_it_back(memory: Memory) -> None:
@@ -101,7 +101,7 @@ def test_a_purge_that_cannot_run_is_pending_and_no_error(memory: Memory, monkeyp
         raise StoreBusy("another process holds the store")
 
     item = memory.remember("A secret.")
-    monkeypatch.setattr(memory._open.kit.items, "purge", busy)
+    monkeypatch.setattr(memory.store.services.items, "purge", busy)
     forgotten = memory.forget(item)
     assert forgotten.pending
     assert memory.get(item) is None

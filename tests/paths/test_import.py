@@ -87,30 +87,30 @@ def test_mem0_becomes_facts_and_relations(memory: Memory) -> None:
     tea = memory.list({"text": "Ana likes tea."})[0]
     assert (tea.kind, str(tea.occurred_at), tea.trust) == ("fact", "2024-07-01 17:00:00+00:00", 0.6)
     assert tea.metadata == {"k": 1, "categories": ["food"], "user_id": "ana"}
-    assert memory.about("Ben")[0].text == "ana knows ben"
+    assert memory.relations.about("Ben")[0].text == "ana knows ben"
 
 
 def test_chatgpt_becomes_sessions_of_the_branch_that_is_shown(memory: Memory) -> None:
     assert loaded(memory, CHATGPT).form == "chatgpt"
-    said = memory.messages(9, session="chatgpt-c1")
+    said = memory.sessions.messages("chatgpt-c1", 9)
     assert [(one.role, one.text) for one in said] == [
         ("user", "What is tea?"), ("assistant", "A drink."), ("user", "Thanks."),
     ]  # fmt: skip
     assert said[0].metadata == {"title": "Tea"}
     assert str(said[2].occurred_at) == "2023-11-14 22:15:00.500000+00:00"
     assert memory.list({"kind": "fact"}) == []
-    assert memory.sessions(1)[0].last_at == said[2].occurred_at, "when it was said, not when it was loaded"
+    assert memory.sessions.list(1)[0].last_at == said[2].occurred_at, "when it was said, not when it was loaded"
 
 
 def test_claude_becomes_sessions(memory: Memory) -> None:
     assert loaded(memory, CLAUDE).form == "claude"
-    said = memory.messages(9, session="claude-u1")
+    said = memory.sessions.messages("claude-u1", 9)
     assert [(one.role, one.text) for one in said] == [("user", "Hello."), ("assistant", "Hi.")]
     assert str(said[0].occurred_at) == "2025-01-01 00:00:00.500000+00:00"
 
 
 def said_in(memory: Memory, session: str) -> list[tuple[str, str]]:
-    return [(one.role, one.text) for one in memory.messages(99, session=session)]
+    return [(one.role, one.text) for one in memory.sessions.messages(session, 99)]
 
 
 def test_chatgpt_words_are_found_in_whatever_part_they_stand(memory: Memory) -> None:
@@ -140,7 +140,7 @@ def test_chatgpt_message_without_an_id_has_that_of_its_node_and_a_time_may_be_a_
     del mapping["a"]["message"]["id"]
     conversation = {"conversation_id": "c8", "current_node": "a", "mapping": mapping}
     assert loaded(memory, conversation).added == 1, "one conversation by itself"
-    assert str(memory.messages(9, session="chatgpt-c8")[0].occurred_at) == "2025-01-01 00:00:00+00:00"
+    assert str(memory.sessions.messages("chatgpt-c8", 9)[0].occurred_at) == "2025-01-01 00:00:00+00:00"
     assert loaded(memory, [conversation]).repeated == 1
 
 
@@ -154,7 +154,7 @@ def test_what_a_user_told_chatgpt_of_themselves_once_for_all_is_known_once(memor
         for at, id in enumerate(("c1", "c2"))
     ]
     loaded(memory, talks)
-    known = [(item.slot, item.text) for item in memory.slots("chatgpt.")]
+    known = [(item.slot, item.text) for item in memory.slots.list("chatgpt.")]
     assert known == [("chatgpt.about_model", "Be short."), ("chatgpt.about_user", "Ana builds boats.")]
     assert [item.text for item in memory.list({"kind": "fact"}, history=True)].count("Be short.") == 1
 
@@ -196,7 +196,7 @@ def test_what_was_pasted_into_claude_comes_in_and_no_facts_are_drawn_from_it(mem
             "extracted_content": "x" * 1_500_000}]),
     ]  # fmt: skip
     loaded(memory, [{"uuid": "u1", "name": "Boats", "chat_messages": messages}], facts=True)
-    said = memory.messages(99, session="claude-u1")
+    said = memory.sessions.messages("claude-u1", 99)
     assert said[0].text == "I live in Atlantis."
     assert said[0].metadata == {"title": "Boats", "attachment": "pasted"}
     assert sum(len(one.text) for one in said) == len("I live in Atlantis.") + len("I live in Lima.") + 1_500_000
@@ -243,7 +243,7 @@ def test_what_claude_wrote_down_itself_is_replaced_by_what_it_wrote_later(memory
     assert loaded(memory, [told]).added == 2
     assert loaded(memory, [told]).repeated == 2
     assert loaded(memory, [{**told, "conversations_memory": "Ana builds ships."}]).replaced == 1
-    assert {item.slot: item.text for item in memory.slots()} == {
+    assert {item.slot: item.text for item in memory.slots.list()} == {
         "claude.memory": "Ana builds ships.",
         "claude.memory.p1": "A boat of oak.",
     }
@@ -269,7 +269,7 @@ def test_facts_are_drawn_from_what_the_user_said_if_asked(memory: Memory, before
     assert (found.facts, found.added) == (2, 0 if before else 3)
     assert set(told_facts(memory)) == {"I live in Lima", "I prefer short answers"}
     (lima,) = (item for item in memory.list() if item.text == "I live in Lima")
-    said = memory.messages(9, session="chatgpt-c1")[0]
+    said = memory.sessions.messages("chatgpt-c1", 9)[0]
     assert (lima.trust, lima.occurred_at, lima.sources[0].name) == (0.6, said.occurred_at, "chatgpt")
     assert lima.sources[0].cites[0].item == said.id
     assert loaded(memory, chats, facts=True).facts == 0
@@ -292,13 +292,13 @@ def test_what_was_spoken_is_kept_in_words(memory: Memory) -> None:
     content = {"content_type": "multimodal_text", "parts": [{"content_type": "audio_asset_pointer"}, spoken]}
     talk = {"conversation_id": "c2", "current_node": "a", "mapping": {"a": node("a", None, "user", content)}}
     loaded(memory, [talk])
-    assert [one.text for one in memory.messages(9, session="chatgpt-c2")] == ["I speak."]
+    assert [one.text for one in memory.sessions.messages("chatgpt-c2", 9)] == ["I speak."]
 
 
 def test_what_programs_and_cut_pictures_leave_in_a_chat_does_not_refuse_it(memory: Memory) -> None:
     raw = json.dumps(CHATGPT).replace("What is tea?", "What \\u0000is \\ud83d?")
     memory.load(io.BytesIO(raw.encode()))
-    assert memory.messages(9, session="chatgpt-c1")[0].text == "What is ??"
+    assert memory.sessions.messages("chatgpt-c1", 9)[0].text == "What is ??"
 
 
 def archive(**files: object) -> bytes:
@@ -314,7 +314,7 @@ def test_an_archive_comes_in_as_it_was_downloaded(memory: Memory) -> None:
     files = {"chat.html": "x", "user.json": {"id": 1}, "shared_conversations.json": [{"id": "no"}]}
     shards = {"export__conversations-000.json": CHATGPT, "export__conversations-001.json": second}
     assert memory.load(io.BytesIO(archive(**files, **shards))).added == 6
-    assert {one.session for one in memory.sessions(9)} == {"chatgpt-c1", "chatgpt-c2"}
+    assert {one.session for one in memory.sessions.list(9)} == {"chatgpt-c1", "chatgpt-c2"}
     told = [{"conversations_memory": "Ana builds boats.", "project_memories": {}}]
     claude = archive(**{"conversations.json": CLAUDE, "memories.json": told, "users.json": [], "projects.json": []})
     found = memory.load(io.BytesIO(claude))
@@ -375,7 +375,7 @@ def test_what_was_changed_since_takes_the_place_of_what_came_in_before(memory: M
     assert (found.added, found.repeated, found.replaced) == (0, 2, 1)
     tea, thanks = ("Ana likes tea.", "Thanks.") if dry_run else ("Ana likes coffee.", "Thanks a lot.")
     assert tea in [item.text for item in memory.list()]
-    assert [one.text for one in memory.messages(9, session="chatgpt-c1")][1:] == ["A drink.", thanks]
+    assert [one.text for one in memory.sessions.messages("chatgpt-c1", 9)][1:] == ["A drink.", thanks]
     assert len(memory.list()) == 6
 
 
@@ -402,7 +402,7 @@ def test_what_was_changed_to_something_forgotten_here_stays_out(memory: Memory) 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_what_was_changed_to_something_private_that_was_forgotten_stays_out(open_memory: Open, dry_run: bool) -> None:
-    memory = open_memory(background=False, embedder=HashEmbedder(), redact=["mails"])
+    memory = open_memory(background=False, embedder=HashEmbedder(), settings={"privacy": {"redact": ["mails"]}})
     told = "Write to ana.perez@example.com about the flat."
     memory.forget(memory.remember(told))
     memory.load(io.BytesIO(json.dumps([{"id": "m1", "memory": "Ana has a flat."}]).encode()))

@@ -33,11 +33,7 @@ def pair(request: pytest.FixtureRequest, open_memory: Callable[..., Memory], sto
 
 
 def on_the_same_store(memory: Memory, scope: Scope) -> Memory:
-    from engrain.engine import Engine
-
-    other = object.__new__(Memory)
-    other._engine = Engine(memory._open.kit, scope)
-    return other
+    return memory.store.memory(user=scope.user)
 
 
 def fill(memory: Memory) -> dict[str, str]:
@@ -45,7 +41,7 @@ def fill(memory: Memory) -> dict[str, str]:
         "fact": memory.remember(f"The vault code is {CANARY}.", metadata={"code": CANARY}, source=CANARY),
         "slot": memory.remember(f"{CANARY} Street", slot="user.street"),
         "turn": memory.remember(f"I said {CANARY}.", place=SessionPosition("monday", speaker=CANARY, role="user")),
-        "relation": memory.relate("Ana", "owns", CANARY),
+        "relation": memory.relations.add("Ana", "owns", CANARY),
     }
     memory.remember(f"{CANARY} Avenue", slot="user.street")
     return ids
@@ -63,9 +59,9 @@ def test_no_verb_shows_another_scopes_text(pair: tuple[Memory, Memory]) -> None:
     seen += [eve.recall("vault", where=where, min_relevance=0).hits for where in hostile_filters()]
     seen += [eve.list(where, history=True) for where in hostile_filters()]
     seen += [eve.get(one) for one in ids.values()]
-    seen += [eve.slot("user.street"), eve.slots(""), eve.about(CANARY), eve.about("Ana")]
+    seen += [eve.slots.get("user.street"), eve.slots.list(""), eve.relations.about(CANARY), eve.relations.about("Ana")]
     assert CANARY not in repr(seen)
-    assert (eve.status().items, ana.status().items) == (2, 4)
+    assert [ana.store.status(one.scope).items for one in (eve, ana)] == [2, 4]
 
 
 def hostile_filters() -> list[dict[str, Any]]:
@@ -89,9 +85,9 @@ def test_no_verb_changes_another_scopes_items(pair: tuple[Memory, Memory]) -> No
         for change in (
             lambda one=one: eve.forget(one),
             lambda one=one: eve.correct(one, "taken over"),
-            lambda one=one: eve.pin(one),
-            lambda one=one: eve.update_importance(one, 0.0),
-            lambda one=one: eve.why(one),
+            lambda one=one: eve.update(one, pinned=True),
+            lambda one=one: eve.update(one, importance=0.0),
+            lambda one=one: eve.explain(one),
         ):
             with pytest.raises(NotFound):
                 change()
@@ -139,8 +135,12 @@ def test_sharing_is_explicit_and_read_only(open_memory: Callable[..., Memory]) -
     assert "shared by agent=team" in str(found.hits[0])
     assert len(ana.list()) == 1
     shared = found.hits[0].item.id
-    assert ana.get(shared).text == ana.why(shared).item.text == "The release train leaves on Tuesdays."
-    for change in (lambda: ana.forget(shared), lambda: ana.correct(shared, "Never."), lambda: ana.pin(shared)):
+    assert ana.get(shared).text == ana.explain(shared).item.text == "The release train leaves on Tuesdays."
+    for change in (
+        lambda: ana.forget(shared),
+        lambda: ana.correct(shared, "Never."),
+        lambda: ana.update(shared, pinned=True),
+    ):
         with pytest.raises(NotFound):
             change()
     assert team.list()[0].access_count == 0, "reading leaves no mark in the other scope"

@@ -31,14 +31,14 @@ def memory(tmp_path: Path, clock: SetClock) -> Iterator[Memory]:
 
 
 def opened(path: Path, clock: SetClock, **options: object) -> Memory:
-    settings = {"lifecycle": {"every_minutes": 60}, "background": False, **options}
-    return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **settings)  # type: ignore[arg-type]
+    chosen = {"settings": {"lifecycle": {"every_minutes": 60}}, "background": False, **options}
+    return Memory(path, user="ana", clock=clock, embedder=HashEmbedder(), **chosen)  # type: ignore[arg-type]
 
 
 def keeper(memory: Memory, care: Callable[[], MaintenanceReport] | None = None) -> MaintenanceScheduler:
     """One that is on, but whose thread does not run."""
-    done = care or memory.maintain
-    return MaintenanceScheduler(memory._open.kit, True, lambda still: done())
+    done = care or (lambda: memory.store.maintain(memory.scope))
+    return MaintenanceScheduler(memory.store.services, True, lambda still: done())
 
 
 def test_a_round_is_done_when_it_is_due_and_not_before(memory: Memory, clock: SetClock) -> None:
@@ -61,14 +61,14 @@ def test_one_process_at_a_time(memory: Memory, clock: SetClock) -> None:
 
     def care() -> MaintenanceReport:
         meanwhile.append(other.once())
-        return memory.maintain()
+        return memory.store.maintain(memory.scope)
 
     assert keeper(memory, care).once() is not None
     assert meanwhile == [None]
 
 
 def test_a_process_that_died_at_it_is_followed_by_another(memory: Memory, clock: SetClock) -> None:
-    journal = memory._open.kit.journal
+    journal = memory.store.services.journal
     assert journal is not None
     journal.claim(Claim(PLACE, CARE, "dead", LEASE))
     assert keeper(memory).once() is None
@@ -95,7 +95,7 @@ def test_an_error_of_any_kind_gives_the_lease_back_and_is_seen_and_the_next_roun
         seen.append(one.state()["error"])
         if len(seen) == 1:
             raise KeyError("nobody thought of this")
-        return memory.maintain()
+        return memory.store.maintain(memory.scope)
 
     one = keeper(memory, care)
     one.start()
@@ -114,7 +114,7 @@ def test_closing_does_not_wait_for_ever_for_a_round(memory: Memory, monkeypatch:
     def care() -> MaintenanceReport:
         begun.set()
         over.wait(180)
-        return memory.maintain()
+        return memory.store.maintain(memory.scope)
 
     one = keeper(memory, care)
     one.start()
@@ -150,20 +150,20 @@ def test_one_that_was_stopped_past_its_lease_does_nothing_more(memory: Memory, c
     def care(still: Callable[[], None]) -> MaintenanceReport:
         clock.advance(LEASE + 1)  # stopped, and another took over meanwhile
         assert keeper(memory).once() is not None
-        return memory._open.maintain(False, False, False, Watch(late.append, still))
+        return memory.store.workers.maintain([memory.scope], Watch(late.append, still))
 
     memory.episodic.record("Late.", session="s")
     clock.advance(25 * HOUR)
-    one = MaintenanceScheduler(memory._open.kit, True, care)
+    one = MaintenanceScheduler(memory.store.services, True, care)
     assert one.once() is None
     assert (late, one.state()["rounds"]) == ([], 0)
 
 
 def test_its_lease_is_nobodys_task(memory: Memory) -> None:
     keeper(memory).once()
-    assert memory.tasks() == []
-    assert memory.recover(lambda run: None) == []
-    assert memory.status().items == 0
+    assert memory.tasks.list() == []
+    assert memory.tasks.recover(lambda run: None) == []
+    assert memory.store.status(memory.scope).items == 0
 
 
 def test_it_runs_while_a_memory_is_open_and_stops_with_it(
@@ -173,9 +173,9 @@ def test_it_runs_while_a_memory_is_open_and_stops_with_it(
     memory = opened(tmp_path / "agent.db", clock, background=True)
     try:
         ends = time.monotonic() + 180
-        while not memory.status().background["care"]["rounds"] and time.monotonic() < ends:
+        while not memory.store.status(memory.scope).background["care"]["rounds"] and time.monotonic() < ends:
             time.sleep(0.01)
-        state = memory.status().background["care"]
+        state = memory.store.status(memory.scope).background["care"]
         assert (state["rounds"], state["error"], state["last"]) == (1, None, clock())
     finally:
         memory.close()
@@ -184,14 +184,14 @@ def test_it_runs_while_a_memory_is_open_and_stops_with_it(
 
 def test_a_memory_cares_for_itself_only_if_it_is_told_to(tmp_path: Path) -> None:
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
-        assert memory.status().background["care"] == {"every_minutes": 0}
+        assert memory.store.status(memory.scope).background["care"] == {"every_minutes": 0}
         assert not [one for one in threading.enumerate() if one.name.startswith("engrain-keeper")]
 
 
 def test_a_program_that_ends_at_once_does_not_wait_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from engrain import Memory; from engrain_conformance.embedder import HashEmbedder\n"
-        "memory = Memory(sys.argv[1], embedder=HashEmbedder(), lifecycle={'every_minutes': 60})\n"
+        "memory = Memory(sys.argv[1], embedder=HashEmbedder(), settings={'lifecycle': {'every_minutes': 60}})\n"
         "memory.remember('Ana likes tea.')\n"
     )
     began = time.monotonic()

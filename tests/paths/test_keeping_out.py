@@ -20,6 +20,7 @@ from engrain.core.errors import Conflict, OnHold
 from engrain.core.model.erasure import Subject
 from engrain.memory.replay import replay_erasures
 from engrain.memory.restore import restore_backup
+from engrain.privacy.requests import user_subject
 from engrain.stores.sqlite import SqliteStore, placing
 
 TEXT = f"A text with {WORD}-text in it."
@@ -39,8 +40,8 @@ def run(*args: str, code: int = 0) -> Any:
 
 def recorded(store: Path) -> list[str]:
     with opened(store) as memory:
-        assert memory.verify_audit()
-        return [entry.what for entry in memory.audit()]
+        assert memory.store.verify_audit()
+        return [entry.what for entry in memory.store.audit()]
 
 
 # The ways back
@@ -51,7 +52,7 @@ def test_an_export_from_before_brings_nothing_back(store: Path, tmp_path: Path) 
     with opened(store) as memory:
         fill(memory)
         rows = sum(memory.export(file).rows.values())
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
         loaded = memory.load(file)
         assert (loaded.kept_out, loaded.rows.get("item", 0)) == (rows, 0)
         assert loaded.kept_out_lines == tuple(range(2, rows + 2))
@@ -64,7 +65,7 @@ def test_an_export_brings_nothing_back_under_another_name(store: Path, tmp_path:
     with opened(store) as memory, opened(store, user="ben") as ben:
         fill(memory)
         rows = sum(memory.export(file).rows.values())
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
         foretold = ben.load(file, other_scope=True, dry_run=True)
         loaded = ben.load(file, other_scope=True)
         assert (foretold.kept_out, loaded.kept_out) == (rows, rows)
@@ -73,7 +74,7 @@ def test_an_export_brings_nothing_back_under_another_name(store: Path, tmp_path:
 
 
 ERASED: dict[str, Callable[[Memory], object]] = {
-    "user": lambda memory: memory.remember("Old.") and memory.erase(user="ana").receipt,
+    "user": lambda memory: memory.remember("Old.") and memory.store.erase(user="ana").receipt,
     "session": lambda memory: memory.add_message("user", "Old.", session=WORD) and memory.erase(session=WORD).receipt,
     "source": lambda memory: memory.remember("Old.", source=WORD) and memory.erase(source=WORD).receipt,
     "text": lambda memory: memory.forget(memory.remember(TEXT)),
@@ -101,7 +102,7 @@ def test_what_is_erased_while_a_file_is_loaded_stays_out(
     with opened(store) as memory:
         monkeypatch.setattr(SqliteStore, "restore", erased_first)
         assert memory.load(file).kept_out
-        there = {item.kind for item in memory.list()} | {"message" for _ in memory.messages(9, session=WORD)}
+        there = {item.kind for item in memory.list()} | {"message" for _ in memory.sessions.messages(WORD, 9)}
         assert there == {"session": {"fact"}, "source": {"message"}}.get(by, set())
 
 
@@ -132,11 +133,11 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
     place = placing.put_in_place
     with opened(store) as memory:
         fill(memory)
-        memory.backup(tmp_path / "backup.db")
+        memory.store.backup(tmp_path / "backup.db")
 
     def erased_first(*given: Any) -> None:
         with opened(store) as other:
-            assert other.erase(user="ana").receipt
+            assert other.store.erase(user="ana").receipt
         place(*given)
 
     monkeypatch.setattr(placing, "put_in_place", erased_first)
@@ -153,15 +154,15 @@ def test_a_restore_does_not_undo_an_erasure_that_was_made_meanwhile(
 def test_a_backup_from_halfway_through_an_erasure_does_not_go_on_with_it(store: Path, tmp_path: Path) -> None:
     with opened(store, user=WORD) as memory:
         fill(memory)
-        port = memory._open.kit.erasing
+        port = memory.store.services.erasing
         assert port
         port.begin("e-1", Subject(memory.scope, "user", WORD))
-        memory.backup(tmp_path / "backup.db")
-        assert memory.resume_erasures()[0].receipt
+        memory.store.backup(tmp_path / "backup.db")
+        assert memory.store.resume_erasures()[0].receipt
     (tmp_path / "new").mkdir()
     replace_copy(store, tmp_path / "backup.db", tmp_path / "new" / "agent.db")
     with opened(tmp_path / "new" / "agent.db", user=WORD) as memory:
-        port = memory._open.kit.erasing
+        port = memory.store.services.erasing
         assert port
         assert port.running() == []
         assert found(tmp_path / "new") == {}
@@ -173,14 +174,14 @@ def test_what_a_restore_that_was_killed_has_left_goes_too(
 ) -> None:
     with opened(store) as memory:
         fill(memory)
-        memory.backup(tmp_path / "backup.db")
+        memory.store.backup(tmp_path / "backup.db")
     with monkeypatch.context() as killed:
         killed.setattr(placing, "put_in_place", lambda *_: None)
         killed.setattr(placing, "_clear", lambda _: None)
         restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
         assert len(found(store.parent)) == 2
-        assert memory.erase(user="ana").receipt
+        assert memory.store.erase(user="ana").receipt
     assert found(store.parent) == {}
 
 
@@ -190,7 +191,7 @@ def test_notes_and_other_systems_bring_nothing_back(store: Path, tmp_path: Path)
     mem0.write_text(json.dumps({"results": [{"id": "1", "memory": TEXT}]}))
     with opened(store) as memory:
         fill(memory)
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
         for file in (notes, mem0):
             loaded = memory.load(file)
             assert (loaded.kept_out, loaded.added) == (1, 0), file
@@ -204,8 +205,8 @@ def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -
     with opened(store) as memory, opened(store, user="ben") as ben:
         ben.remember("Ben takes the train.")
         fill(memory)
-        memory.backup(backup)
-        receipt = memory.erase(user="ana").receipt
+        memory.store.backup(backup)
+        receipt = memory.store.erase(user="ana").receipt
     done = replace_copy(store, backup, new)
     assert done.kept_out
     assert done.kept_out["item"] > 0
@@ -214,9 +215,9 @@ def test_a_backup_from_before_brings_no_byte_back(store: Path, tmp_path: Path) -
         assert [item.text for item in ben.list()] == ["Ben takes the train."]
         assert memory.list() == []
         # The record of it came along, and the receipt still fits.
-        assert memory.verify_erasure(str(receipt))
-        assert [entry.what for entry in memory.audit()] == ["backup_begun", "backup", "erase", "restore"]
-        assert memory._open.kit.erasing.barred(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
+        assert memory.store.verify_erasure(str(receipt))
+        assert [entry.what for entry in memory.store.audit()] == ["backup_begun", "backup", "erase", "restore"]
+        assert memory.store.services.erasing.barred(memory.scope, [TEXT]) == [True]  # type: ignore[union-attr]
 
 
 def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> None:
@@ -228,12 +229,12 @@ def test_a_copy_keeps_out_what_its_source_did(store: Path, tmp_path: Path) -> No
         memory.export(file)
     run("copy", str(store), str(before))
     with opened(store) as memory:
-        receipt = memory.erase(user="ana").receipt
+        receipt = memory.store.erase(user="ana").receipt
     assert "Copy into a new store" in run("copy", str(store), str(before), code=1).output
     run("copy", str(store), str(after))
     assert found(after.parent) == {}
     with opened(after) as memory:
-        assert memory.verify_erasure(str(receipt))
+        assert memory.store.verify_erasure(str(receipt))
         loaded = memory.load(file)
         assert (loaded.added, memory.list()) == (0, [])
     assert found(after.parent) == {}
@@ -246,9 +247,9 @@ def test_nothing_is_copied_or_restored_while_somebody_is_being_erased(
 
     with opened(store) as memory:
         fill(memory)
-        memory.backup(tmp_path / "backup.db")
+        memory.store.backup(tmp_path / "backup.db")
         monkeypatch.setattr(erase, "_beside", lambda *_: (_ for _ in ()).throw(erase._Pending("not now.")))
-        assert memory.erase(user="ana").pending
+        assert memory.store.erase(user="ana").pending
     told = run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
     assert "engrain erase --resume" in told
     with pytest.raises(Conflict, match="engrain erase --resume"):
@@ -274,25 +275,25 @@ def test_a_hold_made_since_is_in_the_restored_store(store: Path, tmp_path: Path)
     new = tmp_path / "new.db"
     with opened(store) as memory:
         memory.remember("Ana drinks tea.")
-        memory.backup(tmp_path / "backup.db")
-        memory.hold("ana", reason="case-7")
+        memory.store.backup(tmp_path / "backup.db")
+        memory.store.hold("ana", reason="case-7")
         with pytest.raises(OnHold):
-            memory.erase(user="ana")
+            memory.store.erase(user="ana")
     restore_backup(tmp_path / "backup.db", new)
     replay_erasures(new, store)
     with opened(new) as memory:
-        assert [(hold.reason, hold.hidden) for hold in memory.holds()] == [("case-7", True)]
+        assert [(hold.reason, hold.hidden) for hold in memory.store.holds()] == [("case-7", True)]
         assert memory.list() == []
-        memory.release("ana")
+        memory.store.release("ana")
         assert [item.text for item in memory.list()] == ["Ana drinks tea."]
 
 
 @pytest.mark.parametrize("hidden", ["in the present store", "in the backup"])
 def test_what_was_forgotten_of_a_hidden_user_stays_out(store: Path, tmp_path: Path, hidden: str) -> None:
     def hide() -> None:
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
         with pytest.raises(OnHold):
-            memory.erase(user="ana")
+            memory.store.erase(user="ana")
 
     with opened(store) as memory:
         gone, again = memory.remember("Ana drinks tea."), memory.remember("Ana lives in Lima.")
@@ -301,8 +302,8 @@ def test_what_was_forgotten_of_a_hidden_user_stays_out(store: Path, tmp_path: Pa
         else:  # what was told anew stays
             memory.forget(again)
             memory.remember("Ana lives in Lima.")
-        memory.backup(tmp_path / "backup.db")
-        memory.release("ana")
+        memory.store.backup(tmp_path / "backup.db")
+        memory.store.release("ana")
         memory.forget(gone)
         if hidden == "in the present store":
             hide()
@@ -310,15 +311,15 @@ def test_what_was_forgotten_of_a_hidden_user_stays_out(store: Path, tmp_path: Pa
     replay_erasures(tmp_path / "new.db", store)
     with opened(tmp_path / "new.db") as memory:
         assert memory.list() == []
-        assert memory.release("ana")
+        assert memory.store.release("ana")
         assert [item.text for item in memory.list()] == ["Ana lives in Lima."]
 
 
 def test_a_store_with_somebody_on_hold_is_not_replaced(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
-        memory.backup(tmp_path / "backup.db")
+        memory.store.backup(tmp_path / "backup.db")
         memory.remember("Said since.")
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
     with pytest.raises(OnHold, match="case-7"):
         restore_backup(tmp_path / "backup.db", store, force=True)
     with opened(store) as memory:
@@ -330,29 +331,29 @@ def test_what_a_hold_hides_is_not_exported_as_an_empty_memory(store: Path, tmp_p
     file = tmp_path / "ana.out"
     with opened(store) as memory:
         memory.remember(TEXT)
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
         with pytest.raises(OnHold):
-            memory.erase(user="ana")
+            memory.store.erase(user="ana")
         with pytest.raises(OnHold, match="exported"):
             memory.export(file, form=form)
         assert not file.exists()
-        assert "export" not in [entry.what for entry in memory.audit()]
-        memory.release("ana")
+        assert "export" not in [entry.what for entry in memory.store.audit()]
+        memory.store.release("ana")
         assert memory.export(file, form=form).rows["item"] == 1
 
 
 def test_what_a_hold_hides_is_not_copied_but_backed_up(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana drinks tea.")
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
         with pytest.raises(OnHold):
-            memory.erase(user="ana")
-        memory.backup(tmp_path / "backup.db")
+            memory.store.erase(user="ana")
+        memory.store.backup(tmp_path / "backup.db")
     assert "engrain backup" in run("copy", str(store), str(tmp_path / "copy.db"), code=1).output
     restore_backup(tmp_path / "backup.db", tmp_path / "new.db")
     replay_erasures(tmp_path / "new.db", store)
     with opened(tmp_path / "new.db") as memory:
-        memory.release("ana")
+        memory.store.release("ana")
         assert [item.text for item in memory.list()] == ["Ana drinks tea."]
 
 
@@ -360,29 +361,29 @@ def test_care_removes_nothing_of_a_held_user(store: Path) -> None:
     clock = SetClock()
     with opened(store, clock=clock) as memory:
         memory.remember("Of no importance.", importance=0.1, source=Source("page", "web"))
-        memory.record_decision("We take the train.", session="monday")
+        memory.episodic.record_decision("We take the train.", session="monday")
         with memory.task("order", goal="ship it") as task:
             task.step("one", lambda: 1)
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
         clock.advance(60 * 86_400)
-        foretold = memory.maintain(dry_run=True)
-        done = memory.maintain()
+        foretold = memory.store.maintain(memory.scope, dry_run=True)
+        done = memory.store.maintain(memory.scope)
         assert (foretold.counts, done.trouble) == (done.counts, ())
         assert not any(done.counts[name] for name in ("expired", "trimmed", "consolidated", "pruned"))
-        assert memory.consolidate(dry_run=False).items == ()
-        assert memory.prune_tasks(timedelta(0)) == 0
+        assert memory.semantic.consolidate(dry_run=False).items == ()
+        assert memory.tasks.prune(timedelta(0)) == 0
         (item,) = [one for one in memory.list() if one.kind == "fact"]
         for refused in (
-            lambda: memory.remove_task("order"),
-            lambda: memory.undo("page", dry_run=False),
+            lambda: memory.tasks.remove("order"),
+            lambda: memory.store.undo("page", memory.scope, dry_run=False),
             lambda: memory.forget(item.id),
         ):
             with pytest.raises(OnHold):
                 refused()
-        assert memory.tasks()
-        memory.release("ana")
-        assert memory.maintain().counts["consolidated"] == 1
-        assert memory.tasks() == []
+        assert memory.tasks.list()
+        memory.store.release("ana")
+        assert memory.store.maintain(memory.scope).counts["consolidated"] == 1
+        assert memory.tasks.list() == []
 
 
 # The record
@@ -397,21 +398,23 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
         memory.load(tmp_path / "ana.jsonl", dry_run=True)
         memory.load(tmp_path / "ana.jsonl")
         memory.load(tmp_path / "mem0.json")
-        memory.backup(tmp_path / "backup.db")
-        memory.maintain()
+        memory.store.backup(tmp_path / "backup.db")
+        memory.store.maintain(memory.scope)
         clock.advance(60 * 86_400)
-        memory.maintain(dry_run=True)
-        memory.maintain()
-        whats = [entry.what for entry in memory.audit()]
+        memory.store.maintain(memory.scope, dry_run=True)
+        memory.store.maintain(memory.scope)
+        whats = [entry.what for entry in memory.store.audit()]
         assert whats == ["export_begun", "export", "load", "import", "backup_begun", "backup", "forget", "maintain"]
         assert {
-            entry.subject for entry in memory.audit() if entry.what in ("export_begun", "export", "load", "import")
+            entry.subject
+            for entry in memory.store.audit()
+            if entry.what in ("export_begun", "export", "load", "import")
         } == {
-            memory._open.kit.erasing.mark(memory._open.user("ana"))  # type: ignore[union-attr]
+            memory.store.services.erasing.mark(user_subject(memory.scope.tenant, "ana"))  # type: ignore[union-attr]
         }
         with memory.task("order") as task:
             task.step("one", lambda: 1)
-        memory.remove_task("order")
+        memory.tasks.remove("order")
     run("copy", str(store), str(tmp_path / "copy.db"))
     for path in (store, tmp_path / "copy.db"):
         assert recorded(path)[8:] == ["remove_task", "copy_begun", "copy"]
@@ -423,6 +426,6 @@ def test_what_is_done_with_a_memory_as_a_whole_is_recorded(store: Path, tmp_path
 def test_reading_alone_records_nothing(store: Path, tmp_path: Path) -> None:
     with opened(store) as memory:
         memory.remember("Ana drinks tea.")
-    with Memory(store, user="ana", read_only=True) as memory:
+    with Memory(store, user="ana", settings={"stores": {"read_only": True}}) as memory:
         memory.export(tmp_path / "ana.jsonl")
     assert recorded(store) == []

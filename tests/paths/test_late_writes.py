@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 from agent_kit import Scripted, says
 from engrain_conformance.embedder import HashEmbedder
-from erasing_kit import WORD, found, opened
+from erasing_kit import WORD, erase_from, found, opened
 from redis_server import redis_server
 from schemas import empty_store
 
@@ -61,14 +61,16 @@ def far() -> Far:
 
 def erase(store: Path) -> None:
     """As another process does."""
-    code = "import sys; from erasing_kit import opened; m = opened(sys.argv[1]); assert m.erase(user='ana').receipt"
+    code = (
+        "import sys; from erasing_kit import opened; m = opened(sys.argv[1]); assert m.store.erase(user='ana').receipt"
+    )
     command = [sys.executable, "-c", code, str(store)]
     subprocess.run(command, check=True, cwd=Path(__file__).parent, timeout=PATIENCE)
 
 
 def nothing_left(store: Path) -> None:
     with opened(store, user="ben", background=False) as memory:
-        assert [one for one in memory.memories() if one.user == "ana"] == []
+        assert [one for one in memory.store.memories() if one.user == "ana"] == []
     assert found(store.parent) == {}
 
 
@@ -101,11 +103,11 @@ WAYS: dict[str, Callable[[Memory, Path], Any]] = {
     "remember": lambda memory, _: memory.remember(LATE),
     "remember a slot": lambda memory, _: memory.remember(LATE, slot="user.city"),
     "many": lambda memory, _: memory.remember_many([f"{LATE} {n}" for n in range(600)]),
-    "relate": lambda memory, _: memory.relate("Ana", "lives in", WORD),
+    "relate": lambda memory, _: memory.relations.add("Ana", "lives in", WORD),
     "a message": lambda memory, _: memory.add_message("user", LATE, session="monday"),
-    "a tool's answer": lambda memory, _: memory.record_tool_call("read", {}, LATE, session="monday"),
-    "a decision": lambda memory, _: memory.record_decision(LATE, session="monday"),
-    "an error": lambda memory, _: memory.record_error(LATE, session="monday"),
+    "a tool's answer": lambda memory, _: memory.episodic.record_tool_call("read", {}, LATE, session="monday"),
+    "a decision": lambda memory, _: memory.episodic.record_decision(LATE, session="monday"),
+    "an error": lambda memory, _: memory.episodic.record_error(LATE, session="monday"),
     "a procedure": lambda memory, _: memory.procedural.learn("move", [LATE]),
     "notes": lambda memory, folder: memory.load(notes(folder)),
     "chats": lambda memory, folder: memory.load(chats(folder)),
@@ -133,12 +135,12 @@ def sync(memory: Memory, folder: Path) -> None:
 
 def promote(memory: Memory) -> None:
     """An important entry that came with an end."""
-    now = memory._open.kit.clock()
+    now = memory.store.services.clock()
     entry = Episode("e1", "monday", "decision", LATE, 0.9, now, now + timedelta(days=1))
-    episodes = memory._open.kit.episodes
+    episodes = memory.store.services.episodes
     assert episodes is not None
     episodes.add(memory.scope, entry)
-    memory.maintain()
+    memory.store.maintain(memory.scope)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -150,7 +152,7 @@ def test_what_an_embedder_still_had_does_not_come_in(
         memory.remember("Ana likes tea.")
         with under_way(far, lambda: WAYS[way](memory, tmp_path)) as call:
             with opened(store, user="ben", background=False) as other:
-                assert other.erase(user="ana").receipt
+                assert other.store.erase(user="ana").receipt
             if back:
                 memory.remember("Ana is back.")
         refused = _OTHERWISE.get(way, BeingErased)
@@ -158,7 +160,7 @@ def test_what_an_embedder_still_had_does_not_come_in(
         assert [item.text for item in memory.list()] == ["Ana is back."] * back
         assert memory.episodic.recent(10) == []
         memory.remember("Now it is hers again.")
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     nothing_left(store)
 
 
@@ -177,7 +179,7 @@ def test_it_is_refused_by_the_asynchronous_face_too(store: Path, far: Far) -> No
             await memory.remember("Ana likes tea.")
             late = asyncio.create_task(memory.remember(LATE))
             assert await asyncio.to_thread(far.has_it.wait, PATIENCE)
-            assert (await memory.erase(user="ana")).receipt
+            assert (await memory.store.erase(user="ana")).receipt
             far.go_on.set()
             with pytest.raises(BeingErased):
                 await late
@@ -197,7 +199,7 @@ def test_so_it_is_with_a_session_and_a_source(store: Path, far: Far, part: dict[
             else (lambda: memory.remember(LATE, source="https://bad.example"))
         )
         with under_way(far, late) as call:
-            assert memory.erase(**part).receipt  # type: ignore[arg-type]
+            assert erase_from(memory, **part).receipt  # type: ignore[arg-type]
         assert isinstance(call.exception(), BeingErased)
         assert not [item for item in memory.list() if WORD in item.text]
     assert found(store.parent) == {}
@@ -246,7 +248,7 @@ def test_vectors_that_come_late_bring_no_name_back(store: Path, far: Far) -> Non
     with opened(store, background=False) as memory:
         memory.remember(LATE)
     with opened(store, user="ben", embedder=Renamed(far), background=False) as memory:
-        with under_way(far, lambda: memory.maintain(reembed=True)) as call:
+        with under_way(far, lambda: memory.store.maintain(memory.scope, reembed=True)) as call:
             erase(store)
         call.result()
     nothing_left(store)
@@ -280,14 +282,14 @@ def test_what_a_process_still_has_in_hand_goes_to_no_redis_after_its_user(tmp_pa
     with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
         memory.remember("Ana likes tea.")
         memory.start_session("monday")
-        memory.start_task(f"Find {WORD}.")
+        memory.working.start(f"Find {WORD}.")
         memory.working.add_thought(f"It may be in {WORD}.")
-        assert ben.erase(user="ana").receipt
+        assert ben.store.erase(user="ana").receipt
         memory.working.add_thought("Where was I?")
         memory.working.add_thought("Ana is back.")
         assert WORD not in json.dumps(memory.working.snapshot())
-        assert memory._open.kit.state is not None
-        assert WORD not in (memory._open.kit.state.load(memory.scope, "monday") or "")
+        assert memory.store.services.state is not None
+        assert WORD not in (memory.store.services.state.load(memory.scope, "monday") or "")
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -299,13 +301,13 @@ def test_who_comes_back_after_an_erasure_keeps_the_new_task(
     with opened(file, background=False) as memory, opened(file, user="ben", background=False) as ben:
         memory.remember("Ana likes tea.")
         memory.start_session("monday")
-        memory.start_task(f"Find {WORD}.")
+        memory.working.start(f"Find {WORD}.")
         memory.working.add(f"It may be in {WORD}.")
-        assert (ben if elsewhere else memory).erase(user="ana").receipt
+        assert (ben if elsewhere else memory).store.erase(user="ana").receipt
         if session:
             memory.start_session(session)
-        memory.start_task("Book a flight.")
-        memory.record_step("By day.", "search", "found")
+        memory.working.start("Book a flight.")
+        memory.working.step("By day.", "search", "found")
         assert (memory.working.task, memory.working.results) == ("Book a flight.", {"search": "found"})
         assert WORD not in json.dumps(memory.working.snapshot())
         assert words_in_redis() == []
@@ -321,10 +323,10 @@ def test_what_is_said_first_after_an_erasure_stays_at_hand(tmp_path: Path, store
         memory.start_session("monday")
         memory.working.add_thought(f"It may be in {WORD}.")
         left = memory.working.snapshot()
-        assert ben.erase(user="ana").receipt
+        assert ben.store.erase(user="ana").receipt
         memory.working.load(left)
         assert memory.working.scratchpad == (), "a snapshot of before goes too"
-        assert ben.erase(user="ana").receipt
+        assert ben.store.erase(user="ana").receipt
         memory.working.add_thought("Ana is back.")
         assert memory.working.scratchpad == ("Ana is back.",)
         assert words_in_redis() == []
@@ -339,12 +341,12 @@ def test_an_entry_that_came_to_redis_too_late_is_taken_back(
         add = RedisEpisodes.add
 
         def hangs(*args: Any) -> Any:
-            assert ben.erase(user="ana").receipt
+            assert ben.store.erase(user="ana").receipt
             return add(*args)
 
         monkeypatch.setattr(RedisEpisodes, "add", hangs)
         with pytest.raises(BeingErased):
-            memory.record_decision(LATE, session="monday")
+            memory.episodic.record_decision(LATE, session="monday")
         monkeypatch.undo()
         assert memory.episodic.recent(9) == []
         assert words_in_redis() == []
@@ -359,7 +361,7 @@ def test_it_is_refused_on_postgres_too(tmp_path: Path, far: Far, way: str) -> No
     ):
         memory.remember("Ana likes tea.")
         with under_way(far, lambda: WAYS[way](memory, tmp_path)) as call:
-            assert ben.erase(user="ana").receipt
+            assert ben.store.erase(user="ana").receipt
             memory.remember("Ana is back.")
         assert isinstance(call.exception(), BeingErased), call.exception()
         assert [item.text for item in memory.list()] == ["Ana is back."]

@@ -73,19 +73,19 @@ def used(memory: Memory) -> None:
     memory.recall("Ana tea city")
     items = memory.list(history=True, limit=999)
     for item in items[:40]:
-        memory.why(item.id)
-    for session in memory.sessions(99):
-        memory.messages(50, session=session.session)
+        memory.explain(item.id)
+    for session in memory.sessions.list(99):
+        memory.sessions.messages(session.session, 50)
     memory.episodic.recent(99)
     for name in memory.procedural.names():
         memory.procedural.versions(name)
-    for task in memory.tasks():
-        memory.timeline(task.task)
-    memory.slots()
-    memory.status()
+    for task in memory.tasks.list():
+        memory.tasks.timeline(task.task)
+    memory.slots.list()
+    memory.store.status(memory.scope)
     memory.remember("Something new.")
     memory.add_message("user", "Something new.", session="monday")
-    assert all(one.state != "fail" for one in memory._open.kit.items.check())
+    assert all(one.state != "fail" for one in memory.store.services.items.check())
 
 
 def tried(raw: bytes, number: int, tmp_path: Any) -> bool:

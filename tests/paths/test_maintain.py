@@ -20,7 +20,7 @@ from engrain import Memory
 from engrain.cli.main import root
 from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
-from engrain.core.model.items import Citation, Draft, Item, Note, Relation, Source
+from engrain.core.model.items import Citation, Draft, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
 from engrain.core.model.retention import policies
 from engrain.core.model.sessions import Episode
@@ -32,6 +32,7 @@ from engrain.maintenance.maintain import MaintenanceReport, Watch, maintain, pas
 from engrain.maintenance.passes import MaintenanceContext
 from engrain.ports import ListQuery, Services
 from engrain.tiers.episodic import EpisodicMemory
+from engrain.tiers.relations import Relations
 from engrain.tiers.semantic import SemanticMemory
 
 HOUR = 3600.0
@@ -131,7 +132,7 @@ def test_entries_whose_words_were_forgotten_go(kit: Services, episodic: Episodic
     id = episodic.record("secret " * 900, "tool", session="s", tool="cat")
     episodic.record("Other.", session="s")
     kit.items.apply(Plan(ANA, (Forget(id),)))
-    assert both(kit).counts == NOTHING | {"tidied": 0 if kit.together else 1}
+    assert both(kit).counts == NOTHING | {"tidied": 0 if kit.same_store else 1}
     assert episodic.raw(id) is None
     assert [one.text for one in episodic.recent()] == ["Other."]
 
@@ -184,13 +185,13 @@ def standing(kit: Services) -> list[Item]:
 def consolidated(kit: Services) -> list[str]:
     """What a real run removed, after a dry one that said the same and removed nothing."""
     before = standing(kit)
-    planned = consolidate(kit, ANA)
+    planned = consolidate(kit, ANA, dry_run=True)
     assert standing(kit) == before
     done = consolidate(kit, ANA, dry_run=False)
     assert done.items == planned.items
     gone = [one.item.id for one in done.items]
     assert sorted(item.id for item in standing(kit)) == sorted({item.id for item in before} - set(gone))
-    assert not consolidate(kit, ANA)
+    assert not consolidate(kit, ANA, dry_run=True)
     return gone
 
 
@@ -198,14 +199,14 @@ def test_what_matters_little_and_is_not_used_goes(kit: Services, semantic: Seman
     faint = old(semantic, clock)
     once = old(semantic, clock)
     kit.items.touch(ANA, [once])
-    (planned,) = [one for one in consolidate(kit, ANA).items if one.item.id == once]
+    (planned,) = [one for one in consolidate(kit, ANA, dry_run=True).items if one.item.id == once]
     assert planned.reason == "importance 0.2, used 1 time, 8 days old"
     assert once in str(planned)
     assert sorted(consolidated(kit)) == sorted([faint, once])
 
 
 def test_relations_go_as_well(kit: Services, semantic: SemanticMemory, clock: SetClock) -> None:
-    id = semantic.relate(Relation("Ana", "likes", "tea"), Note("", 0.1))
+    id = Relations(kit, ANA).add("Ana", "likes", "tea", importance=0.1)
     clock.advance(8 * DAY)
     assert consolidated(kit) == [id]
 
@@ -326,22 +327,27 @@ def test_the_files_are_brought_in_step(tmp_path: Path, clock: SetClock) -> None:
     folder = tmp_path / "notes"
     rules = {"mirror": str(folder)}
     with Memory(
-        tmp_path / "a.db", user="ana", clock=clock, embedder=HashEmbedder(), background=False, lifecycle=rules
+        tmp_path / "a.db",
+        user="ana",
+        clock=clock,
+        embedder=HashEmbedder(),
+        background=False,
+        settings={"lifecycle": rules},
     ) as memory:
         memory.remember("Ana prefers Python.", importance=0.8)
         memory.remember("Ana wore a hat.", importance=0.1)
-        assert memory.maintain(dry_run=True).counts["mirrored"] == 1
+        assert memory.store.maintain(memory.scope, dry_run=True).counts["mirrored"] == 1
         assert not folder.exists()
-        assert memory.maintain().counts["mirrored"] == 1
+        assert memory.store.maintain(memory.scope).counts["mirrored"] == 1
         assert "Ana wore a hat." in (folder / "MEMORY.md").read_text()
-        assert memory.maintain().counts["mirrored"] == 0
+        assert memory.store.maintain(memory.scope).counts["mirrored"] == 0
         clock.advance(8 * DAY)
-        planned = memory.maintain(dry_run=True)
+        planned = memory.store.maintain(memory.scope, dry_run=True)
         assert (planned.counts["consolidated"], planned.counts["mirrored"]) == (1, 1), "it is seen beforehand"
-        assert memory.maintain().each == planned.each
+        assert memory.store.maintain(memory.scope).each == planned.each
         page = (folder / "MEMORY.md").read_text()
         assert ("Ana prefers Python." in page, "Ana wore a hat." in page) == (True, False)
-        assert memory.maintain().each == ()
+        assert memory.store.maintain(memory.scope).each == ()
 
 
 def test_important_episodes_that_came_another_way_last(
@@ -408,7 +414,8 @@ def test_the_rules_are_settings(kit: Services, semantic: SemanticMemory, clock: 
 def test_tasks_are_kept_as_long_as_the_settings_say(tmp_path: Path, clock: SetClock) -> None:
     rules = {"task_days": 30}
     store = tmp_path / "a.db"
-    options = {"user": "ana", "clock": clock, "embedder": HashEmbedder(), "background": False, "lifecycle": rules}
+    options = {"user": "ana", "clock": clock, "embedder": HashEmbedder(), "background": False}
+    options["settings"] = {"lifecycle": rules}
     with Memory(store, **options) as memory:  # type: ignore[arg-type]
         with memory.task("first") as run:
             run.step("one", lambda: 1)
@@ -416,10 +423,10 @@ def test_tasks_are_kept_as_long_as_the_settings_say(tmp_path: Path, clock: SetCl
     with Memory(store, **options) as memory:  # type: ignore[arg-type]
         with memory.task("second") as run:
             run.step("one", lambda: 1)
-        assert memory.maintain().pruned == 0
-        assert len(memory.tasks()) == 2
+        assert memory.store.maintain(memory.scope).pruned == 0
+        assert len(memory.tasks.list()) == 2
         clock.advance(2 * DAY)
-        assert memory.maintain().pruned == 1
+        assert memory.store.maintain(memory.scope).pruned == 1
 
 
 # A clock that is wrong

@@ -55,7 +55,7 @@ class Care(RuleBasedStateMachine):
         rules = Policies(backup_folder=f"{self.folder.name}/backups", backup_hours=48, backup_keep=2)
         self.kit = Services(
             self.store, self.store, self.store, self.store, HashEmbedder("one"), self.clock, estimated_tokens,
-            episodes=self.store.episodes, journal=self.store.journal, together=True, policies=self.policies(rules),
+            episodes=self.store.episodes, journal=self.store.journal, same_store=True, policies=self.policies(rules),
         )  # fmt: skip
         self.tasks = 0
 

@@ -33,7 +33,9 @@ def opened(tmp_path: Path, clock: SetClock) -> Iterator[Open]:
 
         def open_one(user: str | None = None) -> Memory:
             chosen: dict[str, Any] = {"clock": clock, "embedder": HashEmbedder(), "background": False}
-            return stack.enter_context(Memory(tmp_path / "agent.db", user=user, lifecycle=rules, **chosen))
+            return stack.enter_context(
+                Memory(tmp_path / "agent.db", user=user, settings={"lifecycle": rules}, **chosen)
+            )
 
         yield open_one
 
@@ -65,12 +67,12 @@ def resting(opened: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch, look
         memory = opened(user)
         memory.remember(f"{user} likes tea.")
         memory.remember("Quito", slot="user.city")
-        memory.record_decision("Take the train.", "It is quicker.")
+        memory.episodic.record_decision("Take the train.", "It is quicker.")
     keeper = opened()
-    assert keeper.maintain(everyone=True).counts["mirrored"] == 2
-    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+    assert keeper.store.maintain().counts["mirrored"] == 2
+    assert keeper.store.maintain().counts["mirrored"] == 0
     looks.clear()
-    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+    assert keeper.store.maintain().counts["mirrored"] == 0
     assert looks == [], "it was not at rest"
     return keeper
 
@@ -167,7 +169,7 @@ def adds_a_soul(memory: Memory) -> None:
 
 
 def does_something(memory: Memory) -> None:
-    memory.record_decision("Take the bus.", "It is cheaper.")
+    memory.episodic.record_decision("Take the bus.", "It is cheaper.")
 
 
 IN_MEMORY = (remembers, forgets, corrects, changes_its_mind, adds_a_soul, does_something)
@@ -181,20 +183,20 @@ def test_a_change_in_the_memory_is_seen(resting: Memory, opened: Open, change: C
 
 def assert_seen(resting: Memory, opened: Open) -> None:
     """As one sees it who never looked before."""
-    planned = opened().maintain(everyone=True, dry_run=True)
+    planned = opened().store.maintain(dry_run=True)
     assert planned.counts["mirrored"], "the test changed nothing"
-    assert resting.maintain(everyone=True, dry_run=True) == planned
-    done = resting.maintain(everyone=True)
+    assert resting.store.maintain(dry_run=True) == planned
+    done = resting.store.maintain()
     assert (done.each, done.trouble) == (planned.each, planned.trouble)
-    assert resting.maintain(everyone=True).each == ()
+    assert resting.store.maintain().each == ()
 
 
 def test_what_ends_by_itself_leaves_its_file_in_time(resting: Memory, opened: Open, clock: SetClock) -> None:
     ends = clock() + timedelta(days=1)
-    kit = opened("ana")._open.kit
+    kit = opened("ana").store.services
     kit.items.apply(Plan(Scope(user="ana"), (Add(fact("Ana is in Rome.", expires_at=ends)),)))
-    assert resting.maintain(everyone=True).counts["mirrored"] == 1
-    assert resting.maintain(everyone=True).counts["mirrored"] == 0
+    assert resting.store.maintain().counts["mirrored"] == 1
+    assert resting.store.maintain().counts["mirrored"] == 0
     clock.advance(DAY + 1)
     assert_seen(resting, opened)
 
@@ -203,7 +205,7 @@ def test_what_ends_by_itself_leaves_its_file_in_time(resting: Memory, opened: Op
 def test_what_begins_by_itself_comes_in_time(resting: Memory, opened: Open, clock: SetClock, slot: str) -> None:
     opened("ana").remember("Lima", slot=slot, occurred_at=clock() + timedelta(days=1))
     for _ in range(2):
-        resting.maintain(everyone=True)
+        resting.store.maintain()
     clock.advance(DAY + 1)
     assert_seen(resting, opened)
 
@@ -211,21 +213,21 @@ def test_what_begins_by_itself_comes_in_time(resting: Memory, opened: Open, cloc
 def test_a_page_that_cannot_be_read_is_told_again_and_again(resting: Memory, folder: Path) -> None:
     (folder / "MEMORY.md").write_bytes(b"- \xff\n")
     for _ in range(2):
-        (told,) = resting.maintain(everyone=True).trouble
+        (told,) = resting.store.maintain().trouble
         assert "MEMORY.md, line 1" in told
 
 
 def test_what_says_whose_the_folder_is_counts_too(resting: Memory, folder: Path) -> None:
     shutil.copy(folder.with_name("bruno") / ".engrain" / "mirror.json", folder / ".engrain" / "mirror.json")
-    (told,) = resting.maintain(everyone=True).trouble
+    (told,) = resting.store.maintain().trouble
     assert "in step with another memory than that of user=ana" in told
 
 
 def test_deletions_that_are_held_back_stay_so(resting: Memory, folder: Path, opened: Open) -> None:
     (folder / "MEMORY.md").unlink()
-    resting.maintain(everyone=True)
+    resting.store.maintain()
     for _ in range(2):
-        assert resting.maintain(everyone=True).counts["mirrored"] == 0
+        assert resting.store.maintain().counts["mirrored"] == 0
     assert "ana likes tea." in [item.text for item in opened("ana").list()]
 
 
@@ -237,22 +239,22 @@ def test_what_one_file_alone_cannot_tell_is_looked_at_for_a_minute(
     monkeypatch.setattr(mirroring, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     opened("ana").remember("Ana likes tea.")
     keeper = opened()
-    keeper.maintain(everyone=True)
-    keeper.maintain(everyone=True)
+    keeper.store.maintain()
+    keeper.store.maintain()
     monkeypatch.setattr(FolderFiles, "signature", lambda self, *, base=False: "the same tick")
     for later in (0.0, 1.0, 58.0):
         moment[0] += later
         page = folder / "MEMORY.md"
         page.write_text(page.read_text() + f"- After {later:g} seconds.\n")
-        assert keeper.maintain(everyone=True).counts["mirrored"] == 1, later
-    assert keeper.maintain(everyone=True).counts["mirrored"] == 0
+        assert keeper.store.maintain().counts["mirrored"] == 1, later
+    assert keeper.store.maintain().counts["mirrored"] == 0
     for later, read in ((59.0, True), (2.0, True), (0.0, False)):
         moment[0] += later
         looks.clear()
-        keeper.maintain(everyone=True)
+        keeper.store.maintain()
         assert bool(looks) is read, later
 
 
 def test_each_opening_looks_for_itself(resting: Memory, opened: Open, looks: list[str]) -> None:
-    opened().maintain(everyone=True)
+    opened().store.maintain()
     assert looks

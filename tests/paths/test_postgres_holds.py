@@ -387,7 +387,7 @@ def test_an_event_that_came_in_late_is_taken(store: PostgresStore, schema: str) 
 def test_a_resumed_erasure_ends_with_a_receipt_though_something_came_in_late(store: PostgresStore, schema: str) -> None:
     late(store, schema)
     with Memory(f"{postgres().url()}?schema={schema}", background=False) as memory:
-        (done,) = memory.resume_erasures()
+        (done,) = memory.store.resume_erasures()
         assert done.receipt, done.why
         assert done.receipt.values["counts"]["item"] == 2
-        assert memory.verify_erasure(done.receipt)
+        assert memory.store.verify_erasure(done.receipt)

@@ -66,7 +66,7 @@ def test_a_load_goes_to_the_server_in_a_few_statements(
 ) -> None:
     with opened(str(tmp_path / "source.db")) as source:
         source.remember_many([{"text": f"Ana has read book {n}.", "metadata": {"n": n}} for n in range(300)])
-        source.relate("Ana", "knows", "Ben")
+        source.relations.add("Ana", "knows", "Ben")
         source.forget(source.remember("A secret."))
         source.export(tmp_path / "out.jsonl", vectors=vectors)
         raw = exported(source)
@@ -131,8 +131,8 @@ def test_a_replay_that_is_killed_has_done_nothing_and_is_done_again(kind: str, u
     assert replay_erasures(restored, present).rows["item"] == 1
     with opened(restored) as memory:
         assert [item.id for item in memory.list()] == [stays]
-        assert [one.what for one in memory.audit()] == ["forget", "restore"]
-        assert memory.verify_audit()
+        assert [one.what for one in memory.store.audit()] == ["forget", "restore"]
+        assert memory.store.verify_audit()
 
 
 # Care for all memories of a store
@@ -159,7 +159,7 @@ def dying(self, plan):
 PostgresStore.apply = dying
 clock = SetClock(from_micros(int(sys.argv[2])))
 with Memory(sys.argv[1], background=False, embedder=HashEmbedder(), clock=clock) as nobody:
-    nobody.maintain(everyone=True)
+    nobody.store.maintain()
 """
 
 
@@ -178,15 +178,15 @@ def test_every_memory_is_cared_for_though_a_round_is_killed_and_two_run_at_once(
     assert subprocess.run([sys.executable, "-c", DIES, store, now], check=False).returncode == -signal.SIGKILL
     assert sum(f"{user} wore a hat." in known(store, user, clock) for user in USERS) == 2, "two were done before"
     rules = {"every_minutes": 60}
-    with opened(store, user=None, clock=clock, lifecycle=rules) as one:
-        with opened(store, user=None, clock=clock, lifecycle=rules) as two, ThreadPoolExecutor(2) as pool:
-            rounds = list(pool.map(lambda memory: memory.maintain(everyone=True), (one, two)))
-            one._open.keeper._enabled = two._open.keeper._enabled = True
-            kept = [memory._open.keeper.once() is not None for memory in (one, two)]
+    with opened(store, user=None, clock=clock, settings={"lifecycle": rules}) as one:
+        with opened(store, user=None, clock=clock, settings={"lifecycle": rules}) as two, ThreadPoolExecutor(2) as pool:
+            rounds = list(pool.map(lambda memory: memory.store.maintain(), (one, two)))
+            one.store.workers.scheduler._enabled = two.store.workers.scheduler._enabled = True
+            kept = [memory.store.workers.scheduler.once() is not None for memory in (one, two)]
         assert [(done.memories, done.trouble) for done in rounds] == [(4, ()), (4, ())]
         assert kept == [True, False], "under one lease"
-        assert one.maintain(everyone=True).each == ()
-        assert one.verify_audit()
+        assert one.store.maintain().each == ()
+        assert one.store.verify_audit()
     for user in USERS:
         assert known(store, user, clock) == {f"{user} likes tea.", f"I am {user}."}
 

@@ -49,7 +49,7 @@ def test_a_version_keeps_its_number_when_an_earlier_one_is_forgotten(memory: Mem
 
 
 def test_a_version_keeps_its_number_where_something_private_was_taken_out(open_memory: Callable[..., Memory]) -> None:
-    memory = open_memory(redact=["mails"])
+    memory = open_memory(settings={"privacy": {"redact": ["mails"]}})
     for _ in range(2):
         memory.procedural.learn("tell", ["write to ana@example.com"])
     assert [one.version for one in memory.procedural.versions("tell")] == [1]
@@ -73,7 +73,7 @@ def test_recall_shows_it_under_how_to(memory: Memory) -> None:
 
 def test_a_procedure_is_no_slot_of_the_user(memory: Memory) -> None:
     memory.procedural.learn("deploy", STEPS)
-    assert memory.slots() == []
+    assert memory.slots.list() == []
     with pytest.raises(InvalidInput, match="procedure:"):
         memory.remember("Do nothing.", slot="procedure:deploy")
 
@@ -121,9 +121,9 @@ def test_a_procedure_can_be_forgotten_with_its_record(memory: Memory) -> None:
 
 def test_a_task_ends_though_its_procedure_was_forgotten_meanwhile(memory: Memory) -> None:
     id = memory.procedural.learn("deploy", STEPS)
-    memory.start_task("deploy the shop", procedure="deploy")
+    memory.working.start("deploy the shop", procedure="deploy")
     memory.forget(id)
-    assert memory.end_task(True, "it runs")
+    assert memory.working.finish(True, "it runs")
     assert not memory.working.task
 
 

@@ -40,8 +40,8 @@ def exported(path: Path) -> bytes:
     with Memory(":memory:", user="ana", background=False, embedder=HashEmbedder()) as memory:
         memory.remember(f"Write to {MAIL}", metadata={MAIL: CARD})
         memory.add_message("user", f"Pay with {CARD}", session="old")
-        memory.record_tool_call("pay", {MAIL: CARD}, KEY)
-        memory.record_error(f"broke with {KEY}")
+        memory.episodic.record_tool_call("pay", {MAIL: CARD}, KEY)
+        memory.episodic.record_error(f"broke with {KEY}")
         memory.procedural.learn("mail", [f"write to {MAIL}"])
         memory.export(path)
     found = path.read_bytes()
@@ -75,22 +75,24 @@ def everything(memory: Memory, folder: Path, elsewhere: Sequence[bytes] = ()) ->
     memory.remember(MAIL, slot="user.mail")
     memory.remember_many([f"Known: {KEY}", {"text": f"Also {CARD}"}])
     memory.correct(memory.remember("Wrong."), f"Right is {MAIL}")
-    memory.relate("Ana", "has the mail", MAIL)
+    memory.relations.add("Ana", "has the mail", MAIL)
     memory.start_session("monday")
     memory.add_message("user", text, metadata={"from": MAIL})
     memory.add_message("user", f"Remember that my mail is {MAIL}.")
     memory.add_messages([Message("assistant", f"I see {KEY}."), Message("user", f"No, {CARD}.")])
-    memory.record_tool_call("pay", {"card": CARD, "deep": [MAIL]}, f"{'x ' * 3_000}{CARD} {MAIL}")
-    memory.record_tool_call("fail", {}, f"cannot reach {MAIL}", failed=True)
-    memory.record_tool_call("log_in", {"password": PASSWORD, "deep": [{"db_password": PASSWORD}], MAIL: 1}, "ok")
-    memory.record_resolution(memory.record_error(f"broke with {KEY}"), f"took {MAIL} instead")
-    memory.record_decision(f"write to {MAIL}")
+    memory.episodic.record_tool_call("pay", {"card": CARD, "deep": [MAIL]}, f"{'x ' * 3_000}{CARD} {MAIL}")
+    memory.episodic.record_tool_call("fail", {}, f"cannot reach {MAIL}", failed=True)
+    memory.episodic.record_tool_call(
+        "log_in", {"password": PASSWORD, "deep": [{"db_password": PASSWORD}], MAIL: 1}, "ok"
+    )
+    memory.episodic.record_resolution(memory.episodic.record_error(f"broke with {KEY}"), f"took {MAIL} instead")
+    memory.episodic.record_decision(f"write to {MAIL}")
     memory.episodic.record_error(f"long {'y ' * 3_000} {CARD}", session="s")
     memory.procedural.learn("pay", [f"use {CARD}"], when=f"asked by {MAIL}")
-    memory.start_task("pay", procedure="pay")
-    memory.record_step(f"thought {MAIL}", "act", f"result {CARD}")
-    memory.end_task(True, f"done with {CARD}")
-    memory.learn(f"learnt {MAIL}")
+    memory.working.start("pay", procedure="pay")
+    memory.working.step(f"thought {MAIL}", "act", f"result {CARD}")
+    memory.working.finish(True, f"done with {CARD}")
+    memory.semantic.learn(f"learnt {MAIL}")
     with memory.task("order", goal="ship") as run:
         run.remember_step("note", f"noted {MAIL}")
         run.outcome = f"shipped to {MAIL}"
@@ -104,22 +106,22 @@ def everything(memory: Memory, folder: Path, elsewhere: Sequence[bytes] = ()) ->
         memory.load(io.BytesIO(file))
     memory.remember(f"The wifi password is {WORD}.", metadata={"pin": int(PIN), "db_password": WORD})
     memory.add_message("user", f"I ran curl -u ana:{WORD} https://x.example, and my PIN is {PIN}.", session="s")
-    memory.record_tool_call("shell", {"command": f"mysql -uroot -p{WORD}"}, f'{{"password": "{WORD}"}}')
-    memory.record_error(f"PIN {PIN} refused")
+    memory.episodic.record_tool_call("shell", {"command": f"mysql -uroot -p{WORD}"}, f'{{"password": "{WORD}"}}')
+    memory.episodic.record_error(f"PIN {PIN} refused")
     memory.procedural.learn("log in", [f"docker login --password {WORD}"])
     memory.recall(f"What opens with PIN {PIN}?")
     memory.recall(f"Who has the mail {MAIL}?")
-    memory.memory_aware_prompt(f"Pay with {CARD}")
+    memory.prompt(f"Pay with {CARD}")
     memory.conversation.search(f"Who wrote {MAIL}?")
     memory.end_session()
 
 
 def test_nothing_private_is_embedded_or_on_disk(open_memory: Open, tmp_path: Path) -> None:
     ear = Listening()
-    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    memory = open_memory(settings={"privacy": {"redact": list(PRIVATE)}}, background=False, embedder=ear)
     (tmp_path / "files").mkdir()
     everything(memory, tmp_path / "files", [exported(tmp_path / "export.jsonl"), *foreign()])
-    assert memory.status().items
+    assert memory.store.status(memory.scope).items
     assert any("«mail»" in text for text in ear.heard)
     assert [text for text in ear.heard for secret in SECRETS if secret in text] == []
     memory.close()
@@ -134,7 +136,7 @@ def test_of_what_an_agent_hears_says_and_is_told_nothing_private_is_kept(open_me
         return {mail: {"card": 4111111111111111, "password": PASSWORD}}
 
     ear = Listening()
-    memory = open_memory(redact=list(PRIVATE), background=False, embedder=ear)
+    memory = open_memory(settings={"privacy": {"redact": list(PRIVATE)}}, background=False, embedder=ear)
     model = Scripted(says("", ("look_up", {"mail": MAIL})), says(f"The key is {KEY}."))
     answer = AgentWithMemory(memory, model, [look_up]).run(f"Who has {MAIL}? I pay with {CARD}.")
     assert [one.failed for one in answer.calls] == [False]
@@ -153,29 +155,29 @@ def test_without_it_everything_is_kept_word_for_word(open_memory: Open) -> None:
 
 
 def test_what_is_made_of_a_message_cites_the_words_that_are_kept(open_memory: Open) -> None:
-    memory = open_memory(redact=["mails"], background=False, embedder=HashEmbedder())
+    memory = open_memory(settings={"privacy": {"redact": ["mails"]}}, background=False, embedder=HashEmbedder())
     memory.add_message("user", f"My mail is {MAIL}, as ever. My city is Lima.")
-    fact = memory.slot("user.city")
+    fact = memory.slots.get("user.city")
     assert fact is not None
     (cite,) = fact.sources[0].cites
     row = memory.get(cite.item)
     assert row is not None
     assert row.text[cite.start : cite.end] in fact.text or fact.text in row.text[cite.start : cite.end]
     memory.forget(fact.id)
-    assert memory.messages(1)[0].text.startswith("My mail is «mail»")
-    assert "Lima" not in memory.messages(1)[0].text
+    assert memory.conversation.last(1)[0].text.startswith("My mail is «mail»")
+    assert "Lima" not in memory.conversation.last(1)[0].text
 
 
 def test_a_call_of_a_tool_can_still_be_read_as_one(open_memory: Open) -> None:
-    memory = open_memory(redact=["cards"], background=False, embedder=HashEmbedder())
-    memory.record_tool_call("pay", {"card": CARD}, "ok")
-    asked, answer = memory.messages(2)
+    memory = open_memory(settings={"privacy": {"redact": ["cards"]}}, background=False, embedder=HashEmbedder())
+    memory.episodic.record_tool_call("pay", {"card": CARD}, "ok")
+    asked, answer = memory.conversation.last(2)
     assert asked.calls[0].arguments == {"card": "«card»"}
     assert answer.answers == asked.calls[0].id
 
 
 def test_a_repeated_request_is_still_known(open_memory: Open) -> None:
-    memory = open_memory(redact=["mails"], background=False, embedder=HashEmbedder())
+    memory = open_memory(settings={"privacy": {"redact": ["mails"]}}, background=False, embedder=HashEmbedder())
     first = memory.remember(f"write to {MAIL}", request_id="r")
     assert memory.remember(f"write to {MAIL}", request_id="r") == first
     said = memory.add_message("user", f"write to {MAIL}", session="s", request_id="q")
@@ -199,17 +201,23 @@ def test_it_is_a_setting(open_memory: Open, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_function_of_one_s_own(open_memory: Open) -> None:
-    memory = open_memory(redact=lambda text: text.replace("Ana", "«name»"), background=False, embedder=HashEmbedder())
+    memory = open_memory(
+        settings={"privacy": {"redact": lambda text: text.replace("Ana", "«name»")}},
+        background=False,
+        embedder=HashEmbedder(),
+    )
     memory.remember("Ana likes tea.")
     assert memory.list()[0].text == "«name» likes tea."
-    empty = open_memory(user="ben", redact=lambda _: "", background=False, embedder=HashEmbedder())
+    empty = open_memory(
+        user="ben", settings={"privacy": {"redact": lambda _: ""}}, background=False, embedder=HashEmbedder()
+    )
     with pytest.raises(EmptyText):
         empty.remember("x")
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_sync_reports_a_line_as_it_was_taken_in(open_memory: Open, tmp_path: Path, dry_run: bool) -> None:
-    memory = open_memory(redact=["keys", "mails"], background=False, embedder=HashEmbedder())
+    memory = open_memory(settings={"privacy": {"redact": ["keys", "mails"]}}, background=False, embedder=HashEmbedder())
     (tmp_path / "files" / "memory").mkdir(parents=True)
     (tmp_path / "files" / "MEMORY.md").write_text(f"# Memory\n\n- my mail is {MAIL} and my key {KEY}\n")
     (tmp_path / "files" / "SOUL.md").write_text(f"I am the agent of {MAIL}.\n")
@@ -219,7 +227,7 @@ def test_a_sync_reports_a_line_as_it_was_taken_in(open_memory: Open, tmp_path: P
 
 
 def test_a_sync_reports_a_conflict_without_what_is_private(open_memory: Open, tmp_path: Path) -> None:
-    memory = open_memory(redact=["keys", "mails"], background=False, embedder=HashEmbedder())
+    memory = open_memory(settings={"privacy": {"redact": ["keys", "mails"]}}, background=False, embedder=HashEmbedder())
     mirror = memory.mirror(tmp_path)
     id = memory.remember("Ana likes tea.")
     mirror.sync()

@@ -200,7 +200,7 @@ def test_a_server_that_is_not_there_is_named(store: RedisStore) -> None:
         store.episodes.recent(ANA, None, 1, NOW)
 
 
-@pytest.mark.filterwarnings("ignore::engrain.core.errors.ServerAway")
+@pytest.mark.filterwarnings("ignore::engrain.core.errors.BackendUnavailableWarning")
 def test_a_journal_waits_for_a_server_that_is_still_starting() -> None:
     server = start_redis()
     server.kill()

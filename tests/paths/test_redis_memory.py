@@ -61,7 +61,7 @@ def test_what_is_said_is_in_the_log_in_redis_and_in_recall(memory: Memory, serve
     memory.start_session("monday")
     said = memory.add_message("user", "Remember that I am allergic to peanuts.")
     answer = memory.add_message("assistant", "Noted: no peanuts.")
-    memory.record_decision("Use the other recipe.", "It has no nuts.")
+    memory.episodic.record_decision("Use the other recipe.", "It has no nuts.")
     assert {said, answer} <= {item.id for item in memory.list({"kind": "message"})}
     assert {said, answer} <= set(episode_keys(server))
     assert memory.episodic.recent(1)[0].text.startswith("Decided: Use the other recipe.")
@@ -74,7 +74,7 @@ def test_what_is_said_is_in_the_log_in_redis_and_in_recall(memory: Memory, serve
 
 def test_forgetting_reaches_the_episodes(memory: Memory, server: Server) -> None:
     memory.start_session("monday")
-    id = memory.record_tool_call("door", {"a": 1}, f"{SECRET}\n" + "Line of output.\n" * 2_000)
+    id = memory.episodic.record_tool_call("door", {"a": 1}, f"{SECRET}\n" + "Line of output.\n" * 2_000)
     kept = memory.add_message("user", "What a nice day.")
     assert SECRET in (memory.episodic.raw(id) or "")
     memory.forget(id)
@@ -109,7 +109,7 @@ def test_what_was_forgotten_while_redis_was_away_is_pending_and_tidied_later(
     assert forgotten.pending
     assert memory.get(id) is None
     assert memory.episodic.recent(9) == []
-    assert memory.maintain().counts["tidied"] == 1
+    assert memory.store.maintain(memory.scope).counts["tidied"] == 1
     assert episode_keys(server) == []
 
 
@@ -133,8 +133,8 @@ def test_a_task_runs_with_its_journal_in_redis(memory: Memory, server: Server, s
         assert replay.remember_step("note", NOTES, occurred_at=DATED) == ids
         assert replay.effect("mail", dies) == "sent"
     assert sorted(item.text for item in memory.list()) == sorted(NOTES)
-    assert [one.task for one in memory.tasks()] == ["order"]
-    assert [one.kind for one in memory.timeline("order").steps] == ["step", "memory", "effect"]
+    assert [one.task for one in memory.tasks.list()] == ["order"]
+    assert [one.kind for one in memory.tasks.timeline("order").steps] == ["step", "memory", "effect"]
 
 
 def dies() -> None:
@@ -153,13 +153,13 @@ def test_a_kill_between_the_two_writes_leaves_one_of_each(settings: Path) -> Non
     with opened(settings) as memory:
         written = {item.text: item.id for item in memory.list()}
         assert sorted(written) == sorted(NOTES), "it was killed before the items were written"
-        steps = memory.timeline("order").steps
+        steps = memory.tasks.timeline("order").steps
         assert [(one.name, one.status) for one in steps] == [("plan", "done"), ("note", "intent")]
         with memory.task("order") as run:
             run.step("plan", dies)
             assert run.remember_step("note", NOTES, occurred_at=DATED) == [written[note] for note in NOTES]
         assert {item.text: item.id for item in memory.list()} == written
-        assert [one.status for one in memory.timeline("order").steps] == ["done", "done"]
+        assert [one.status for one in memory.tasks.timeline("order").steps] == ["done", "done"]
 
 
 def test_other_notes_after_such_a_kill_are_told_apart(settings: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_worker_that_lost_its_task_writes_no_items(settings: Path) -> None:
 def test_a_worker_whose_task_was_parked_writes_no_items(settings: Path) -> None:
     with opened(settings) as memory, opened(settings) as other:
         with pytest.raises(LeaseLost), memory.task("order") as run:  # noqa: PT012
-            other.park("order")
+            other.tasks.park("order")
             run.remember_step("late", "Too late.")
         assert memory.list() == []
 
@@ -210,18 +210,18 @@ def test_a_write_that_came_through_twice_is_one_item(settings: Path, monkeypatch
             monkeypatch.setattr(Ledger, "record", late)
             run.remember_step("note", "Once.", occurred_at=DATED)
         assert [item.text for item in memory.list()] == ["Once."]
-        assert [one.status for one in memory.timeline("order").steps] == ["done"]
+        assert [one.status for one in memory.tasks.timeline("order").steps] == ["done"]
 
 
 def test_tasks_are_listed_recovered_and_pruned(memory: Memory) -> None:
     with pytest.raises(ValueError, match="no"), memory.task("order") as run:
         run.step("one", _fails)
-    memory.resume("order")
-    done = memory.recover(lambda run: run.step("one", lambda: 1))
+    memory.tasks.resume("order")
+    done = memory.tasks.recover(lambda run: run.step("one", lambda: 1))
     assert [one.status for one in done] == ["done"]
-    assert memory.prune_tasks(timedelta()) == 1
-    memory.checkpoint("loop", {"n": 1})
-    assert memory.restore("loop") == {"n": 1}
+    assert memory.tasks.prune(timedelta()) == 1
+    memory.tasks.checkpoint("loop", {"n": 1})
+    assert memory.tasks.load_checkpoint("loop") == {"n": 1}
 
 
 def _fails() -> None:
@@ -232,7 +232,7 @@ def _fails() -> None:
 
 
 def test_doctor_shows_the_redis_servers(memory: Memory) -> None:
-    points = {one.name: one for one in memory.check()}
+    points = {one.name: one for one in memory.store.doctor(memory.scope)}
     assert points["stores"].state == points["power cut"].state == "pass"
     assert "127.0.0.1" in points["stores"].why
 
@@ -247,7 +247,7 @@ def test_relaxed_durability_is_asked_for_and_shown(tmp_path: Path) -> None:
     with opened(path) as memory:
         with memory.task("order") as run:
             run.step("one", lambda: 1)
-        assert {one.state for one in memory.check() if one.name == "power cut"} == {"warn"}
+        assert {one.state for one in memory.store.doctor(memory.scope) if one.name == "power cut"} == {"warn"}
     server.stop()
 
 

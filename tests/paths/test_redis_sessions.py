@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from engrain_conformance.embedder import HashEmbedder
+from erasing_kit import erase_from
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
@@ -44,7 +45,7 @@ def opened(path: Path, user: str = "ana") -> Memory:
 
 
 def shown(memory: Memory, session: str | None = None) -> list[str]:
-    talk = memory.conversation if session is None else memory._open.conversation(session)
+    talk = memory.conversation if session is None else memory.session(session).conversation
     return [one.text for one in talk.window().messages]
 
 
@@ -56,8 +57,8 @@ from engrain import Memory
 from engrain_conformance.embedder import HashEmbedder
 memory = Memory(sys.argv[1], user="ana", embedder=HashEmbedder(), background=False)
 memory.start_session("monday")
-memory.start_task("Ship the order", goal="by noon")
-memory.record_step("Two boxes will do.", "pack", {"boxes": 2})
+memory.working.start("Ship the order", goal="by noon")
+memory.working.step("Two boxes will do.", "pack", {"boxes": 2})
 memory.working.add("The customer asked for a ribbon.", speaker="Ana")
 os.kill(os.getpid(), 9)
 """
@@ -73,7 +74,7 @@ def test_a_killed_process_leaves_its_working_memory_to_the_next(tmp_path: Path, 
         assert (memory.working.task, memory.working.goal) == ("Ship the order", "by noon")
         assert memory.working.get_result("pack") == {"boxes": 2}
         assert [one.text for one in memory.working.items] == ["The customer asked for a ribbon."]
-        memory.end_task(True, "shipped")
+        memory.working.finish(True, "shipped")
     with opened(path) as memory:
         memory.start_session("monday")
         assert memory.working.task == ""
@@ -83,7 +84,7 @@ def test_a_session_gets_neither_another_session_s_nor_another_user_s_task(tmp_pa
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     with opened(path) as memory:
         memory.start_session("tuesday")
         assert memory.working.task == ""
@@ -96,9 +97,9 @@ def test_the_task_at_hand_is_not_replaced_by_an_older_one(tmp_path: Path, server
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     with opened(path) as memory:
-        memory.start_task("Write the invoice")
+        memory.working.start("Write the invoice")
         memory.start_session("monday")
         assert memory.working.task == "Write the invoice"
 
@@ -106,7 +107,7 @@ def test_the_task_at_hand_is_not_replaced_by_an_older_one(tmp_path: Path, server
 def test_what_is_kept_ends_by_itself_after_a_day(tmp_path: Path, server: Server) -> None:
     with opened(settings(tmp_path, server.url)) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
         keys = [key for key in server.client.keys("*") if ":sessions:" in key]
         assert len(keys) == 2
         assert all(86_000 < server.client.ttl(key) <= 86_400 for key in keys)
@@ -116,7 +117,7 @@ def test_a_damaged_snapshot_is_left_alone(tmp_path: Path, server: Server) -> Non
     path = settings(tmp_path, server.url)
     with opened(path) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
     for broken in ("{", "[]", '{"engrain": "working", "v": 99}'):
         (key,) = server.client.keys("*:working:monday")
         server.client.set(key, broken)
@@ -131,7 +132,7 @@ def test_a_damaged_snapshot_is_left_alone(tmp_path: Path, server: Server) -> Non
 def test_no_message_is_stored_in_redis(tmp_path: Path, server: Server) -> None:
     with opened(settings(tmp_path, server.url)) as memory:
         memory.start_session("monday")
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
         memory.add_message("user", SECRET)
         assert shown(memory) == [SECRET]
         assert "Ship the order" in _everything(server)
@@ -157,7 +158,7 @@ def test_erasing_leaves_nothing_at_hand(what: dict[str, str], tmp_path: Path, se
         memory.add_message("user", SECRET)
         memory.working.add(SECRET)
         assert len(server.client.keys("*:sessions:*")) == 2
-        assert memory.erase(**what).receipt
+        assert erase_from(memory, **what).receipt
         assert SECRET not in _everything(server)
         assert server.client.keys("*:sessions:*") == []
 
@@ -201,9 +202,9 @@ def test_the_log_answers_while_the_server_is_emptied_or_dead(
         mortal.kill()
         id = memory.add_message("user", SECRET)
         assert shown(memory)[-1] == SECRET
-        memory.start_task("Ship the order")
+        memory.working.start("Ship the order")
         assert not memory.forget(id).pending
-        assert memory.status().background["away"]
+        assert memory.store.status(memory.scope).background["away"]
         mortal.start()
         assert SECRET not in shown(memory)
         assert shown(memory)[-1] == whole[-1]
@@ -224,4 +225,4 @@ def test_a_memory_opens_while_its_server_is_away(tmp_path: Path, mortal: Server)
         memory.start_session("monday")
         memory.add_message("user", "Hello.")
         assert shown(memory) == ["Hello."]
-        assert [one.state for one in memory.check() if one.name == "stores"] == ["fail"]
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "stores"] == ["fail"]

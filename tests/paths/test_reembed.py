@@ -29,14 +29,14 @@ def filled(path: Path, count: int) -> str:
 
 
 def watched(memory: Memory) -> Watched:
-    engine = memory._open
-    seen = Watched(engine.kit.vectors, engine.kit.items)
-    engine.kit = replace(engine.kit, vectors=seen)
+    services = memory.store.services
+    seen = Watched(services.vectors, services.items)
+    memory.store.workers.services = replace(services, vectors=seen)
     return seen
 
 
 def models(memory: Memory) -> dict[str, int]:
-    return dict(memory._open.kit.items.models())  # type: ignore[attr-defined]
+    return dict(memory.store.services.items.models())  # type: ignore[attr-defined]
 
 
 def started(store: str, what: str) -> subprocess.Popen[str]:
@@ -56,7 +56,7 @@ def test_the_model_before_answers_until_every_vector_is_made(tmp_path: Path) -> 
         memory.remember("A note of today is about the harbour.")
         assert "harbour" in str(memory.recall("What about the harbour?"))
         assert set(seen.models) == {"old"}
-        done = memory.maintain(reembed=True)
+        done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"]) == (41, 1)
         seen.models.clear()
         assert "harbour" in str(memory.recall("What about the harbour?"))
@@ -68,9 +68,9 @@ def test_a_memory_that_stays_open_changes_over_by_itself(tmp_path: Path) -> None
     store = filled(tmp_path / "agent.db", 40)
     with opened(store, background=True) as memory:
         ends = time.monotonic() + 180
-        while memory.status().embedder["name"] != "new" and time.monotonic() < ends:
+        while memory.store.status(memory.scope).embedder["name"] != "new" and time.monotonic() < ends:
             assert memory.recall("What about the lighthouse 7?").hits
-        assert memory.status().embedder["name"] == "new"
+        assert memory.store.status(memory.scope).embedder["name"] == "new"
         assert models(memory) == {OLD: 40, NEW: 40}, "what another program may still use stays until somebody asks"
 
 
@@ -85,7 +85,7 @@ def test_without_the_model_before_words_find_everything_meanwhile(tmp_path: Path
 def test_a_command_that_does_not_know_the_embedder_embeds_nothing_and_drops_nothing(tmp_path: Path) -> None:
     store = filled(tmp_path / "agent.db", 40)
     with Memory(store, user="ana", embedder=HashEmbedder("other"), background=False) as memory:
-        done = memory.maintain()
+        done = memory.store.maintain(memory.scope)
         assert (done.counts["embedded"], done.counts["dropped"]) == (0, 0)
         assert models(memory) == {OLD: 40}
 
@@ -93,9 +93,9 @@ def test_a_command_that_does_not_know_the_embedder_embeds_nothing_and_drops_noth
 def test_what_has_no_vector_gets_one_without_being_asked(tmp_path: Path) -> None:
     store = filled(tmp_path / "agent.db", 40)
     with Memory(store, user="ana", embedder=Marked("old"), background=False) as memory:
-        memory._open.kit.items.drop_model(OLD, 3)  # type: ignore[attr-defined]
-        assert memory.maintain(dry_run=True).counts["embedded"] == 3
-        assert memory.maintain().counts["embedded"] == 3
+        memory.store.services.items.drop_model(OLD, 3)  # type: ignore[attr-defined]
+        assert memory.store.maintain(memory.scope, dry_run=True).counts["embedded"] == 3
+        assert memory.store.maintain(memory.scope).counts["embedded"] == 3
         assert models(memory) == {OLD: 40}
 
 
@@ -128,9 +128,9 @@ ODD = {
 @pytest.mark.parametrize("what", ODD)
 def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what: str) -> None:
     store = filled(tmp_path / "agent.db", 200)
-    options = {"embedder": Odd(ODD[what]), "embedder_before": Marked("old"), "background": False}
+    options = {"embedder": Odd(ODD[what]), "settings": {"embedder": {"before": Marked("old")}}, "background": False}
     with Memory(store, user="ana", **options) as memory:  # type: ignore[arg-type]
-        done = memory.maintain(reembed=True)
+        done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"]) == (199, 0)
         assert models(memory) == {OLD: 200, Odd(refusing).model.key: 199}, "until all have one, the old ones stay"
         (trouble,) = done.trouble
@@ -142,19 +142,21 @@ def test_a_text_that_the_model_does_not_take_stops_no_other(tmp_path: Path, what
 
 def test_in_the_background_too(tmp_path: Path) -> None:
     store = filled(tmp_path / "agent.db", 200)
-    with Memory(store, user="ana", embedder=Odd(refusing), embedder_before=Marked("old")) as memory:
+    with Memory(store, user="ana", embedder=Odd(refusing), settings={"embedder": {"before": Marked("old")}}) as memory:
         ends = time.monotonic() + 180
-        while memory.status().background["running"] and time.monotonic() < ends:
+        while memory.store.status(memory.scope).background["running"] and time.monotonic() < ends:
             time.sleep(0.05)
         assert models(memory)[Odd(refusing).model.key] == 199
-        assert "1 text not taken" in memory.status().background["error"]
+        assert "1 text not taken" in memory.store.status(memory.scope).background["error"]
 
 
 def test_a_model_that_answers_nothing_is_not_asked_text_by_text(tmp_path: Path) -> None:
     store = filled(tmp_path / "agent.db", 200)
     down = Odd(refusing, "")
-    with Memory(store, user="ana", embedder=down, embedder_before=Marked("old"), background=False) as memory:
-        done = memory.maintain(reembed=True)
+    with Memory(
+        store, user="ana", embedder=down, settings={"embedder": {"before": Marked("old")}}, background=False
+    ) as memory:
+        done = memory.store.maintain(memory.scope, reembed=True)
         assert (done.counts["embedded"], done.counts["dropped"], done.trouble) == (
             0, 0, ("embedded: this text is refused",),
         )  # fmt: skip
@@ -194,9 +196,9 @@ def change(folder: Path, count: int) -> None:
             for _ in range(2):
                 made = killed(store)
                 assert 0 < made < count
-            embedded = memory.maintain(reembed=True, dry_run=True).counts["embedded"]
+            embedded = memory.store.maintain(memory.scope, reembed=True, dry_run=True).counts["embedded"]
             assert 0 < embedded < count, "what was made before the kill is kept"
-            assert memory.maintain(reembed=True).counts["embedded"] == embedded
+            assert memory.store.maintain(memory.scope, reembed=True).counts["embedded"] == embedded
             after = len(answered) + 5
             while len(answered) < after and not trouble:
                 time.sleep(0.01)

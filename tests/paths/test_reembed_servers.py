@@ -35,7 +35,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def points(memory: Memory) -> dict[str, int]:
     """How many of each model the server has, once it was fed."""
-    feed: Any = memory._open.kit.feed
+    feed: Any = memory.store.services.feed
     while feed.feed(1_000):
         pass
     server = feed._server
@@ -48,21 +48,20 @@ def test_every_question_is_answered_by_one_model_and_the_old_collection_goes(set
         memory.remember_many([f"Note {n} is about the lighthouse {n}." for n in range(60)])
         assert points(memory) == {OLD: 60}
     with opened(settings) as memory:
-        engine = memory._open
-        seen = Watched(engine.kit.vectors, engine.kit.items)
-        engine.kit = replace(engine.kit, vectors=seen)
+        seen = Watched(memory.store.services.vectors, memory.store.services.items)
+        memory.store.workers.services = replace(memory.store.services, vectors=seen)
         done, wrong = threading.Event(), []
 
         def ask() -> None:
             while not done.is_set():
                 found = memory.recall("What about the lighthouse 7?")
-                if found.without or not any("lighthouse 7." in hit.text for hit in found.hits):
+                if found.degraded or not any("lighthouse 7." in hit.text for hit in found.hits):
                     wrong.append(found)
 
         asking = threading.Thread(target=ask)
         asking.start()
         try:
-            assert memory.maintain(reembed=True).counts["embedded"] == 60
+            assert memory.store.maintain(memory.scope, reembed=True).counts["embedded"] == 60
             assert points(memory) == {NEW: 60}, "nor is an empty collection left of the old one"
         finally:
             done.set()
@@ -77,7 +76,7 @@ def test_a_program_with_the_old_model_goes_on_although_its_collection_went(setti
         old.remember_many([f"Note {n} is about the lighthouse {n}." for n in range(20)])
         assert points(old) == {OLD: 20}
         with opened(settings) as memory:
-            memory.maintain(reembed=True)
+            memory.store.maintain(memory.scope, reembed=True)
             assert points(memory) == {NEW: 20}
         assert old.recall("What about the lighthouse 7?").hits
         old.remember("Ana lives in Lima.")

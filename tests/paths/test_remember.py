@@ -54,26 +54,26 @@ def test_a_slot_holds_one_value_and_its_history(memory: Memory, clock: SetClock)
         memory.remember(city, slot="user.city")
         clock.advance(DAY.total_seconds())
     start = clock() - 3 * DAY
-    assert memory.slot("user.city").text == "Lima"
+    assert memory.slots.get("user.city").text == "Lima"
     assert len(memory.list({"slot": "user.city"}, history=True)) == 3
-    assert [memory.slot("user.city", as_of=start + n * DAY).text for n in range(3)] == ["Lima", "Quito", "Lima"]
-    assert memory.slot("user.city", as_of=start - DAY) is None
+    assert [memory.slots.get("user.city", as_of=start + n * DAY).text for n in range(3)] == ["Lima", "Quito", "Lima"]
+    assert memory.slots.get("user.city", as_of=start - DAY) is None
 
 
 def test_a_late_import_goes_behind_and_closes_nothing(memory: Memory, clock: SetClock) -> None:
     now = clock()
     memory.remember("Quito", slot="user.city", occurred_at=now - DAY)
     memory.remember("Lima", slot="user.city", occurred_at=now - 3 * DAY)
-    assert memory.slot("user.city").text == "Quito"
-    assert memory.slot("user.city", as_of=now - 2 * DAY).text == "Lima"
+    assert memory.slots.get("user.city").text == "Quito"
+    assert memory.slots.get("user.city", as_of=now - 2 * DAY).text == "Lima"
 
 
 def test_a_correction_was_always_so(memory: Memory, clock: SetClock) -> None:
     memory.remember("Born in Lima", slot="user.birthplace", importance=0.8)
     clock.advance(DAY.total_seconds())
-    wrong = memory.slot("user.birthplace")
+    wrong = memory.slots.get("user.birthplace")
     right = memory.correct(wrong.id, "Born in Cusco")
-    assert memory.slot("user.birthplace", as_of=clock() - DAY).text == "Born in Cusco"
+    assert memory.slots.get("user.birthplace", as_of=clock() - DAY).text == "Born in Cusco"
     assert memory.get(right).importance == 0.8
     assert "Lima" not in str(memory.recall("Where was the user born?", as_of=clock() - DAY, min_relevance=0))
     with pytest.raises(NotFound):
@@ -93,7 +93,7 @@ def test_eight_writers_leave_one_open_value(memory: Memory) -> None:
     history = memory.list({"slot": "user.mood"}, history=True, limit=1000)
     assert len(history) == 80
     assert sum(item.open for item in history) == 1
-    assert len(memory.slots("user.")) == 1
+    assert len(memory.slots.list("user.")) == 1
 
 
 def test_turns_take_consecutive_places(memory: Memory) -> None:
@@ -112,17 +112,18 @@ def test_a_taken_place_is_a_repeat_or_a_conflict(memory: Memory) -> None:
 
 
 def test_relations_are_found_by_either_side(memory: Memory) -> None:
-    memory.relate("Ana", "works at", "Acme")
-    memory.relate("Bruno", "works at", "Acme")
-    assert [item.text for item in memory.about("ana")] == ["Ana works at Acme"]
-    assert {item.relation.subject for item in memory.about("Acme")} == {"Ana", "Bruno"}
+    memory.relations.add("Ana", "works at", "Acme")
+    memory.relations.add("Bruno", "works at", "Acme")
+    assert [item.text for item in memory.relations.about("ana")] == ["Ana works at Acme"]
+    assert {item.relation.subject for item in memory.relations.about("Acme")} == {"Ana", "Bruno"}
 
 
 def test_many_notes_are_checked_before_the_first_is_written(memory: Memory) -> None:
-    seen: list[int] = []
-    outcomes = memory.remember_many(["one fact", {"text": "two", "slot": "a.b"}, Note("three")], progress=seen.append)
+    seen: list[tuple[str, int, int | None]] = []
+    notes = ["one fact", {"text": "two", "slot": "a.b"}, Note("three")]
+    outcomes = memory.remember_many(notes, progress=lambda *told: seen.append(told))
     assert [outcome.status for outcome in outcomes] == ["added", "added", "added"]
-    assert sum(seen) == 3
+    assert seen[-1] == ("notes", 3, 3)
     with pytest.raises(ValueError, match="importance"):
         memory.remember_many(["four", Note("five", importance=7)])
     assert len(memory.list()) == 3
@@ -141,26 +142,26 @@ def test_why_tells_source_trust_and_versions(memory: Memory) -> None:
         "Limit: 100 calls", slot="api.limit", source=Source(None, "agent", (Citation(page, 17, 26),))
     )
     memory.remember("Limit: 200 calls", slot="api.limit")
-    why = memory.why(fact)
+    why = memory.explain(fact)
     assert [cited.id for cited in why.cites] == [page]
     assert why.item.trust == 0.3
     assert len(why.versions) == 2
     for part in ("https://example.org/limits", "trust 0.3"):
-        assert part in str(memory.why(page))
+        assert part in str(memory.explain(page))
     assert "rests on" in str(why)
-    assert "gave rise to" in str(memory.why(page))
+    assert "gave rise to" in str(memory.explain(page))
 
 
 def test_importance_and_pin_change_in_place(memory: Memory) -> None:
     item = memory.remember("The office closes at six.")
-    memory.update_importance(item, 0.9)
-    memory.pin(item)
+    memory.update(item, importance=0.9)
+    memory.update(item, pinned=True)
     changed = memory.get(item)
     assert (changed.importance, changed.pinned) == (0.9, True)
-    memory.pin(item, False)
+    memory.update(item, pinned=False)
     assert not memory.get(item).pinned
     with pytest.raises(NotFound):
-        memory.pin("0" * 26)
+        memory.update("0" * 26, pinned=True)
 
 
 @pytest.mark.meaning
@@ -175,25 +176,25 @@ def test_a_use_is_counted(memory: Memory) -> None:
 def test_as_of_a_date_is_its_end(memory: Memory, clock: SetClock) -> None:
     memory.remember("Lima", slot="user.city")
     today = clock().date()
-    assert memory.slot("user.city", as_of=today).text == "Lima"
-    assert memory.slot("user.city", as_of=today.isoformat()).text == "Lima"
-    assert memory.slot("user.city", as_of=today - DAY) is None
+    assert memory.slots.get("user.city", as_of=today).text == "Lima"
+    assert memory.slots.get("user.city", as_of=today.isoformat()).text == "Lima"
+    assert memory.slots.get("user.city", as_of=today - DAY) is None
 
 
 def test_a_corrected_item_says_what_stands_in_its_place(memory: Memory) -> None:
     old = memory.remember("The limit is 100.", source="page.html")
     new = memory.correct(old, "The limit is 200.", source="call with support")
-    for act in (lambda: memory.correct(old, "300"), lambda: memory.pin(old)):
+    for act in (lambda: memory.correct(old, "300"), lambda: memory.update(old, pinned=True)):
         with pytest.raises(NotFound, match=new):
             act()
     assert memory.get(new).source == "call with support"
-    assert [one.id for one in memory.why(new).versions] == [old]
-    assert "The limit is 100." in str(memory.why(new))
+    assert [one.id for one in memory.explain(new).versions] == [old]
+    assert "The limit is 100." in str(memory.explain(new))
 
 
 def test_status_counts_this_memory(memory: Memory) -> None:
     memory.remember_many(["one", "two"])
-    assert memory.status().items == 2
+    assert memory.store.status(memory.scope).items == 2
 
 
 def test_a_turn_from_a_clock_that_runs_ahead_is_found_at_once(memory: Memory, clock: SetClock) -> None:
@@ -204,7 +205,7 @@ def test_a_turn_from_a_clock_that_runs_ahead_is_found_at_once(memory: Memory, cl
 
 def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., Memory]) -> None:
     memory = open_memory()
-    plain, calls = memory._open.kit.items.apply, []
+    plain, calls = memory.store.services.items.apply, []
 
     def failing(plan: Plan) -> Applied:
         calls.append(plan)
@@ -214,7 +215,7 @@ def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., M
 
     notes = [Note(f"turn {n}", place=SessionPosition("s")) for n in range(700)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory._open.kit.items, "apply", failing)
+        patch.setattr(memory.store.services.items, "apply", failing)
         with pytest.raises(DiskFull):
             memory.remember_many(notes, request_id="import")
     memory.remember_many(notes, request_id="import")
@@ -223,10 +224,10 @@ def test_a_batch_that_fails_stops_the_ones_after_it(open_memory: Callable[..., M
 
 
 def test_a_relation_is_not_corrected_into_a_mere_text(memory: Memory) -> None:
-    item = memory.relate("Ana", "works at", "Acme")
-    with pytest.raises(InvalidInput, match="relate"):
+    item = memory.relations.add("Ana", "works at", "Acme")
+    with pytest.raises(InvalidInput, match="is a relation"):
         memory.correct(item, "Ana works at Zenith")
-    assert [one.id for one in memory.about("Ana")] == [item]
+    assert [one.id for one in memory.relations.about("Ana")] == [item]
 
 
 def test_a_corrected_turn_is_still_found_by_who_said_it(memory: Memory) -> None:

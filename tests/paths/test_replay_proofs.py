@@ -75,7 +75,7 @@ def restored(copy: Path, store: Path, new: Path, clock: SetClock) -> Iterator[Ca
 
 def happened(memory: Memory, text: str) -> None:
     """An episode by itself, in words that no item has: no tombstone keeps it out."""
-    kit = memory._open.kit
+    kit = memory.store.services
     assert kit.episodes
     kit.episodes.add(memory.scope, Episode(f"e-{text}", "monday", "turn", text, 0.5, kit.clock(), None), None)
 
@@ -100,7 +100,7 @@ def test_what_was_told_and_forgotten_since_is_kept_out_of_an_import(
     memory: Memory, copy: Path, restored: Callable[..., Memory], tmp_path: Path
 ) -> None:
     memory.remember("The sea is near.")
-    memory.backup(copy)
+    memory.store.backup(copy)
     memory.forget(memory.remember(TEXT))
     (tmp_path / "notes.jsonl").write_text(json.dumps({"text": TEXT}) + "\n")
     again = restored()
@@ -112,7 +112,7 @@ def test_the_request_of_an_item_that_was_erased_since_is_not_answered_with_it(
     memory: Memory, copy: Path, new: Path, restored: Callable[..., Memory]
 ) -> None:
     item = memory.remember(TEXT, request_id=f"{WORD}-request")
-    memory.backup(copy)
+    memory.store.backup(copy)
     assert memory.erase(id=item).receipt
     again = restored()
     assert found(new.parent) == {}
@@ -126,7 +126,7 @@ def test_what_was_forgotten_without_its_source_leaves_that_whole(
     said = memory.add_message("user", "I prefer tea. My dog is called Rex.", session="monday")
     facts = [item for item in memory.list({"kind": "fact"}) if "tea" in item.text]
     assert facts
-    memory.backup(copy)
+    memory.store.backup(copy)
     for fact in facts:
         memory.forget(fact.id, keep_source=True)
     again = restored()
@@ -135,14 +135,14 @@ def test_what_was_forgotten_without_its_source_leaves_that_whole(
 
 
 def test_tombstones_of_a_hidden_memory_are_told_by_its_own_name_alone(memory: Memory) -> None:
-    erasing = memory._open.kit.erasing
+    erasing = memory.store.services.erasing
     assert erasing
     memory.forget(memory.remember(TEXT))
     told = list(erasing.tombstones())
     assert {scope for scope, _ in told} == {memory.scope.id}
-    memory.hold("ana", reason="case-7")
+    memory.store.hold("ana", reason="case-7")
     with pytest.raises(OnHold):
-        memory.erase(user="ana")
+        memory.store.erase(user="ana")
     assert list(erasing.tombstones()) == told
 
 
@@ -154,7 +154,7 @@ def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
 ) -> None:
     def told() -> tuple[str, str]:
         said = memory.add_message("user", "The club is far from here.", session="monday")
-        memory.record_decision("We take the train.", session="monday")
+        memory.episodic.record_decision("We take the train.", session="monday")
         return said, memory.procedural.learn("deploy", ["Run the tests.", "Push."])
 
     told()
@@ -164,7 +164,7 @@ def test_what_was_told_anew_comes_back_with_all_that_hangs_on_it(
     memory.remember("Ana plays chess.", source=Source(kind="agent", cites=(Citation(said),)))
     memory.procedural.used(procedure, "Friday", True, "It went well.")
     secret = memory.remember(TEXT)
-    memory.backup(copy)
+    memory.store.backup(copy)
     memory.forget(secret)
     assert rows(restored()) == rows(memory)
 
@@ -173,11 +173,11 @@ def test_what_was_said_after_an_erasure_that_the_backup_knows_comes_back(
     memory: Memory, copy: Path, clock: SetClock, restored: Callable[..., Memory]
 ) -> None:
     memory.remember(TEXT)
-    assert memory.erase(user="ana").receipt
+    assert memory.store.erase(user="ana").receipt
     clock.advance(60)
     happened(memory, "It rained.")
     secret = memory.remember("Nobody must know.")
-    memory.backup(copy)
+    memory.store.backup(copy)
     memory.forget(secret)
     assert episodes(restored()) == ["It rained."]
 
@@ -186,16 +186,16 @@ def test_the_log_of_a_store_that_went_another_way_is_not_written_over(
     memory: Memory, copy: Path, tmp_path: Path, restored: Callable[..., Memory]
 ) -> None:
     secret = memory.remember(TEXT)
-    memory.backup(tmp_path / "monday.db")
-    memory.hold("ben", reason="case-7")
-    memory.backup(copy)
+    memory.store.backup(tmp_path / "monday.db")
+    memory.store.hold("ben", reason="case-7")
+    memory.store.backup(copy)
     restore_backup(tmp_path / "monday.db", tmp_path / "other.db")
     with opened(tmp_path / "other.db", background=False) as other:
         other.forget(secret)
     again = restored(tmp_path / "other.db")
     assert texts(again) == []
-    assert again.verify_audit().faults == ()
-    kept = [entry.what for entry in again.audit()]
+    assert again.store.verify_audit().faults == ()
+    kept = [entry.what for entry in again.store.audit()]
     assert kept == ["backup_begun", "backup", "hold", "backup_begun", "restore"]
 
 
@@ -206,12 +206,12 @@ def test_a_receipt_that_the_backup_knows_takes_nothing_out_whatever_the_file_say
     memory: Memory, copy: Path, clock: SetClock, restored: Callable[..., Memory]
 ) -> None:
     memory.remember(TEXT)
-    receipt = memory.erase(user="ana").receipt
+    receipt = memory.store.erase(user="ana").receipt
     assert receipt
     clock.advance(60)
     memory.remember("Ana is back.")
     clock.advance(60)
-    memory.backup(copy)
+    memory.store.backup(copy)
     later = Receipt.read(json.dumps({**json.loads(str(receipt)), "asked_at": clock().isoformat()}))
     assert texts(restored(receipts=[later])) == ["Ana is back."]
 
@@ -224,7 +224,7 @@ def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
     def said_first(*given: Any) -> Erasure:
         clock.advance(60)
         happened(memory, "It rained.")
-        memory.backup(copy)
+        memory.store.backup(copy)
         memory.export(file)
         clock.advance(60)
         return take(*given)
@@ -246,7 +246,7 @@ def test_a_restored_store_that_still_has_the_bytes_is_not_put_in_its_place(
     memory: Memory, copy: Path, store: Path, new: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = memory.remember(TEXT)
-    memory.backup(copy)
+    memory.store.backup(copy)
     memory.forget(item)
     remove = restore._remove_forgotten
     with ExitStack() as readers:
@@ -269,20 +269,20 @@ def test_a_store_in_which_an_erasure_has_just_begun_is_not_replaced(
 ) -> None:
     with opened(store, background=False) as memory:
         memory.remember(TEXT)
-        memory.backup(copy)
+        memory.store.backup(copy)
     place = placing.put_in_place
 
     def begun_first(*given: Any) -> None:
         with opened(store, background=False) as memory:
-            assert memory._open.kit.erasing
-            memory._open.kit.erasing.begin("e-1", Subject(memory.scope, "user", "ana"))
+            assert memory.store.services.erasing
+            memory.store.services.erasing.begin("e-1", Subject(memory.scope, "user", "ana"))
         place(*given)
 
     monkeypatch.setattr(placing, "put_in_place", begun_first)
     with pytest.raises(Conflict, match="engrain erase --resume"):
         restore_backup(copy, store, force=True)
     with opened(store, background=False) as memory:
-        (done,) = memory.resume_erasures()
+        (done,) = memory.store.resume_erasures()
         assert done.receipt
     assert set(found(store.parent)) == {copy.name}
 
@@ -291,7 +291,7 @@ def test_nothing_of_the_old_store_stays_beside_the_one_that_takes_its_place(
     memory: Memory, copy: Path, new: Path
 ) -> None:
     memory.remember("The sea is near.")
-    memory.backup(copy)
+    memory.store.backup(copy)
     ready = new.with_name("ready.db")
     shutil.copy(copy, ready)
     with opened(new, background=False) as old:
@@ -305,7 +305,7 @@ def test_nothing_of_the_old_store_stays_beside_the_one_that_takes_its_place(
 
 
 def test_a_restored_store_is_for_its_owner_alone(memory: Memory, copy: Path, new: Path) -> None:
-    memory.backup(copy)
+    memory.store.backup(copy)
     restore_backup(copy, new)
     assert [one.stat().st_mode & 0o077 for one in (copy, new)] == [0, 0]
 
@@ -314,11 +314,11 @@ def test_a_backup_that_is_of_another_moment_is_none(
     memory: Memory, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.remember("The sea is near.")
-    memory.backup(tmp_path / "older.db")
+    memory.store.backup(tmp_path / "older.db")
     memory.remember(TEXT)
     monkeypatch.setattr(backup, "write_copy", lambda _, target, __: shutil.copy(tmp_path / "older.db", target))
     with pytest.raises(StoreCorrupt, match="change"):
-        memory.backup(copy)
+        memory.store.backup(copy)
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(copy.name)] == []
 
 
@@ -329,8 +329,8 @@ def test_an_older_copy_does_not_set_an_erasure_back(
         happened(memory, f"It rained before {name}.")
         memory.export(tmp_path / "ana.jsonl", overwrite=True)
         clock.advance(60)
-        assert memory.erase(user="ana").receipt
-        memory.backup(tmp_path / name)
+        assert memory.store.erase(user="ana").receipt
+        memory.store.backup(tmp_path / name)
         clock.advance(60)
     restore_backup(tmp_path / "older.db", tmp_path / "other.db")
     again = restored(tmp_path / "other.db")
@@ -339,12 +339,12 @@ def test_an_older_copy_does_not_set_an_erasure_back(
 
 def test_an_older_copy_takes_no_reason_from_a_hold(memory: Memory, copy: Path, new: Path, tmp_path: Path) -> None:
     memory.remember(TEXT)
-    memory.hold("ana", reason="case-7")
-    memory.backup(tmp_path / "older.db")
-    memory.hold("ana", reason="case-8")
-    memory.backup(copy)
+    memory.store.hold("ana", reason="case-7")
+    memory.store.backup(tmp_path / "older.db")
+    memory.store.hold("ana", reason="case-8")
+    memory.store.backup(copy)
     restore_backup(tmp_path / "older.db", tmp_path / "other.db")
     restore_backup(copy, new)
     replay_erasures(new, tmp_path / "other.db")
     with opened(new, background=False) as again:
-        assert [one.reasons for one in again.holds()] == [("case-7", "case-8")]
+        assert [one.reasons for one in again.store.holds()] == [("case-7", "case-8")]

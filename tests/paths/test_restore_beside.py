@@ -43,13 +43,13 @@ def store(tmp_path: Path) -> Path:
         memory.remember("Bob stays.")
     with opened(path, "ana") as memory:
         memory.remember(ANA)
-        memory.backup(tmp_path / "backup.db")
+        memory.store.backup(tmp_path / "backup.db")
     return path
 
 
 def test_of_two_restores_to_one_place_one_waits(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(store, "ana") as memory:
-        assert memory.erase(user="ana").receipt
+        assert memory.store.erase(user="ana").receipt
     backup, clean = store.with_name("backup.db"), restore._clean
     told: list[BaseException] = []
 
@@ -100,7 +100,7 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
     def carry_then_erase(*given: Any) -> None:
         carry(*given)
         with opened(store, "ana") as memory:
-            assert memory.erase(user="ana").receipt
+            assert memory.store.erase(user="ana").receipt
 
     monkeypatch.setattr(tombstones, "_carry", carry_then_erase)
     with pytest.raises(Conflict, match="meanwhile"):
@@ -131,10 +131,10 @@ def test_an_address_is_shown_without_what_it_keeps_secret() -> None:
 def test_who_was_erased_since_may_come_back_to_what_is_restored(store: Path, way: str) -> None:
     older, backup = store.with_name("older.db"), store.with_name("before.db")
     with opened(store, "bob") as memory:
-        memory.backup(backup)
+        memory.store.backup(backup)
     with opened(store, "cleo") as memory:
         memory.remember("Cleo lives in the city of Quito since 2020.")
-        receipt = memory.erase(user="cleo").receipt
+        receipt = memory.store.erase(user="cleo").receipt
     assert receipt
     if way == "restore":
         replace_copy(store, backup, older)

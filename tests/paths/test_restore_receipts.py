@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from erasing_kit import WORD, fill, found, opened
+from erasing_kit import WORD, erase_from, fill, found, opened
 
 from engrain import InvalidInput, restore_backup
 from engrain.cli.main import root
@@ -34,10 +34,10 @@ def lost(tmp_path: Path) -> Path:
         fill(ana)
         ben.remember("Ben lives in Oslo.")
         ben.add_message("user", f"Ben says {WORD} on monday.", session="monday")
-        ana.backup(tmp_path / "b1.db")
-        for name, done in (("ana", ana.erase(user="ana")), ("ben", ben.erase(session="monday"))):
+        ana.store.backup(tmp_path / "b1.db")
+        for name, done in (("ana", ana.store.erase(user="ana")), ("ben", ben.erase(session="monday"))):
             (tmp_path / "receipts" / f"{name}.json").write_text(str(done.receipt))
-        ana.backup(tmp_path / "b2.db")
+        ana.store.backup(tmp_path / "b2.db")
     for file in tmp_path.glob("agent.db*"):
         file.unlink()
     return tmp_path
@@ -54,16 +54,16 @@ def test_who_was_erased_stays_out_though_the_store_is_lost(lost: Path) -> None:
         assert ana.list() == []
         assert [one.text for one in ben.list()] == ["Ben lives in Oslo."]
         for name in ("ana", "ben"):
-            seen = ana.verify_erasure((lost / "receipts" / f"{name}.json").read_text())
+            seen = ana.store.verify_erasure((lost / "receipts" / f"{name}.json").read_text())
             assert not any(seen.rows.values())
-        assert ana.verify_audit().faults == ()
+        assert ana.store.verify_audit().faults == ()
 
 
 def test_a_backup_that_knows_of_the_erasure_keeps_what_was_said_since(lost: Path) -> None:
     restore_backup(lost / "b2.db", lost / "again.db")
     with opened(lost / "again.db", background=False) as ana:
         ana.remember("Ana is back.")
-        ana.backup(lost / "b3.db")
+        ana.store.backup(lost / "b3.db")
     done = restore_backup(lost / "b3.db", lost / "third.db", receipts=[lost / "receipts"])
     assert not any(done.receipts.values())
     with opened(lost / "third.db", background=False) as ana:
@@ -73,7 +73,7 @@ def test_a_backup_that_knows_of_the_erasure_keeps_what_was_said_since(lost: Path
 def test_a_receipt_of_another_store_takes_nothing_out_and_that_is_said(lost: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "other.db", background=False) as other:
         other.remember("Ana lives in Lima.")
-        (tmp_path / "other.json").write_text(str(other.erase(user="ana").receipt))
+        (tmp_path / "other.json").write_text(str(other.store.erase(user="ana").receipt))
     told = run("restore", lost / "b1.db", lost / "a.db", "--receipts", tmp_path / "other.json")
     assert (told.exit_code, "of this store" in told.output) == (0, True)
     with opened(lost / "a.db", background=False) as ana:
@@ -120,16 +120,16 @@ def healthy(tmp_path: Path) -> Path:
         fill(ana)
         bo.remember("Bo lives in Bergen.")
         item = bo.remember("Bo has a secret.")
-        ana.backup(tmp_path / "hb.db")
+        ana.store.backup(tmp_path / "hb.db")
         bo.forget(item)
-        (tmp_path / "ana.json").write_text(str(ana.erase(user="ana").receipt))
+        (tmp_path / "ana.json").write_text(str(ana.store.erase(user="ana").receipt))
     return tmp_path
 
 
 def kept(store: Path) -> tuple[list[str], list[str]]:
     """What bo's memory says, and what the log tells."""
     with opened(store, user="bo", background=False) as bo:
-        return [one.text for one in bo.list()], [one.what for one in bo.audit(after=0)]
+        return [one.text for one in bo.list()], [one.what for one in bo.store.audit(after=0)]
 
 
 def test_the_replaced_store_is_asked_beside_the_receipts(healthy: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_replaced_store_is_asked_beside_the_receipts(healthy: Path) -> None:
         assert texts == [], name
         assert {"forget", "erase", "restore"} <= set(log), name
         with opened(healthy / name, background=False) as ana:
-            assert (ana.list(), ana.verify_audit().faults) == ([], ())
+            assert (ana.list(), ana.store.verify_audit().faults) == ([], ())
 
 
 def test_receipts_keep_the_erased_out_of_a_store_that_was_damaged_beyond_reading(healthy: Path) -> None:
@@ -206,9 +206,9 @@ def test_many_receipts_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytes
                 ana.add_message("user", f"On {day} {n}.", session=day)
         ana.remember("Lima is large.", source="page.html")
         one = ana.remember("Ana likes tea.")
-        ana.backup(tmp_path / "b.db")
+        ana.store.backup(tmp_path / "b.db")
         asked = [*({"session": day} for day in days), {"source": "page.html"}, {"id": one}, {"user": "ana"}]
-        kept = [str(ana.erase(**each).receipt) for each in asked]
+        kept = [str(erase_from(ana, **each).receipt) for each in asked]
     looks: list[str] = []
     subjects = remaining.subjects
 
@@ -234,9 +234,9 @@ def test_a_restore_says_in_words_how_many_items_came_back(tmp_path: Path) -> Non
     store = tmp_path / "agent.db"
     with opened(store, background=False) as memory:
         memory.remember("Ana likes tea.")
-        memory.backup(tmp_path / "one.db")
+        memory.store.backup(tmp_path / "one.db")
         memory.remember("Ana lives in Lima.")
-        memory.backup(tmp_path / "two.db")
+        memory.store.backup(tmp_path / "two.db")
     with pytest.raises(InvalidInput, match=r"force=True \(--force\)"):
         restore_backup(tmp_path / "one.db", store)
     told = [str(restore_backup(tmp_path / name, store, force=True)) for name in ("one.db", "two.db")]

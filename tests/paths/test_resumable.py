@@ -24,33 +24,33 @@ from engrain import (
 
 
 def test_a_checkpoint_replaces_the_one_before(memory: Memory) -> None:
-    assert memory.restore("job") is None
+    assert memory.tasks.load_checkpoint("job") is None
     for number in range(3):
-        memory.checkpoint("job", {"at": number, "notes": ["ü"]})
-        assert memory.restore("job") == {"at": number, "notes": ["ü"]}
-    memory.checkpoint("job", {"at": "end"}, done=True)
-    assert memory.restore("job") == {"at": "end"}
+        memory.tasks.checkpoint("job", {"at": number, "notes": ["ü"]})
+        assert memory.tasks.load_checkpoint("job") == {"at": number, "notes": ["ü"]}
+    memory.tasks.checkpoint("job", {"at": "end"}, done=True)
+    assert memory.tasks.load_checkpoint("job") == {"at": "end"}
     with pytest.raises(TaskEnded):
-        memory.checkpoint("job", {"at": "late"})
-    assert [one.status for one in memory.tasks()] == ["done"]
+        memory.tasks.checkpoint("job", {"at": "late"})
+    assert [one.status for one in memory.tasks.list()] == ["done"]
 
 
 def test_a_checkpoint_outlives_its_process_and_needs_no_waiting(open_memory: Open) -> None:
-    open_memory().checkpoint("job", {"at": 1})
+    open_memory().tasks.checkpoint("job", {"at": 1})
     other = open_memory()
-    assert other.restore("job") == {"at": 1}
-    other.checkpoint("job", {"at": 2})
-    assert open_memory().restore("job") == {"at": 2}
+    assert other.tasks.load_checkpoint("job") == {"at": 1}
+    other.tasks.checkpoint("job", {"at": 2})
+    assert open_memory().tasks.load_checkpoint("job") == {"at": 2}
 
 
 def test_a_worker_that_was_replaced_cannot_checkpoint_over_its_successor(open_memory: Open) -> None:
     old, new = open_memory(), open_memory()
-    old.checkpoint("job", {"at": 1})
-    assert new.restore("job") == {"at": 1}
-    new.checkpoint("job", {"at": 2})
+    old.tasks.checkpoint("job", {"at": 1})
+    assert new.tasks.load_checkpoint("job") == {"at": 1}
+    new.tasks.checkpoint("job", {"at": 2})
     with pytest.raises(LeaseLost):
-        old.checkpoint("job", {"at": "stale"})
-    assert new.restore("job") == {"at": 2}
+        old.tasks.checkpoint("job", {"at": "stale"})
+    assert new.tasks.load_checkpoint("job") == {"at": 2}
 
 
 def test_checkpoints_do_not_grow_the_store(open_memory: Open) -> None:
@@ -59,18 +59,18 @@ def test_checkpoints_do_not_grow_the_store(open_memory: Open) -> None:
     for number in range(200):
         state["completed"].append(number)
         state["results"][str(number)] = "x" * 500
-        memory.checkpoint("job", state)
+        memory.tasks.checkpoint("job", state)
     memory.close()
-    assert open_memory().status().store["bytes"] < 1_000_000
+    assert open_memory().store.status().store["bytes"] < 1_000_000
 
 
 def test_a_task_with_steps_is_not_overwritten_by_a_checkpoint(memory: Memory) -> None:
     with memory.task("order") as run:
         run.keep({"mine": True})
     with pytest.raises(InvalidInput, match=r"run\.keep"):
-        memory.checkpoint("order", {})
-    memory.checkpoint("job", {})
-    assert memory.recover(lambda run: pytest.fail("a checkpoint is not work")) == []
+        memory.tasks.checkpoint("order", {})
+    memory.tasks.checkpoint("job", {})
+    assert memory.tasks.recover(lambda run: pytest.fail("a checkpoint is not work")) == []
 
 
 def test_a_list_of_functions_continues_where_it_was_cut(memory: Memory, clock: SetClock, calls: Calls) -> None:
@@ -118,7 +118,7 @@ def test_an_effect_in_the_list_is_not_repeated(memory: Memory, calls: Calls) -> 
         with pytest.raises(StepAmbiguous):
             agent.run("job", [Effect(send, key_as="token")])
     assert len(calls) == 1
-    memory.resolve("job", "step_0_send", "done", result={"result": "sent"})
+    memory.tasks.resolve("job", "step_0_send", "done", result={"result": "sent"})
     assert agent.run("job", [Effect(send, key_as="token")])["results"] == {"step_0_send": "sent"}
 
 
@@ -141,8 +141,8 @@ def test_coroutine_functions_are_awaited(store: str, calls: Calls) -> None:
             with pytest.raises(ValueError, match="not yet"):
                 await agent.run("job", [first, second])
             assert (await agent.run("job", [first, second]))["results"] == {"step_0_first": 1, "step_1_second": 2}
-            await memory.checkpoint("plain", {"a": 1})
-            assert await memory.restore("plain") == {"a": 1}
+            await memory.tasks.checkpoint("plain", {"a": 1})
+            assert await memory.tasks.load_checkpoint("plain") == {"a": 1}
 
     asyncio.run(main())
     assert calls == ["first", "second", "second"]

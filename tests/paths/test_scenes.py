@@ -22,9 +22,9 @@ def test_the_user_who_comes_back_after_three_days(memory: Memory, clock: SetCloc
     memory.add_message("user", "The nightly import fails with a time-out on heron.")
     memory.add_message("assistant", "I will look at the import job.")
     memory.add_message("user", "Good morning, by the way.")
-    error = memory.record_error("The nightly import timed out after 30 s.")
-    memory.record_resolution(error, "The time-out of the import is 120 s now.")
-    memory.record_decision("The import runs at 03:00 instead of midnight.", "the backup is over by then")
+    error = memory.episodic.record_error("The nightly import timed out after 30 s.")
+    memory.episodic.record_resolution(error, "The time-out of the import is 120 s now.")
+    memory.episodic.record_decision("The import runs at 03:00 instead of midnight.", "the backup is over by then")
     closing = memory.end_session()
     assert closing is not None
     assert closing.summary is not None

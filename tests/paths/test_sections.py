@@ -56,9 +56,9 @@ def test_the_same_value_of_two_slots_is_two_facts(memory: Memory) -> None:
 
 
 def test_a_relation_leads_to_the_next(memory: Memory) -> None:
-    memory.relate("Ana", "works at", "Zorblatt")
-    memory.relate("Zorblatt", "is insured with", "Helvetia")
-    memory.relate("Ben", "plays", "chess")
+    memory.relations.add("Ana", "works at", "Zorblatt")
+    memory.relations.add("Zorblatt", "is insured with", "Helvetia")
+    memory.relations.add("Ben", "plays", "chess")
     found = memory.recall("Where does Ana work?", n=3)
     assert [hit.item.text for hit in found.hits][:2] == ["Ana works at Zorblatt", "Zorblatt is insured with Helvetia"]
     assert "Ben plays chess" not in str(found)
@@ -66,8 +66,8 @@ def test_a_relation_leads_to_the_next(memory: Memory) -> None:
 
 
 def test_a_filter_holds_for_what_a_relation_leads_to(memory: Memory) -> None:
-    memory.relate("Ana", "works at", "Zorblatt", importance=0.9)
-    memory.relate("Zorblatt", "is insured with", "Helvetia", importance=0.1)
+    memory.relations.add("Ana", "works at", "Zorblatt", importance=0.9)
+    memory.relations.add("Zorblatt", "is insured with", "Helvetia", importance=0.1)
     assert "Helvetia" not in str(memory.recall("Where does Ana work?", min_importance=0.5))
 
 

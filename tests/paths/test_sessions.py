@@ -45,7 +45,7 @@ def test_the_summary_is_found_by_recall_and_cites_its_messages(memory: Memory) -
     assert closing is not None
     assert closing.summary is not None
     assert "Zorblatt" in str(memory.recall("How much is the invoice of Zorblatt?"))
-    why = memory.why(closing.summary.id)
+    why = memory.explain(closing.summary.id)
     assert {item.text for item in why.cites} == {"The invoice of Zorblatt is 4,200 euros.", "It is in folder 12."}
 
 
@@ -82,7 +82,7 @@ def test_a_long_line_that_is_told_in_parts_at_a_later_stage_goes_with_its_messag
     monkeypatch.setattr(recap, "READ", 4)
     memory.start_session("a")
     why = f"The safe in Lisbon opens with marzipan. {'Rome and Genoa agreed to it in March. ' * 6}Porto did too."
-    decision = memory.record_decision("The gold of Zorblatt goes to the safe in Lisbon before April.", why)
+    decision = memory.episodic.record_decision("The gold of Zorblatt goes to the safe in Lisbon before April.", why)
     memory.add_messages([{"role": "user", "content": "ok thanks"}] * 6)
     closing = memory.end_session()
     assert closing is not None
@@ -99,14 +99,14 @@ def test_no_password_stands_in_a_summary(memory: Memory) -> None:
     opening = memory.start_session("b")
     assert opening.summary is not None
     assert opening.summary.text == "user: The wedding is in Lisbon."
-    assert any("hunter2" in message.text for message in memory.messages(session="a"))
+    assert any("hunter2" in message.text for message in memory.sessions.messages("a"))
 
 
 def test_of_a_long_output_a_summary_tells_little(memory: Memory) -> None:
     memory.start_session("a")
     memory.add_message("user", "The pods in Lisbon look odd.")
     pods = "\n".join(f"pod-{number} Running {number}h" for number in range(400))
-    memory.record_tool_call("kubectl", {"get": "pods"}, f"{pods}\nerror: pod-77 CrashLoopBackOff")
+    memory.episodic.record_tool_call("kubectl", {"get": "pods"}, f"{pods}\nerror: pod-77 CrashLoopBackOff")
     closing = memory.end_session()
     told = str(closing).split("\n")
     assert told[0] == "user: The pods in Lisbon look odd."
@@ -150,7 +150,7 @@ def test_to_end_a_session_again_without_a_new_message_writes_nothing(
     talk(memory, "a", "The wedding is in Lisbon.")
     first = memory.end_session()
     memory.start_session("a")
-    monkeypatch.setattr(memory._open.kit.items, "apply", lambda _: pytest.fail("it was written again"))
+    monkeypatch.setattr(memory.store.services.items, "apply", lambda _: pytest.fail("it was written again"))
     again = memory.end_session()
     assert first is not None
     assert again is not None
@@ -160,7 +160,7 @@ def test_to_end_a_session_again_without_a_new_message_writes_nothing(
 def test_a_session_that_says_nothing_is_read_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add_messages([{"role": "user", "content": "ok thanks"}] * 20, session="a")
     assert memory.start_session("b").summary is None
-    log = memory._open.kit.log
+    log = memory.store.services.log
     monkeypatch.setattr(log, "read", lambda *_: pytest.fail("it was read again"))
     assert memory.start_session("c").summary is None
     monkeypatch.undo()
@@ -173,7 +173,7 @@ def test_a_session_that_says_nothing_is_read_once(memory: Memory, monkeypatch: p
 def test_where_nothing_can_be_written_one_session_follows_another(open_memory: Any) -> None:
     with open_memory() as before:
         before.add_message("user", "The wedding is in Lisbon.", session="a")
-    memory = open_memory(read_only=True)
+    memory = open_memory(settings={"stores": {"read_only": True}})
     memory.start_session("a")
     assert memory.start_session("b").session == "b"
     memory.start_session("a")
@@ -236,7 +236,7 @@ def test_a_process_that_dies_right_after_the_summary_is_written_leaves_nothing_f
     talk(memory, "a", "The safe opens with marzipan.", "The wedding is in Lisbon.")
     secret = memory.conversation.last(5)[0]
     fact = memory.remember("The safe opens.", source=Source(None, "agent", (Citation(str(secret.id), 20, 28),)))
-    items = memory._open.kit.items
+    items = memory.store.services.items
     apply, seen = items.apply, []
 
     def dies(plan: Any) -> Any:
@@ -281,7 +281,7 @@ def long_session(memory: Memory, count: int) -> None:
     assert closing.summary is not None
     assert "Olga pays for the boat" in closing.summary.text
     assert "Genoa" in closing.summary.text
-    decided = [item.id for item in memory.why(closing.summary.id).cites if "Olga" in item.text]
+    decided = [item.id for item in memory.explain(closing.summary.id).cites if "Olga" in item.text]
     assert closing.summary.id in memory.forget(decided[0]).ids
     assert not [item for item in memory.list({"kind": "summary"}, history=True) if "Olga" in item.text]
     opening = memory.start_session("b")
@@ -295,14 +295,14 @@ def test_a_session_that_is_gone_on_with_costs_what_is_new_in_it(open_memory) -> 
         memory.start_session("a")
         memory.add_message("user", f"The crate of row {n} goes to harbour {n + 100}.")
         memory.end_session()
-    engine = memory._open
-    versions = engine.kit.items.history(engine.scope, "session:a")
+    items = memory.store.services.items
+    versions = items.history(memory.scope, "session:a")
     assert len(versions) == 40
     assert max(len(source.cites) for one in versions for source in one.sources) < 35
-    shown = engine.kit.items.slot(engine.scope, "session:a", None)
+    shown = items.slot(memory.scope, "session:a", None)
     assert shown is not None
     assert "harbour 139" in shown.text
-    cited = [f"user: {one.text}" for one in memory.why(shown.id).cites]
+    cited = [f"user: {one.text}" for one in memory.explain(shown.id).cites]
     assert sorted(cited) == sorted(shown.text.split("\n")), "it cites what it tells, and nothing else"
 
 
@@ -390,10 +390,10 @@ def test_a_message_without_a_session_begins_one(memory: Memory) -> None:
 
 def test_a_task_that_succeeds_becomes_knowledge_and_counts_for_its_procedure(memory: Memory) -> None:
     memory.procedural.learn("deploy", ["test", "push"])
-    memory.start_task("Deploy release 4.2", procedure="deploy")
-    memory.record_step("the tests come first", "run tests", {"passed": 12})
+    memory.working.start("Deploy release 4.2", procedure="deploy")
+    memory.working.step("the tests come first", "run tests", {"passed": 12})
     assert "run tests" in str(memory.recall("What have we done?"))
-    kept = memory.end_task(True, "release 4.2 is out")
+    kept = memory.working.finish(True, "release 4.2 is out")
     assert kept is not None
     item = memory.get(kept)
     assert item is not None
@@ -406,8 +406,8 @@ def test_a_task_that_succeeds_becomes_knowledge_and_counts_for_its_procedure(mem
 
 def test_a_task_that_fails_becomes_an_episode_and_counts_too(memory: Memory) -> None:
     memory.procedural.learn("deploy", ["test", "push"])
-    memory.start_task("Deploy release 4.3", procedure="deploy")
-    memory.end_task(False, "the tests were red")
+    memory.working.start("Deploy release 4.3", procedure="deploy")
+    memory.working.finish(False, "the tests were red")
     found = memory.procedural.get("deploy")
     assert found is not None
     assert (found.tally.successes, found.tally.failures) == (0, 1)
@@ -415,40 +415,40 @@ def test_a_task_that_fails_becomes_an_episode_and_counts_too(memory: Memory) -> 
 
 
 def test_a_step_without_a_task_is_refused(memory: Memory) -> None:
-    with pytest.raises(Conflict, match="start_task"):
-        memory.record_step("think", "act", "see")
-    with pytest.raises(Conflict, match="start_task"):
-        memory.end_task(True)
+    with pytest.raises(Conflict, match="call start first"):
+        memory.working.step("think", "act", "see")
+    with pytest.raises(Conflict, match="call start first"):
+        memory.working.finish(True)
     with pytest.raises(NotFound, match="Known: none"):
-        memory.start_task("Deploy", procedure="deploy")
+        memory.working.start("Deploy", procedure="deploy")
 
 
 def test_the_prompt_has_task_knowledge_and_history(memory: Memory) -> None:
     memory.remember("The deploy key is in the blue folder.")
     memory.add_message("user", "Please deploy it today.")
-    memory.start_task("Find the deploy key")
-    prompt = memory.memory_aware_prompt("Find the deploy key")
+    memory.working.start("Find the deploy key")
+    prompt = memory.prompt("Find the deploy key")
     assert prompt.startswith("Current task: Find the deploy key\n")
     assert "blue folder" in prompt
     assert "Please deploy it today." in prompt
-    assert "Please deploy it today." not in bare(memory.memory_aware_prompt("Find the key", include_history=False))
+    assert "Please deploy it today." not in bare(memory.prompt("Find the key", history=False))
 
 
 def test_the_prompt_tells_nothing_twice(memory: Memory) -> None:
     memory.start_session("s")
-    memory.start_task("Find the deploy key")
+    memory.working.start("Find the deploy key")
     memory.add_message("user", "Where is the deploy key of heron?")
     memory.add_message("assistant", "The deploy key of heron is in the blue folder.")
     for budget in (None, 300):
-        prompt = memory.memory_aware_prompt("Find the deploy key of heron", budget=budget)
+        prompt = memory.prompt("Find the deploy key of heron", budget=budget)
         assert prompt.count("Where is the deploy key of heron?") == 1
         assert prompt.count("in the blue folder") == 1
         assert "## Current session" in prompt
 
 
 def test_the_prompt_tells_which_tool_was_called(memory: Memory) -> None:
-    memory.record_tool_call("look_up", {"parcel": 7}, "It is in Lisbon.")
-    assert 'assistant: "look_up {\\"parcel\\":7}"' in memory.memory_aware_prompt("Where is it?")
+    memory.episodic.record_tool_call("look_up", {"parcel": 7}, "It is in Lisbon.")
+    assert 'assistant: "look_up {\\"parcel\\":7}"' in memory.prompt("Where is it?")
 
 
 def bare(prompt: str) -> str:
@@ -458,16 +458,16 @@ def bare(prompt: str) -> str:
 
 
 def test_why_says_what_makes_an_episode_important(memory: Memory) -> None:
-    memory.record_decision("The import runs at 03:00.", "the backup is over by then")
+    memory.episodic.record_decision("The import runs at 03:00.", "the backup is over by then")
     (episode,) = memory.list({"kind": "episode"})
-    assert "important for: happened +0.10, decision +0.60" in str(memory.why(episode.id))
+    assert "important for: happened +0.10, decision +0.60" in str(memory.explain(episode.id))
 
 
 def test_working_memory_takes_only_its_share_of_a_recall(memory: Memory) -> None:
     memory.remember("The deploy key is in the blue folder.")
-    memory.start_task("Find the deploy key")
+    memory.working.start("Find the deploy key")
     for number in range(200):
-        memory.record_step("I look on", f"open drawer {number} " + "x" * 2_000, "nothing but paper " * 20)
+        memory.working.step("I look on", f"open drawer {number} " + "x" * 2_000, "nothing but paper " * 20)
     found = memory.recall("Where is the deploy key?", budget=300)
     assert found.tokens <= 300
     assert "blue folder" in str(found)
@@ -479,20 +479,20 @@ def test_the_prompt_tells_the_conversation_in_words_and_within_the_budget(memory
     memory.start_session("s")
     for number in range(30):
         memory.add_message("user", f"Please look at file {number} and say what is in it.")
-    prompt = memory.memory_aware_prompt("Look at file 7")
+    prompt = memory.prompt("Look at file 7")
     assert "## Conversation so far" in prompt
     assert '- user: "Please look at file 29 and say what is in it."' in prompt
     assert "Message(" not in prompt
-    short = memory.memory_aware_prompt("Look at file 7", budget=150)
-    assert memory._open.kit.count_tokens(short) <= 150
+    short = memory.prompt("Look at file 7", budget=150)
+    assert memory.store.services.count_tokens(short) <= 150
     assert "file 29" in short
 
 
 def test_an_outcome_counts_for_no_other_task(memory: Memory) -> None:
     memory.procedural.learn("deploy", ["push"])
-    memory.start_task("Deploy it", procedure="deploy")
-    memory.start_task("Water the plants")
-    memory.end_task(False, "no water")
+    memory.working.start("Deploy it", procedure="deploy")
+    memory.working.start("Water the plants")
+    memory.working.finish(False, "no water")
     found = memory.procedural.get("deploy")
     assert found is not None
     assert found.tally.failures == 0
@@ -500,23 +500,23 @@ def test_an_outcome_counts_for_no_other_task(memory: Memory) -> None:
 
 @pytest.mark.parametrize("success", ["no", None, 1])
 def test_success_is_a_yes_or_a_no(memory: Memory, success: object) -> None:
-    memory.start_task("Water the plants")
+    memory.working.start("Water the plants")
     with pytest.raises(InvalidInput, match="success"):
-        memory.end_task(success)  # type: ignore[arg-type]
+        memory.working.finish(success)  # type: ignore[arg-type]
     assert memory.working.task == "Water the plants"
 
 
 def test_the_same_action_twice_has_two_results(memory: Memory) -> None:
-    memory.start_task("Test it")
-    memory.record_step("", "run tests", {"passed": 1})
-    memory.record_step("", "run tests", {"passed": 12})
+    memory.working.start("Test it")
+    memory.working.step("", "run tests", {"passed": 1})
+    memory.working.step("", "run tests", {"passed": 12})
     assert memory.working.results == {"run tests": {"passed": 1}, "run tests (2)": {"passed": 12}}
 
 
 def test_different_tool_calls_are_different_episodes(memory: Memory) -> None:
-    memory.record_tool_call("search", {"q": "cats"}, "three cats")
-    memory.record_tool_call("delete_file", {"p": "old.txt"}, "gone")
-    memory.record_tool_call("mail", {"to": "bob"}, "sent")
+    memory.episodic.record_tool_call("search", {"q": "cats"}, "three cats")
+    memory.episodic.record_tool_call("delete_file", {"p": "old.txt"}, "gone")
+    memory.episodic.record_tool_call("mail", {"to": "bob"}, "sent")
     assert [(event.kind, event.text, event.count) for event in memory.episodic.recent(9)] == [
         ("tool", "sent", 1),
         ("turn", 'mail {"to":"bob"}', 1),
@@ -530,23 +530,23 @@ def test_different_tool_calls_are_different_episodes(memory: Memory) -> None:
 @for_each("error", [None, 5, b"x"])
 def test_an_error_is_a_text_or_an_exception(memory: Memory, error: object) -> None:
     with pytest.raises(InvalidInput):
-        memory.record_error(error)  # type: ignore[arg-type]
+        memory.episodic.record_error(error)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
-        memory.record_tool_call("t", 5, "r")  # type: ignore[arg-type]
+        memory.episodic.record_tool_call("t", 5, "r")  # type: ignore[arg-type]
 
 
 def test_a_session_begins_where_nothing_can_be_written(open_memory, store: str) -> None:  # type: ignore[no-untyped-def]
     first = open_memory()
     talk(first, "a", "The wedding is in Lisbon.")
     first.close()
-    reader = open_memory(read_only=True)
+    reader = open_memory(settings={"stores": {"read_only": True}})
     assert reader.start_session("b").summary is None
 
 
 def test_threads_that_speak_first_speak_in_one_session(memory: Memory) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: memory.add_message("user", f"Hello {n}."), range(8)))
-    assert len(memory.sessions()) == 1
+    assert len(memory.sessions.list()) == 1
 
 
 def test_a_summary_in_a_transcript_brings_nothing_forgotten_back(memory: Memory) -> None:

@@ -43,7 +43,7 @@ class Gate:
 
 
 def journal(memory: AsyncMemory) -> Any:
-    return memory._opened()._open.kit.journal
+    return memory.opened()._store.services.journal
 
 
 def test_a_cancelled_start_holds_no_task(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_a_cancelled_start_holds_no_task(store: str, monkeypatch: pytest.MonkeyP
                     pytest.fail("it was cancelled before")
 
             await gate.cancel(asyncio.create_task(start()))
-            (task,) = await memory.tasks()
+            (task,) = await memory.tasks.list()
             assert (task.status, task.worker) == ("waiting", None)
             assert not [
                 one
@@ -89,7 +89,7 @@ def test_a_cancelled_write_is_finished_before_the_run_is_left(store: str, monkey
 
             await gate.cancel(asyncio.create_task(start()))
             monkeypatch.undo()
-            assert [one.status for one in (await memory.timeline("order")).steps] == ["done"]
+            assert [one.status for one in (await memory.tasks.timeline("order")).steps] == ["done"]
             async with memory.task("order") as run:
                 assert await body(run) == "sent"
 
@@ -112,7 +112,7 @@ def test_a_call_that_was_cancelled_is_reported(store: str) -> None:
             with pytest.raises(TimeoutError):
                 async with limit, memory.task("order") as run:
                     await body(run)
-            assert [one.status for one in await memory.tasks()] == ["waiting"]
+            assert [one.status for one in await memory.tasks.list()] == ["waiting"]
             with pytest.raises(StepAmbiguous):
                 async with memory.task("order") as run:
                     await body(run)
@@ -142,7 +142,7 @@ def test_a_cancelled_call_on_a_thread_is_waited_for_and_recorded(store: str, can
                     return await run.effect("mail", send, "ana", on_ambiguous=found)
 
             await gate.cancel(asyncio.create_task(start()), cancels)
-            assert [one.status for one in await memory.tasks()] == ["waiting"]
+            assert [one.status for one in await memory.tasks.list()] == ["waiting"]
             assert await start() == "sent"
 
     asyncio.run(main())
@@ -201,7 +201,7 @@ def test_a_call_that_was_cancelled_before_it_had_a_thread_is_not_made(store: str
             with pytest.raises(asyncio.CancelledError):
                 await first
             assert len(sent) == 1
-            assert sorted(one.status for one in (await memory.timeline("order")).steps) == ["done", "failed"]
+            assert sorted(one.status for one in (await memory.tasks.timeline("order")).steps) == ["done", "failed"]
             assert await start() == [0, 1]
 
     asyncio.run(main())
@@ -226,7 +226,7 @@ def test_a_cancelled_call_that_fails_on_its_thread_is_reported(store: str) -> No
             gate.begun.clear()
             await asyncio.sleep(0.05)
             assert not gate.begun.is_set()  # whoever was cancelled does not try again
-            assert [one.status for one in (await memory.timeline("order")).steps] == ["intent"]
+            assert [one.status for one in (await memory.tasks.timeline("order")).steps] == ["intent"]
 
     asyncio.run(main())
 
@@ -242,11 +242,11 @@ def test_a_group_of_steps_that_wait_leaves_the_task_waiting(store: str) -> None:
             with pytest.raises(ExceptionGroup):
                 async with memory.task("order") as run:
                     await body(run)
-            assert [one.status for one in await memory.tasks()] == ["waiting"]
-            assert await memory.recover(body) == []
+            assert [one.status for one in await memory.tasks.list()] == ["waiting"]
+            assert await memory.tasks.recover(body) == []
             for event, status in (("paid", "waiting"), ("packed", "done")):
-                await memory.signal("order", event, event)
-                assert [one.status for one in await memory.recover(body)] == [status]
+                await memory.tasks.signal("order", event, event)
+                assert [one.status for one in await memory.tasks.recover(body)] == [status]
 
     asyncio.run(main())
 
@@ -293,8 +293,8 @@ def test_two_tasks_at_once_have_a_working_memory_each(store: str) -> None:
                     return run.working.task, run.working.scratchpad
 
             found = await asyncio.gather(work("one"), work("two"))
-            await memory.remove_task("one")
-            assert [task.task for task in await memory.tasks()] == ["two"]
+            await memory.tasks.remove("one")
+            assert [task.task for task in await memory.tasks.list()] == ["two"]
             return found
 
     assert asyncio.run(main()) == [("one", ("of one",)), ("two", ("of two",))]

@@ -36,7 +36,7 @@ def test_two_starts_of_one_task_one_runs(memory: Memory) -> None:
         with pytest.raises(TaskClaimed, match="is run by"), memory.task("order"):
             pass
         run.step("a", lambda: 1)
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"
 
 
 def test_a_worker_that_was_paused_too_long_can_change_nothing(memory: Memory, clock: SetClock, calls: Calls) -> None:
@@ -56,7 +56,7 @@ def test_a_worker_that_was_paused_too_long_can_change_nothing(memory: Memory, cl
         slow.effect("mail", calls.noting("late mail"))
     assert "late mail" not in calls
     assert memory.list() == []
-    assert memory.restore("order") is None
+    assert memory.tasks.load_checkpoint("order") is None
 
 
 def test_a_broad_except_does_not_swallow_a_lost_lease(memory: Memory, clock: SetClock) -> None:
@@ -75,11 +75,11 @@ def test_a_sign_of_life_keeps_the_task(open_memory: Open) -> None:
 
     memory = open_memory(clock=system_clock)
     with memory.task("order", lease=3) as run:
-        (first,) = memory.tasks()
+        (first,) = memory.tasks.list()
 
         def slow() -> None:
             ends = time.monotonic() + 180
-            while memory.tasks()[0].until <= first.until:  # type: ignore[operator]
+            while memory.tasks.list()[0].until <= first.until:  # type: ignore[operator]
                 assert time.monotonic() < ends, "no sign of life"
                 time.sleep(0.01)
 
@@ -93,7 +93,7 @@ def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Op
     from engrain.stores.sqlite.steady import machine_steady
 
     memory = open_memory()
-    journal = memory._open.kit.journal
+    journal = memory.store.services.journal
     assert journal is not None
     steady, later = machine_steady(), 0
     if steady is None:
@@ -106,17 +106,17 @@ def test_jumps_of_the_wall_clock_neither_end_nor_prolong_a_lease(open_memory: Op
             clock.advance(jump)
             with pytest.raises(TaskClaimed), memory.task(task):
                 pass
-            assert memory.recover(lambda run: pytest.fail("it is running")) == []
-            assert [one.status for one in memory.tasks(status="expired")] == []
+            assert memory.tasks.recover(lambda run: pytest.fail("it is running")) == []
+            assert [one.status for one in memory.tasks.list(status="expired")] == []
             kill(run)
         later += 301_000_000
         with memory.task(task) as run:
             assert run.epoch == 2
-    assert memory.prune_tasks(3_600) == 0
+    assert memory.tasks.prune(3_600) == 0
     with memory.task("old"):
         pass
     clock.advance(2 * 86_400)
-    assert memory.prune_tasks(86_400) == 0
+    assert memory.tasks.prune(86_400) == 0
 
 
 # Sleeping and waiting
@@ -131,10 +131,10 @@ def test_a_sleep_keeps_the_time_it_was_first_given(memory: Memory, clock: SetClo
         with pytest.raises(TaskWaiting, match="sleeps until"), memory.task("nap") as run:
             body(run)
         clock.advance(1_000)
-    assert [one.status for one in memory.tasks()] == ["waiting"]
-    assert memory.recover(body) == []
+    assert [one.status for one in memory.tasks.list()] == ["waiting"]
+    assert memory.tasks.recover(body) == []
     clock.advance(1_601)
-    assert [(one.task, one.status) for one in memory.recover(body)] == [("nap", "done")]
+    assert [(one.task, one.status) for one in memory.tasks.recover(body)] == [("nap", "done")]
     assert calls == ["after"]
 
 
@@ -147,7 +147,7 @@ def test_a_sleep_in_the_process_ends_by_itself(open_memory: Open) -> None:
         run.sleep(0.05)
         run.sleep_until("2020-01-01")
     assert 0.05 <= time.monotonic() - began < 60
-    assert [one.status for one in memory.timeline("nap").steps] == ["done", "done"]
+    assert [one.status for one in memory.tasks.timeline("nap").steps] == ["done", "done"]
 
 
 def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) -> None:
@@ -157,37 +157,37 @@ def test_an_event_is_waited_for_and_replayed(memory: Memory, clock: SetClock) ->
 
     with pytest.raises(TaskWaiting, match="'paid'"), memory.task("order") as run:
         body(run)
-    assert memory.recover(body) == []
-    assert memory.signal("order", "paid", {"sum": 3})
-    assert not memory.signal("order", "paid", {"sum": 4})
-    assert [one.outcome for one in memory.recover(body)] == ["{'sum': 3}"]
-    assert memory.signal("early", "paid")
+    assert memory.tasks.recover(body) == []
+    assert memory.tasks.signal("order", "paid", {"sum": 3})
+    assert not memory.tasks.signal("order", "paid", {"sum": 4})
+    assert [one.outcome for one in memory.tasks.recover(body)] == ["{'sum': 3}"]
+    assert memory.tasks.signal("early", "paid")
     with memory.task("early") as run:
         assert run.wait_event("paid") is None
 
 
 def test_no_event_of_an_ended_task_reaches_the_next_of_its_name(memory: Memory, clock: SetClock) -> None:
-    for end in (lambda: memory.prune_tasks(0), lambda: memory.remove_task("order")):
-        memory.signal("order", "paid", 1)
+    for end in (lambda: memory.tasks.prune(0), lambda: memory.tasks.remove("order")):
+        memory.tasks.signal("order", "paid", 1)
         with memory.task("order") as run:
             assert run.wait_event("paid", block=False) == 1
-        assert not memory.signal("order", "paid", 2)  # whoever tells it once more is no worse off
+        assert not memory.tasks.signal("order", "paid", 2)  # whoever tells it once more is no worse off
         with pytest.raises(TaskEnded, match="'refunded'"):
-            memory.signal("order", "refunded", 1)
+            memory.tasks.signal("order", "refunded", 1)
         clock.advance()
         end()
         for event in ("paid", "refunded"):
             with pytest.raises(TaskWaiting), memory.task("order") as run:
                 run.wait_event(event, block=False)
-        memory.cancel("order")
-        memory.remove_task("order")
+        memory.tasks.cancel("order")
+        memory.tasks.remove("order")
 
 
 def test_an_event_that_does_not_come_times_out(memory: Memory, clock: SetClock) -> None:
     with pytest.raises(TimeoutError, match="'paid'"), memory.task("order") as run:
         run.wait_event("paid", timeout=0)
-    assert memory.tasks()[0].status == "parked"
-    memory.signal("order", "paid", 1)
+    assert memory.tasks.list()[0].status == "parked"
+    memory.tasks.signal("order", "paid", 1)
     with memory.task("order") as run:
         assert run.wait_event("paid", timeout=0) == 1
 
@@ -206,7 +206,7 @@ def test_a_time_out_that_the_task_went_on_from_is_not_waited_for_again(memory: M
         clock.advance(3_600)
     with memory.task("order") as run:
         body(run)
-    assert [one.status for one in memory.timeline("order").steps] == ["failed", "done"] * 3
+    assert [one.status for one in memory.tasks.timeline("order").steps] == ["failed", "done"] * 3
 
 
 def test_what_stands_in_for_an_event_is_recorded(memory: Memory, clock: SetClock) -> None:
@@ -217,7 +217,7 @@ def test_what_stands_in_for_an_event_is_recorded(memory: Memory, clock: SetClock
         body(run)
     clock.advance(61)
     killed_in(memory, clock, "ask", lambda run: (body(run), run.step("give up", lambda: 1), dies()))
-    assert memory.signal("ask", "answer", "too late")
+    assert memory.tasks.signal("ask", "answer", "too late")
     with memory.task("ask") as run:
         assert body(run) == {"said": None}
     for wrong in ({"default": 1}, {"timeout": 1, "default": object()}):
@@ -231,11 +231,11 @@ def test_a_sleep_that_somebody_settled_as_failed_goes_on(memory: Memory, clock: 
 
     with pytest.raises(TaskWaiting), memory.task("order") as run:
         body(run)
-    memory.resolve("order", "sleep", "failed")
+    memory.tasks.resolve("order", "sleep", "failed")
     clock.advance(61)
     with memory.task("order") as run:
         body(run)
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"
 
 
 def test_a_wait_in_place_of_a_step_that_failed(memory: Memory, clock: SetClock) -> None:
@@ -262,10 +262,10 @@ def test_recover_picks_up_what_a_dead_worker_left(memory: Memory, clock: SetCloc
             raise ValueError("bad luck")
 
     with memory.task("held", version="1"):
-        found = memory.recover(body, version="1")
+        found = memory.tasks.recover(body, version="1")
     assert [(one.task, one.status) for one in found] == [("a", "done"), ("b", "parked")]
     assert calls == ["x"] * 3
-    assert [one.task for one in memory.tasks(status="running")] == ["other version"]
+    assert [one.task for one in memory.tasks.list(status="running")] == ["other version"]
 
 
 def test_recover_leaves_alone_what_somebody_parked_meanwhile(memory: Memory, clock: SetClock, calls: Calls) -> None:
@@ -275,32 +275,32 @@ def test_recover_leaves_alone_what_somebody_parked_meanwhile(memory: Memory, clo
     def body(run: Run) -> None:
         calls.append(run.id)
         if run.id == "a":
-            memory.park("b", "wait for Ana")
-            memory.cancel("c")
+            memory.tasks.park("b", "wait for Ana")
+            memory.tasks.cancel("c")
 
-    assert [one.task for one in memory.recover(body)] == ["a"]
+    assert [one.task for one in memory.tasks.recover(body)] == ["a"]
     assert calls == ["a"]
-    assert {one.task: one.status for one in memory.tasks()} == {"a": "done", "b": "parked", "c": "cancelled"}
+    assert {one.task: one.status for one in memory.tasks.list()} == {"a": "done", "b": "parked", "c": "cancelled"}
 
 
 def test_a_task_that_kills_its_workers_is_parked(memory: Memory, clock: SetClock, calls: Calls) -> None:
     for _ in range(5):
         killed_in(memory, clock, "bomb", lambda run: run.step("boom", dies))
-    assert memory.recover(calls.noting("bomb")) == []
-    (task,) = memory.tasks(status="parked")
+    assert memory.tasks.recover(calls.noting("bomb")) == []
+    (task,) = memory.tasks.list(status="parked")
     assert "5 workers" in task.outcome
     assert calls == []
-    memory.resume("bomb")
-    assert [one.status for one in memory.recover(calls.noting("bomb"))] == ["done"]
+    memory.tasks.resume("bomb")
+    assert [one.status for one in memory.tasks.recover(calls.noting("bomb"))] == ["done"]
 
 
 def test_a_task_that_people_park_and_resume_does_not_kill_its_workers(memory: Memory, clock: SetClock) -> None:
     for _ in range(6):
         with pytest.raises(OSError, match="down"), memory.task("order"):
             raise OSError("down")
-        memory.resume("order")
+        memory.tasks.resume("order")
     killed_in(memory, clock, "order", lambda run: run.step("slow", dies))
-    assert [one.status for one in memory.recover(lambda run: None)] == ["done"]
+    assert [one.status for one in memory.tasks.recover(lambda run: None)] == ["done"]
 
 
 def test_a_worker_that_ends_while_it_waits_is_not_killed_by_its_task(memory: Memory, clock: SetClock) -> None:
@@ -312,8 +312,8 @@ def test_a_worker_that_ends_while_it_waits_is_not_killed_by_its_task(memory: Mem
 
     for _ in range(7):
         killed_in(memory, clock, "order", waits)
-    memory.signal("order", "paid", 1)
-    assert [one.status for one in memory.recover(waits)] == ["done"]
+    memory.tasks.signal("order", "paid", 1)
+    assert [one.status for one in memory.tasks.recover(waits)] == ["done"]
 
 
 def test_a_step_that_gets_done_clears_the_name_of_its_task(memory: Memory, clock: SetClock) -> None:
@@ -321,7 +321,7 @@ def test_a_step_that_gets_done_clears_the_name_of_its_task(memory: Memory, clock
         killed_in(memory, clock, "order", lambda run: run.step("x", dies))
         if number == 3:
             killed_in(memory, clock, "order", lambda run: (run.step("y", lambda: 1), dies()))
-    assert [one.status for one in memory.recover(lambda run: None)] == ["done"]
+    assert [one.status for one in memory.tasks.recover(lambda run: None)] == ["done"]
 
 
 def test_an_effect_that_kills_its_workers_is_not_repeated_for_ever(
@@ -329,8 +329,8 @@ def test_an_effect_that_kills_its_workers_is_not_repeated_for_ever(
 ) -> None:
     for _ in range(5):
         killed_in(memory, clock, "bomb", lambda run: run.effect("boom", dies, on_ambiguous="retry"))
-    assert memory.recover(calls.noting("bomb")) == []
-    assert [one.status for one in memory.tasks()] == ["parked"]
+    assert memory.tasks.recover(calls.noting("bomb")) == []
+    assert [one.status for one in memory.tasks.list()] == ["parked"]
     assert calls == []
 
 
@@ -338,32 +338,32 @@ def test_nothing_unfinished_goes_away_and_max_age_is_visible(memory: Memory, clo
     killed_in(memory, clock, "old", lambda run: (run.step("a", lambda: 1), dies()), max_age=timedelta(days=1))
     killed_in(memory, clock, "ageless", lambda run: (run.step("a", lambda: 1), dies()))
     clock.advance(90_000)
-    assert memory.recover(lambda run: None) == [memory.timeline("ageless").task]
-    assert [one.task for one in memory.tasks(status="expired")] == ["old"]
+    assert memory.tasks.recover(lambda run: None) == [memory.tasks.timeline("ageless").task]
+    assert [one.task for one in memory.tasks.list(status="expired")] == ["old"]
     with pytest.raises(TaskEnded, match="expired"), memory.task("old"):
         pass
     clock.advance(6 * 86_400)
-    assert memory.prune_tasks() == 0
-    assert len(memory.timeline("old").steps) == 1
+    assert memory.tasks.prune() == 0
+    assert len(memory.tasks.timeline("old").steps) == 1
     clock.advance(2 * 86_400)
-    assert memory.prune_tasks() == 2
-    assert memory.tasks() == []
+    assert memory.tasks.prune() == 2
+    assert memory.tasks.list() == []
 
 
 def test_a_person_parks_resumes_and_cancels(memory: Memory) -> None:
     with pytest.raises(LeaseLost), memory.task("order") as run:
-        memory.park("order", "wait for Ana")
+        memory.tasks.park("order", "wait for Ana")
         run.step("late", lambda: 1)
-    assert (memory.tasks()[0].status, memory.tasks()[0].outcome) == ("parked", "wait for Ana")
-    memory.resume("order")
-    assert memory.tasks()[0].status == "waiting"
-    memory.cancel("order", "no longer wanted")
+    assert (memory.tasks.list()[0].status, memory.tasks.list()[0].outcome) == ("parked", "wait for Ana")
+    memory.tasks.resume("order")
+    assert memory.tasks.list()[0].status == "waiting"
+    memory.tasks.cancel("order", "no longer wanted")
     with pytest.raises(TaskEnded, match="no longer wanted"), memory.task("order"):
         pass
     with pytest.raises(NotFound):
-        memory.cancel("unknown")
+        memory.tasks.cancel("unknown")
     with pytest.raises(NotFound):
-        memory.timeline("unknown")
+        memory.tasks.timeline("unknown")
 
 
 def test_a_snapshot_travels_with_the_task(memory: Memory, clock: SetClock) -> None:
@@ -375,17 +375,17 @@ def test_a_snapshot_travels_with_the_task(memory: Memory, clock: SetClock) -> No
         if fatal:
             dies()
 
-    assert memory.restore("order") is None
+    assert memory.tasks.load_checkpoint("order") is None
     killed_in(memory, clock, "order", lambda run: body(run, True))
-    assert memory.restore("order") == {"at": "b", "notes": ["ü"]}
+    assert memory.tasks.load_checkpoint("order") == {"at": "b", "notes": ["ü"]}
     with memory.task("order") as run:
         assert run.snapshot == {"at": "b", "notes": ["ü"]}
         run.step("a", lambda: 1)
         run.keep({"at": "a"})  # replayed: what was kept later is newer
-        assert memory.restore("order") == {"at": "b", "notes": ["ü"]}
+        assert memory.tasks.load_checkpoint("order") == {"at": "b", "notes": ["ü"]}
         run.step("b", lambda: 2)
         run.keep({"at": "end"})
-    assert memory.restore("order") == {"at": "end"}
+    assert memory.tasks.load_checkpoint("order") == {"at": "end"}
 
 
 def test_a_step_that_does_not_go_on_after_the_end(memory: Memory) -> None:
@@ -404,15 +404,15 @@ def test_a_step_that_does_not_go_on_after_the_end(memory: Memory) -> None:
         lambda memory: memory.task("x", accepts="1"),
         lambda memory: memory.task("x", version="checkpoint"),
         lambda memory: memory.task("x", goal=3),
-        lambda memory: memory.tasks(status="dead"),
-        lambda memory: memory.tasks(limit=0),
-        lambda memory: memory.resolve("x", "y", "maybe"),
-        lambda memory: memory.resolve("x", "y", "failed", result=1),
-        lambda memory: memory.prune_tasks(-1),
-        lambda memory: memory.signal("x", ""),
-        lambda memory: memory.checkpoint("", {}),
-        lambda memory: memory.checkpoint({}, {}),
-        lambda memory: memory.restore([]),
+        lambda memory: memory.tasks.list(status="dead"),
+        lambda memory: memory.tasks.list(limit=0),
+        lambda memory: memory.tasks.resolve("x", "y", "maybe"),
+        lambda memory: memory.tasks.resolve("x", "y", "failed", result=1),
+        lambda memory: memory.tasks.prune(-1),
+        lambda memory: memory.tasks.signal("x", ""),
+        lambda memory: memory.tasks.checkpoint("", {}),
+        lambda memory: memory.tasks.checkpoint({}, {}),
+        lambda memory: memory.tasks.load_checkpoint([]),
     ],
 )
 def test_bad_input_is_named(memory: Memory, call: Callable[[Memory], Any]) -> None:
@@ -459,11 +459,11 @@ def test_a_wait_with_a_time_out_goes_on_when_nobody_signals(memory: Memory, cloc
     with pytest.raises(TaskWaiting), memory.task("ask") as run:
         body(run)
     clock.advance(1_800)
-    assert memory.recover(body) == []
+    assert memory.tasks.recover(body) == []
     with pytest.raises(TaskWaiting), memory.task("ask") as run:
         body(run)  # looked at half way: the time-out counts from the first wait
     clock.advance(1_801)
-    assert [(one.status, one.outcome) for one in memory.recover(body)] == [("done", "no answer")]
+    assert [(one.status, one.outcome) for one in memory.tasks.recover(body)] == [("done", "no answer")]
 
 
 def test_a_task_past_its_max_age_is_not_started_again(memory: Memory, clock: SetClock, calls: Calls) -> None:
@@ -472,13 +472,13 @@ def test_a_task_past_its_max_age_is_not_started_again(memory: Memory, clock: Set
     with pytest.raises(TaskEnded, match="expired"), memory.task("old") as run:
         run.step("b", calls.noting("b"))
     assert calls == []
-    assert [(one.task, one.status) for one in memory.tasks()] == [("old", "expired")]
-    assert len(memory.timeline("old").steps) == 1
+    assert [(one.task, one.status) for one in memory.tasks.list()] == [("old", "expired")]
+    assert len(memory.tasks.timeline("old").steps) == 1
 
 
 def test_a_running_task_is_not_taken_from_its_worker_by_resume(memory: Memory) -> None:
     with memory.task("order") as run:
         with pytest.raises(Conflict, match="running already"):
-            memory.resume("order")
+            memory.tasks.resume("order")
         run.step("a", lambda: 1)
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"

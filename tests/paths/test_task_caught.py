@@ -127,7 +127,7 @@ def test_a_late_event_does_not_change_what_a_task_did_without_it(memory: Memory,
             return run.effect("remind", calls.noting("remind", "reminded"))
 
     killed_in(memory, clock, "order", lambda run: (body(run), dies()))
-    memory.signal("order", "paid", "late")
+    memory.tasks.signal("order", "paid", "late")
     with memory.task("order") as run:
         assert body(run) == "reminded"
     assert calls == ["remind"]

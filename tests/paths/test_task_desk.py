@@ -112,14 +112,14 @@ def test_working_memory_and_what_a_program_keeps_travel_together(memory: Memory,
 
     killed_in(memory, clock, "order", body)
     memory.working.clear()
-    assert memory.restore("order") == {"page": 7}
+    assert memory.tasks.load_checkpoint("order") == {"page": 7}
     with memory.task("order") as run:
         assert (run.snapshot, run.working.scratchpad) == ({"page": 7}, ("hm",))
 
 
 def test_a_step_that_changes_nothing_there_stores_nothing(open_memory: Open) -> None:
     memory = open_memory()
-    journal = memory._open.kit.journal
+    journal = memory.store.services.journal
     assert journal is not None
     with memory.task("order") as run:
         run.step("a", lambda: 1)
@@ -149,7 +149,7 @@ def test_steps_side_by_side_leave_the_newest_state(open_memory: Open, clock: Set
 
 
 def test_a_task_begun_beside_another_has_a_working_memory_of_its_own(memory: Memory) -> None:
-    memory.start_task("Write the report")
+    memory.working.start("Write the report")
     with memory.task("order", goal="ship the order") as run:
         assert memory.working.task == "Write the report"
         assert run.working.task == "ship the order"
@@ -185,7 +185,7 @@ def test_what_lies_there_meanwhile_is_left_alone(memory: Memory) -> None:
     with memory.task("order", goal="ship the order") as run:
         run.step("a", lambda: 1)
         memory.working.clear()
-        memory.start_task("Write the report")
+        memory.working.start("Write the report")
         run.step("b", lambda: 2)
     assert memory.working.task == "Write the report"
 
@@ -201,7 +201,7 @@ def test_a_task_that_is_only_replayed_is_not_at_hand(memory: Memory) -> None:
 
 
 def test_a_task_that_stood_back_takes_its_own_along(memory: Memory, clock: SetClock) -> None:
-    memory.start_task("Write the report")
+    memory.working.start("Write the report")
     killed_in(memory, clock, "order", lambda run: noting(run, fatal=True))
     with memory.task("order") as run:
         assert run.working.scratchpad == ("seen",)
@@ -247,7 +247,7 @@ def test_a_procedure_needs_working_memory(memory: Memory) -> None:
 def test_the_outcome_is_kept_before_the_end_is_recorded(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies right after the end of a task has kept what it led to."""
     ended: list[bool] = []
-    journal = memory._open.kit.journal
+    journal = memory.store.services.journal
     assert journal is not None
     true_end = type(journal).end
 
@@ -265,7 +265,7 @@ def test_a_task_that_was_cancelled_meanwhile_leaves_no_success(memory: Memory) -
     memory.procedural.learn("ship", ["pack"])
     with pytest.raises(LeaseLost), memory.task("order", goal="ship it", procedure="ship") as run:  # noqa: PT012
         run.step("pack", lambda: 1)
-        memory.cancel("order", "not wanted")
+        memory.tasks.cancel("order", "not wanted")
         run.outcome = "sent"
     assert not memory.list({"kind": "fact"})
     assert counted(memory) == (0, 0)
@@ -279,7 +279,7 @@ def counted(memory: Memory) -> tuple[int, int]:
 
 def test_a_task_beside_another_counts_for_its_procedure_too(memory: Memory) -> None:
     memory.procedural.learn("ship", ["pack", "send"])
-    memory.start_task("Write the report")
+    memory.working.start("Write the report")
     with memory.task("order", procedure="ship") as run:
         run.outcome = "sent"
     assert counted(memory) == (1, 0)
@@ -290,7 +290,7 @@ def test_a_task_that_expires_counts_as_a_failure_once(memory: Memory, clock: Set
     memory.procedural.learn("ship", ["pack", "send"])
     killed_in(memory, clock, "order", dies, procedure="ship", max_age=30)
     for _ in range(2):
-        memory.recover(lambda run: None)
+        memory.tasks.recover(lambda run: None)
     assert counted(memory) == (0, 1)
     assert memory.procedural.trials("ship")[0].note
 
@@ -298,11 +298,11 @@ def test_a_task_that_expires_counts_as_a_failure_once(memory: Memory, clock: Set
 def test_a_cancelled_task_has_failed_only_if_it_was_parked(memory: Memory, clock: SetClock) -> None:
     memory.procedural.learn("ship", ["pack", "send"])
     killed_in(memory, clock, "unwanted", dies, procedure="ship")
-    memory.cancel("unwanted")
+    memory.tasks.cancel("unwanted")
     assert counted(memory) == (0, 0)
     with suppress(RuntimeError), memory.task("broken", procedure="ship"):
         raise RuntimeError("out of paper")
-    memory.cancel("broken", "give it up")
+    memory.tasks.cancel("broken", "give it up")
     assert counted(memory) == (0, 1)
     assert memory.procedural.trials("ship")[0].note == "RuntimeError: out of paper"
 
@@ -313,7 +313,7 @@ def test_a_procedure_that_was_forgotten_stops_no_task(memory: Memory, clock: Set
     memory.forget(str(id))
     with memory.task("order") as run:
         run.outcome = "sent"
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"
     assert len(memory.list({"source": "order"})) == 1
 
 
@@ -330,7 +330,7 @@ def test_a_parked_task_that_could_not_be_entered_stays_parked(memory: Memory) ->
         raise RuntimeError("the power went")
     with pytest.raises(NotFound, match="'ship'"), memory.task("order", procedure="ship"):
         pass
-    assert [(one.status, one.outcome) for one in memory.tasks()] == [("parked", "RuntimeError: the power went")]
+    assert [(one.status, one.outcome) for one in memory.tasks.list()] == [("parked", "RuntimeError: the power went")]
 
 
 def test_an_outcome_is_forgotten_with_what_it_cites(memory: Memory) -> None:
@@ -349,17 +349,17 @@ def test_one_ended_task_is_removed_with_every_byte(open_memory: Open, store: str
         run.step("a", lambda: "result-PELICAN " * 500)
         run.step("b", lambda: run.working.add_thought("thought-PELICAN"))
         run.keep("kept-PELICAN")
-        memory.signal("order", "paid", "event-PELICAN")
+        memory.tasks.signal("order", "paid", "event-PELICAN")
         raise RuntimeError("error-PELICAN")
     with memory.task("other"):
         pass
     with pytest.raises(Conflict, match="parked"):
-        memory.remove_task("order")
-    memory.cancel("order", "why-PELICAN")
-    memory.remove_task("order")
-    assert [task.task for task in memory.tasks()] == ["other"]
+        memory.tasks.remove("order")
+    memory.tasks.cancel("order", "why-PELICAN")
+    memory.tasks.remove("order")
+    assert [task.task for task in memory.tasks.list()] == ["other"]
     with pytest.raises(NotFound):
-        memory.remove_task("order")
+        memory.tasks.remove("order")
     files = [file for file in Path(store).parent.iterdir() if file.name.startswith(Path(store).name)]
     # In another process: to open and close the file in this one would drop the locks that SQLite has on it here.
     assert not [one.name for one in files if b"PELICAN" in subprocess.run(["cat", one], capture_output=True).stdout]

@@ -34,9 +34,9 @@ def test_an_effect_has_one_stable_key(memory: Memory, clock: SetClock) -> None:
         body(run)
     assert len(keys) == 3
     assert keys[0] == keys[1] != keys[2]
-    memory.prune_tasks(0)
+    memory.tasks.prune(0)
     clock.advance()
-    memory.prune_tasks(0)
+    memory.tasks.prune(0)
     with memory.task("order") as run:  # another task, although it has the same name
         run.effect("mail", send, "ana", key_as="token")
     assert keys[3] not in keys[:3]
@@ -63,20 +63,20 @@ def test_an_effect_whose_outcome_is_unknown_halts(
             body(run, None)
     assert (halted.value.task, halted.value.step, halted.value.occurrence) == ("order", "mail", 0)
     assert calls == ["plan", "mail"]
-    assert memory.tasks()[0].status == "parked"
-    assert memory.timeline("order").steps[1].status == "ambiguous"
-    memory.resolve("order", "mail", "done", result={"id": 7}, note="it is in the outbox")
+    assert memory.tasks.list()[0].status == "parked"
+    assert memory.tasks.timeline("order").steps[1].status == "ambiguous"
+    memory.tasks.resolve("order", "mail", "done", result={"id": 7}, note="it is in the outbox")
     with memory.task("order") as run:
         assert body(run, None) == {"id": 7}
     assert calls == ["plan", "mail"]
-    assert "it is in the outbox" in (memory.timeline("order").steps[1].error or "")
+    assert "it is in the outbox" in (memory.tasks.timeline("order").steps[1].error or "")
 
 
 def test_a_resolved_effect_is_done_again_or_left_out(memory: Memory, clock: SetClock, calls: Calls) -> None:
     for name, outcome, expected in (("a", "failed", ["mail", "mail"]), ("b", "skipped", ["mail"])):
         calls.clear()
         killed_in(memory, clock, name, lambda run: run.effect("mail", calls.noting("mail", Killed())))
-        memory.resolve(name, "mail", outcome)  # type: ignore[arg-type]
+        memory.tasks.resolve(name, "mail", outcome)  # type: ignore[arg-type]
         with memory.task(name) as run:
             assert run.effect("mail", calls.noting("mail", 1)) == (1 if outcome == "failed" else None)
         assert calls == expected
@@ -98,7 +98,7 @@ def test_a_probe_finds_out(memory: Memory, clock: SetClock, calls: Calls, found:
         assert body(run, "again") == (found if sent == 1 else "again")
     assert len(calls) == sent
     assert [to for to, _ in asked] == ["ana"]
-    assert asked[0][1] == memory.timeline("order").steps[0].key
+    assert asked[0][1] == memory.tasks.timeline("order").steps[0].key
 
 
 def test_a_probe_that_fails_leaves_the_effect_ambiguous(memory: Memory, clock: SetClock, calls: Calls) -> None:
@@ -177,7 +177,7 @@ def test_an_effect_broken_off_inside_a_run_is_not_taken_for_done(memory: Memory,
     with pytest.raises(StepAmbiguous, match="broken off"), memory.task("order") as run:
         with pytest.raises(KeyboardInterrupt):
             run.effect("mail", calls.noting("mail", KeyboardInterrupt()))
-    assert memory.tasks()[0].status == "parked"
+    assert memory.tasks.list()[0].status == "parked"
 
 
 def test_an_effect_whose_report_was_caught_is_not_taken_for_done(memory: Memory, calls: Calls) -> None:
@@ -189,8 +189,8 @@ def test_an_effect_whose_report_was_caught_is_not_taken_for_done(memory: Memory,
     for _ in range(2):
         with pytest.raises(StepAmbiguous, match="timed out"), memory.task("order") as run:
             body(run)
-    assert memory.tasks()[0].status == "parked"
-    memory.resolve("order", "mail", "skipped")
+    assert memory.tasks.list()[0].status == "parked"
+    memory.tasks.resolve("order", "mail", "skipped")
     with memory.task("order") as run:
         body(run)
     assert calls == ["mail", "after"]
@@ -201,8 +201,8 @@ def test_a_report_may_be_caught_and_settled_at_once(memory: Memory, calls: Calls
         try:
             run.effect("mail", calls.noting("mail", OSError("timed out")))
         except StepAmbiguous as halted:
-            memory.resolve("order", halted.step, "skipped")
-    assert memory.tasks()[0].status == "done"
+            memory.tasks.resolve("order", halted.step, "skipped")
+    assert memory.tasks.list()[0].status == "done"
 
 
 @pytest.mark.parametrize(("word", "sent"), [("done", 1), ("skipped", 1), ("failed", 2)])
@@ -211,7 +211,7 @@ def test_a_word_that_comes_while_the_worker_finds_out_counts(
     memory: Memory, clock: SetClock, calls: Calls, policy: str, word: Any, sent: int
 ) -> None:
     def meanwhile() -> None:
-        memory.resolve("order", "mail", word, result="seen" if word == "done" else None)
+        memory.tasks.resolve("order", "mail", word, result="seen" if word == "done" else None)
 
     on_ambiguous: Any = meanwhile if policy == "probe" else Compensate(meanwhile)
     with pytest.raises(StepAmbiguous), memory.task("order") as run:
@@ -225,7 +225,7 @@ def test_a_word_that_comes_while_the_worker_finds_out_counts(
 def test_nobody_speaks_for_an_effect_that_is_under_way(memory: Memory, calls: Calls) -> None:
     def send() -> str:
         with pytest.raises(TaskClaimed, match="'mail' is under way"):
-            memory.resolve("order", "mail", "failed")
+            memory.tasks.resolve("order", "mail", "failed")
         return "sent"
 
     with memory.task("order") as run:
@@ -240,8 +240,8 @@ def test_the_effect_of_a_dead_worker_is_settled_at_once(open_memory: Open) -> No
             run.effect("mail", os._exit, 0)
     os.waitpid(child, 0)
     memory = open_memory()
-    assert memory.resolve("order", "mail", "done", result=7).status == "done"
-    assert [one.status for one in memory.recover(lambda run: run.effect("mail", dies, 0))] == ["done"]
+    assert memory.tasks.resolve("order", "mail", "done", result=7).status == "done"
+    assert [one.status for one in memory.tasks.recover(lambda run: run.effect("mail", dies, 0))] == ["done"]
 
 
 def test_an_effect_that_did_not_happen_has_a_new_key_for_other_arguments(memory: Memory) -> None:
@@ -287,10 +287,10 @@ def test_an_effect_that_was_never_entered_did_not_happen(memory: Memory, calls: 
 
     with pytest.raises(TypeError, match="subject"), memory.task("order") as run:
         run.effect("mail", send, "ana", on_ambiguous=policy)
-    assert [one.status for one in memory.timeline("order").steps] == ["failed"]
+    assert [one.status for one in memory.tasks.timeline("order").steps] == ["failed"]
     with memory.task("order") as run:
         assert run.effect("mail", send, "ana", "hello", on_ambiguous=policy) == "sent"
         with pytest.raises(StepAmbiguous):  # the same error from inside tells nothing
             run.effect("mail", send, "ana", "odd", on_ambiguous=policy)
-        memory.resolve("order", "mail", "skipped", occurrence=1)
+        memory.tasks.resolve("order", "mail", "skipped", occurrence=1)
     assert calls == ["mail", "mail"]

@@ -47,7 +47,7 @@ from engrain import (
 def test_a_step_inside_a_step_is_refused(memory: Memory, inner: Callable[[Run], Any]) -> None:
     with pytest.raises(StepNested, match="inside another step"), memory.task("order") as run:
         run.step("outer", lambda: inner(run))
-    assert [(one.name, one.status) for one in memory.timeline("order").steps] == [("outer", "failed")]
+    assert [(one.name, one.status) for one in memory.tasks.timeline("order").steps] == [("outer", "failed")]
     assert memory.list() == []
 
 
@@ -61,7 +61,7 @@ def test_a_step_may_use_the_memory_and_run_another_task(memory: Memory) -> None:
         assert run.step("outer", work) == 1
         with pytest.raises(StepNested), memory.task("third") as third:
             run.step("again", lambda: third.step("x", lambda: run.step("y", lambda: 1)))
-    assert [one.status for one in memory.tasks()] == ["parked", "done", "done"]
+    assert [one.status for one in memory.tasks.list()] == ["parked", "done", "done"]
 
 
 def test_a_run_that_is_over_calls_nothing(memory: Memory, calls: Calls) -> None:
@@ -93,7 +93,7 @@ def test_a_fork_neither_runs_nor_ends_the_task_of_its_parent(memory: Memory, cal
                 os._exit(code if not calls else 2)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         run.step("a", calls.noting("a"))
-    assert memory.tasks()[0].status == "done"
+    assert memory.tasks.list()[0].status == "done"
 
 
 # What may be called
@@ -105,7 +105,7 @@ def test_what_cannot_be_called_is_refused_before_anything_is_recorded(memory: Me
         for call in (run.step, run.effect):
             with pytest.raises(InvalidInput, match="function to call"):
                 call("plan", wrong)  # type: ignore[operator]
-    assert memory.timeline("order").steps == ()
+    assert memory.tasks.timeline("order").steps == ()
 
 
 def test_a_coroutine_function_is_refused_where_nobody_awaits_it(memory: Memory) -> None:
@@ -117,7 +117,7 @@ def test_a_coroutine_function_is_refused_where_nobody_awaits_it(memory: Memory) 
             for call in (run.step, run.effect):
                 with pytest.raises(InvalidInput, match="AsyncMemory"):
                     call("fetch", function)  # type: ignore[operator]
-    assert memory.timeline("order").steps == ()
+    assert memory.tasks.timeline("order").steps == ()
 
 
 @for_each(
@@ -130,13 +130,13 @@ def test_a_coroutine_function_is_refused_where_nobody_awaits_it(memory: Memory) 
         lambda memory: memory.task("x", accepts=3),
         lambda memory: memory.task("x", accepts=[3]),
         lambda memory: memory.task("x", goal="\ud800"),
-        lambda memory: memory.prune_tasks("a day"),
-        lambda memory: memory.prune_tasks(float("inf")),
-        lambda memory: memory.tasks(status=3),
-        lambda memory: memory.tasks(status=None),
-        lambda memory: memory.resolve("x", "y", "done", occurrence="0"),
-        lambda memory: memory.resolve("x", "y", "done", note=3),
-        lambda memory: memory.recover(None),
+        lambda memory: memory.tasks.prune("a day"),
+        lambda memory: memory.tasks.prune(float("inf")),
+        lambda memory: memory.tasks.list(status=3),
+        lambda memory: memory.tasks.list(status=None),
+        lambda memory: memory.tasks.resolve("x", "y", "done", occurrence="0"),
+        lambda memory: memory.tasks.resolve("x", "y", "done", note=3),
+        lambda memory: memory.tasks.recover(None),
     ],
 )
 def test_bad_values_are_named(memory: Memory, call: Callable[[Memory], Any]) -> None:
@@ -160,7 +160,7 @@ def test_bad_values_are_named(memory: Memory, call: Callable[[Memory], Any]) -> 
 def test_bad_values_of_steps_are_named(memory: Memory, call: Callable[[Run], Any]) -> None:
     with memory.task("order") as run, pytest.raises(InvalidInput):
         call(run)
-    assert memory.timeline("order").steps == ()
+    assert memory.tasks.timeline("order").steps == ()
 
 
 # How a run is left
@@ -170,7 +170,7 @@ def test_groups_of_errors_are_looked_into(memory: Memory) -> None:
     def left_with(name: str, *errors: BaseException) -> tuple[str, str]:
         with pytest.raises(BaseExceptionGroup), memory.task(name):
             raise BaseExceptionGroup("several", [BaseExceptionGroup("inner", errors)])
-        task = memory.timeline(name).task
+        task = memory.tasks.timeline(name).task
         return task.status, task.outcome
 
     waits, fails = TaskWaiting("waits for Ana"), ValueError("bad luck")
@@ -187,11 +187,11 @@ def test_a_store_that_fails_at_the_end_does_not_hide_the_error(memory: Memory, m
         raise DiskFull("the disk is full")
 
     with pytest.raises(ValueError, match="bad luck"), memory.task("order"):
-        monkeypatch.setattr(memory._open.kit.journal, "end", full)
+        monkeypatch.setattr(memory.store.services.journal, "end", full)
         raise ValueError("bad luck")
     monkeypatch.undo()
     with pytest.raises(DiskFull), memory.task("other"):  # otherwise it would be taken for done
-        monkeypatch.setattr(memory._open.kit.journal, "end", full)
+        monkeypatch.setattr(memory.store.services.journal, "end", full)
     monkeypatch.undo()
 
 
@@ -203,7 +203,7 @@ def test_a_run_that_could_not_say_its_end_holds_the_task_no_longer(
 
     with pytest.raises(StoreUnavailable), memory.task("order") as run:
         run.outcome = "sent"
-        monkeypatch.setattr(memory._open.kit.journal, "extend", fails)
+        monkeypatch.setattr(memory.store.services.journal, "extend", fails)
     assert not [
         one for one in threading.enumerate() if one.name == "engrain-lease" and not one.join(60) and one.is_alive()
     ]
@@ -222,7 +222,7 @@ def test_a_run_that_is_left_while_a_step_runs_is_not_done(memory: Memory, calls:
             assert started.wait(180)
         go.set()
         assert isinstance(fetched.exception(), LeaseLost)
-    assert memory.tasks()[0].status == "parked"
+    assert memory.tasks.list()[0].status == "parked"
     with memory.task("order") as run:
         assert run.step("fetch", lambda: "fetched") == "fetched"
 
@@ -231,7 +231,7 @@ def test_a_run_that_is_left_while_a_step_runs_is_not_done(memory: Memory, calls:
 def test_an_outcome_can_always_be_stored(memory: Memory, text: str) -> None:
     with memory.task("order") as run:
         run.outcome = text
-    assert memory.tasks()[0].outcome in ("?", "x" * 2_000)
+    assert memory.tasks.list()[0].outcome in ("?", "x" * 2_000)
 
 
 # Snapshots
@@ -250,15 +250,15 @@ def test_a_snapshot_is_kept_although_the_code_has_changed(memory: Memory, clock:
     with memory.task("order") as run:
         run.step("a", lambda: 1)
         run.keep({"by": "the second, early"})
-        assert memory.restore("order") == {"by": "the first"}
+        assert memory.tasks.load_checkpoint("order") == {"by": "the first"}
         run.step("new", lambda: 3)
         run.keep({"by": "the second"})
-        assert memory.restore("order") == {"by": "the second"}
+        assert memory.tasks.load_checkpoint("order") == {"by": "the second"}
         kill(run)
     clock.advance(60)
     with memory.task("order") as run:
         run.keep({"by": "the third, at its end"})
-    assert memory.restore("order") == {"by": "the third, at its end"}
+    assert memory.tasks.load_checkpoint("order") == {"by": "the third, at its end"}
 
 
 def test_a_snapshot_of_a_run_that_was_cut_off_in_its_replay_stays(memory: Memory, clock: SetClock) -> None:
@@ -273,7 +273,7 @@ def test_a_snapshot_of_a_run_that_was_cut_off_in_its_replay_stays(memory: Memory
 
     killed_in(memory, clock, "order", lambda run: body(run, fatal=False))
     killed_in(memory, clock, "order", lambda run: body(run, fatal=True))
-    assert memory.restore("order") == {"at": "b"}
+    assert memory.tasks.load_checkpoint("order") == {"at": "b"}
 
 
 def test_a_run_does_not_hold_what_its_steps_returned(open_memory: Open) -> None:

@@ -77,19 +77,22 @@ def test_a_large_result_is_stored_once(open_memory: Open) -> None:
     with memory.task("order") as run:
         for number in range(20):
             assert run.step("load", lambda _: text, number) == text
-    assert sum(step.result is not None and len(step.result) > 200_000 for step in memory.timeline("order").steps) == 20
-    assert memory.status().store["bytes"] < 5_000_000
+    assert (
+        sum(step.result is not None and len(step.result) > 200_000 for step in memory.tasks.timeline("order").steps)
+        == 20
+    )
+    assert memory.store.status(memory.scope).store["bytes"] < 5_000_000
 
 
 def test_a_journal_grows_with_its_payload(open_memory: Open) -> None:
     memory = open_memory()
-    empty = memory.status().store["bytes"]
+    empty = memory.store.status(memory.scope).store["bytes"]
     with memory.task("order") as run:
         for number in range(400):
             run.step("work", lambda n: f"{n:06d}" * 171, number)
     memory.close()
     # An empty store is a page for each table and index, 260 KB; what counts is what the steps add.
-    assert open_memory().status().store["bytes"] - empty <= 1.45 * 400 * 1026
+    assert open_memory().store.status().store["bytes"] - empty <= 1.45 * 400 * 1026
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_a_result_that_is_not_plain_json_is_refused_by_name(memory: Memory, valu
         with pytest.raises(InvalidInput):
             run.keep(value)
     with pytest.raises(InvalidInput):
-        memory.signal("order", "event", value)
+        memory.tasks.signal("order", "event", value)
 
 
 def test_a_result_has_a_size_limit(memory: Memory) -> None:
@@ -127,7 +130,7 @@ def test_steps_are_told_apart_by_occurrence_and_key(memory: Memory) -> None:
             assert [run.step("again", lambda n=n: n) for n in range(3)] == [0, 1, 2]
             assert run.step("again", lambda: "keyed", key="a") == "keyed"
             assert run.step("again", lambda: 3) == 3
-    assert [(step.name, step.occurrence) for step in memory.timeline("order").steps] == [
+    assert [(step.name, step.occurrence) for step in memory.tasks.timeline("order").steps] == [
         ("again", 0), ("again", 1), ("again", 2), ("again[a]", 0), ("again", 3),
     ]  # fmt: skip
 
@@ -155,7 +158,7 @@ def test_a_new_version_must_be_declared(memory: Memory, clock: SetClock, calls: 
         run.step("a", calls.noting("a"))
         run.step("b", calls.noting("b"))
     assert calls == ["a", "b"]
-    assert [step.version for step in memory.timeline("order").steps] == ["1", "2"]
+    assert [step.version for step in memory.tasks.timeline("order").steps] == ["1", "2"]
 
 
 # Retries
@@ -165,11 +168,11 @@ def test_a_step_is_tried_again_and_then_the_task_is_parked(memory: Memory, calls
     with pytest.raises(OSError, match="no route"), memory.task("order") as run:
         run.step("call", calls.noting("call", OSError("no route")), retries=QUICK)
     assert len(calls) == 3
-    (task,) = memory.tasks(status="parked")
+    (task,) = memory.tasks.list(status="parked")
     assert "no route" in task.outcome
-    (step,) = memory.timeline("order").steps
+    (step,) = memory.tasks.timeline("order").steps
     assert (step.status, step.attempt) == ("failed", 3)
-    assert memory.recover(lambda run: pytest.fail("a parked task is not looped")) == []
+    assert memory.tasks.recover(lambda run: pytest.fail("a parked task is not looped")) == []
     with memory.task("order") as run:
         assert run.step("call", calls.noting("call", "there"), retries=QUICK) == "there"
 
@@ -180,7 +183,7 @@ def test_attempts_are_counted_across_crashes(memory: Memory, clock: SetClock, ca
     with pytest.raises(OSError, match="late"), memory.task("order") as run:
         run.step("call", calls.noting("call", OSError("late")), retries=QUICK)
     assert calls == ["call"]
-    assert memory.timeline("order").steps[0].attempt == 3
+    assert memory.tasks.timeline("order").steps[0].attempt == 3
 
 
 def _raise(error: BaseException) -> None:
@@ -200,7 +203,7 @@ def test_a_memory_step_is_written_once(memory: Memory, clock: SetClock) -> None:
     memory.forget(ids[0][1][0])
     with memory.task("order") as run:
         assert body(run) == ids[0]
-    assert memory.slot("order.42").importance == 0.9  # type: ignore[union-attr]
+    assert memory.slots.get("order.42").importance == 0.9  # type: ignore[union-attr]
     assert sorted(item.text for item in memory.list()) == ["Ink is low.", "Order 42 was planned."]
     with pytest.raises(InputChanged), memory.task("order") as run:
         run.remember_step("note", "Order 43 was planned.")
@@ -209,14 +212,13 @@ def test_a_memory_step_is_written_once(memory: Memory, clock: SetClock) -> None:
 def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, clock: SetClock) -> None:
 
     memory, other = open_memory(), open_memory(store="reference://")
-    engine = memory._open
-    engine.kit = replace(engine.kit, journal=other._open.kit.journal)
-    engine.tasks._kit = engine.kit
+    services = replace(memory.store.services, journal=other.store.services.journal)
+    memory.store.workers.services = services
     killed_in(memory, clock, "order", lambda run: run.remember_step("note", "Planned.") and dies())
     with memory.task("order") as run:
         id = run.remember_step("note", "Planned.")
         # The record is lost, the write is not: repeating it is harmless.
-        other._open.kit.journal._holder._state.steps.clear()  # type: ignore[union-attr]
+        other.store.services.journal._holder._state.steps.clear()  # type: ignore[union-attr]
     with memory.task("order-2") as run:
         assert run.remember_step("note", "Planned.") == id
     assert len(memory.list()) == 1
@@ -224,14 +226,13 @@ def test_a_memory_step_in_another_domain_is_written_once(open_memory: Open, cloc
 
 def test_nobody_speaks_for_a_memory_step(open_memory: Open, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, other = open_memory(), open_memory(store="reference://")
-    engine = memory._open
-    engine.kit = replace(engine.kit, journal=other._open.kit.journal)
-    engine.tasks._kit = engine.kit
-    monkeypatch.setattr(engine.kit.items, "apply", dies)
+    services = replace(memory.store.services, journal=other.store.services.journal)
+    memory.store.workers.services = services
+    monkeypatch.setattr(services.items, "apply", dies)
     killed_in(memory, clock, "order", lambda run: run.remember_step("note", "Planned."))
     monkeypatch.undo()
     with pytest.raises(InvalidInput, match="memory step"):
-        memory.resolve("order", "note", "skipped")
+        memory.tasks.resolve("order", "note", "skipped")
     with memory.task("order") as run:
         assert run.remember_step("note", "Planned.") == memory.list()[0].id
 
@@ -257,7 +258,7 @@ def test_a_write_whose_outcome_is_unknown_is_repeated(
 
         return once
 
-    kit = memory._open.kit
+    kit = memory.store.services
     for name in ("claim", "begin", "record", "finish", "end", "keep"):
         monkeypatch.setattr(kit.journal, name, unsure(getattr(kit.journal, name)))
     monkeypatch.setattr(kit.items, "apply", unsure(kit.items.apply))
@@ -268,7 +269,7 @@ def test_a_write_whose_outcome_is_unknown_is_repeated(
         run.keep({"a": 1})
     assert calls == ["plan", "mail"]
     assert len(memory.list()) == 1
-    assert (memory.tasks()[0].status, memory.restore("order")) == ("done", {"a": 1})
+    assert (memory.tasks.list()[0].status, memory.tasks.load_checkpoint("order")) == ("done", {"a": 1})
 
 
 # Side by side
@@ -335,10 +336,10 @@ def test_coroutine_steps_run_once(store: str) -> None:
             assert first == (["A", "B", "C"], "MAIL", True, {"pages": ["A", "B", "C"]})
             assert await body(memory) == first
             assert sorted(ran) == ["a", "b", "c", "mail"]
-            assert [one.status for one in await memory.tasks()] == ["done"]
+            assert [one.status for one in await memory.tasks.list()] == ["done"]
             with pytest.raises(LeaseLost):
                 async with memory.task("stopped") as run:
-                    await memory.cancel("stopped")
+                    await memory.tasks.cancel("stopped")
                     await run.step("late", fetch, "late")
 
     asyncio.run(main())
@@ -361,8 +362,8 @@ def test_a_cancelled_effect_is_reported(store: str) -> None:
             async def body(run: Any) -> None:
                 await run.step("x", asyncio.sleep, 0)
 
-            await memory.resolve("order", "mail", "skipped")
-            await memory.resume("order")
-            assert [one.status for one in await memory.recover(body)] == ["done"]
+            await memory.tasks.resolve("order", "mail", "skipped")
+            await memory.tasks.resume("order")
+            assert [one.status for one in await memory.tasks.recover(body)] == ["done"]
 
     asyncio.run(main())

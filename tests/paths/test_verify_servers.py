@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from erasing_kit import fill, opened
+from erasing_kit import erase_from, fill, opened
 from redis_server import Server, redis_server, start_redis
 
 from engrain import Memory
@@ -41,7 +41,7 @@ def feed_all(feed: Any) -> None:
 
 
 def erased(memory: Memory, **what: str) -> Receipt:
-    done = memory.erase(**(what or {"user": "ana"}))  # type: ignore[arg-type]
+    done = erase_from(memory, **(what or {"user": "ana"}))  # type: ignore[arg-type]
     assert done.receipt, done.why
     return done.receipt
 
@@ -53,12 +53,12 @@ def test_keys_that_are_in_redis_again_do_not_hold(tmp_path: Path, redis: Server,
         fill(memory)
         before = dict(_dumped(redis))
         receipt = erased(memory)
-        found = looks.verify_erasure(receipt)
+        found = looks.store.verify_erasure(receipt)
         assert found
         assert [found.beside.left, found.beside.away, len(found.beside.asked)] == [0, (), 1]
         for key, raw in before.items():
             redis.client.restore(key, 0, raw)
-        found = looks.verify_erasure(receipt)
+        found = looks.store.verify_erasure(receipt)
         assert (bool(found), found.beside.left > 0, any(found.rows.values())) == (False, True, False)
 
 
@@ -67,9 +67,9 @@ def test_what_an_erasing_program_did_not_know_of_is_found(tmp_path: Path, redis:
     with opened(file, background=False) as memory, opened(tmp_path / "agent.db", user="ben") as other:
         fill(memory)
         receipt = erased(other, user="ana")
-        assert other.verify_erasure(receipt)
-        assert not memory.verify_erasure(receipt)
-        assert memory.verify_erasure(erased(memory))
+        assert other.store.verify_erasure(receipt)
+        assert not memory.store.verify_erasure(receipt)
+        assert memory.store.verify_erasure(erased(memory))
 
 
 def test_a_user_who_is_back_does_not_count(tmp_path: Path, redis: Server) -> None:
@@ -79,11 +79,11 @@ def test_a_user_who_is_back_does_not_count(tmp_path: Path, redis: Server) -> Non
         receipt = erased(memory)
         with memory.task("again") as run:
             run.step("one", lambda: 1)
-        assert ben.verify_erasure(receipt), "back in Redis alone"
+        assert ben.store.verify_erasure(receipt), "back in Redis alone"
         memory.add_message("user", "I am back.", session="monday")
         memory.working.add_thought("Ana is back.")
-        assert ben.verify_erasure(receipt)
-        assert memory.verify_erasure(receipt)
+        assert ben.store.verify_erasure(receipt)
+        assert memory.store.verify_erasure(receipt)
 
 
 def test_entries_of_an_erased_session_are_found(tmp_path: Path, redis: Server) -> None:
@@ -93,17 +93,17 @@ def test_entries_of_an_erased_session_are_found(tmp_path: Path, redis: Server) -
         memory.add_message("user", "It snowed.", session="tuesday")
         before = dict(_dumped(redis))
         receipt = erased(memory, session="tuesday")
-        assert memory.verify_erasure(receipt)
+        assert memory.store.verify_erasure(receipt)
         for key, raw in before.items():
             redis.client.restore(key, 0, raw, replace=True)
-        found = memory.verify_erasure(receipt)
+        found = memory.store.verify_erasure(receipt)
         assert (bool(found), found.beside.left) == (False, 1)
 
 
 def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
     with opened(settings(tmp_path, vectors=f"qdrant://{tmp_path}/v"), background=False) as memory:
         id = memory.remember("Ana lives in Lima.")
-        kit = memory._open.kit
+        kit = memory.store.services
         item, vectors = memory.get(id), kit.items.vectors(memory.scope, [id], kit.embedder.model.key)[id]
         assert item
         points = points_of(item, memory.scope.id, vectors.rows)
@@ -111,10 +111,10 @@ def test_points_that_are_on_a_server_again_do_not_hold(tmp_path: Path) -> None:
         feed_all(feed)
         receipt = erased(memory)
         feed_all(feed)
-        found = memory.verify_erasure(receipt)
+        found = memory.store.verify_erasure(receipt)
         assert (bool(found), len(found.beside.asked)) == (True, 1)
         feed._server.put(kit.embedder.model.key, points)
-        found = memory.verify_erasure(receipt)
+        found = memory.store.verify_erasure(receipt)
         assert (bool(found), found.beside.left) == (False, 1)
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_is_away_is_no_proof(tmp_path: Path) -> None:
     server = start_redis()
     file = settings(tmp_path, episodic=f"{server.url}/0")
     with opened(file, background=False) as memory:
-        memory.record_decision("We take the train.", session="monday")
+        memory.episodic.record_decision("We take the train.", session="monday")
         receipt = tmp_path / "ana.json"
         receipt.write_text(str(erased(memory)))
     command = ["--store", str(file), "erase", "verify", str(receipt)]

@@ -430,7 +430,7 @@ def test_status_says_what_is_in_the_memory(run: Run, store: Path) -> None:
 def test_what_engrain_keeps_for_itself_is_not_shown_to_people(run: Run, store: Path) -> None:
     with Memory(store, user="ana", background=False) as memory:
         memory.add_message("user", "I live in Lima.", session="one", metadata={"mood": "good"})
-        memory.record_decision("We ship on Friday.", session="one")
+        memory.episodic.record_decision("We ship on Friday.", session="one")
         memory.remember("Ana keeps bees.", metadata={"by": "hand", "n": 3})
         memory.end_session()
     shown = run("list").output

@@ -53,7 +53,7 @@ def chat(store: Path, server: WireServer, monkeypatch: pytest.MonkeyPatch) -> Ch
 
 def log(store: Path, session: str) -> list[tuple[str, str]]:
     with Memory(store, user="ana", background=False) as memory:
-        return [(one.role, one.text) for one in memory._open.conversation(session).last(100)]
+        return [(one.role, one.text) for one in memory.session(session).conversation.last(100)]
 
 
 def test_each_line_is_answered_and_the_session_is_kept(chat: Chat, server: WireServer, store: Path) -> None:

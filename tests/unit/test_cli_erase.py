@@ -124,19 +124,19 @@ def test_the_receipt_of_a_part_names_the_exports_and_the_folders_too(tmp_path: P
 
 def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) -> None:
     rules = {"backup_folder": str(tmp_path / "backups"), "backup_hours": 24, "backup_keep": 7}
-    options = {"embedder": HashEmbedder(), "clock": SetClock(), "lifecycle": rules}
+    options = {"embedder": HashEmbedder(), "clock": SetClock(), "settings": {"lifecycle": rules}}
     with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
         memory.remember("Ana lives in Lima.")
-        memory.maintain()
-        memory.backup(tmp_path / "by_hand.db")
-        receipt = memory.erase(user="ana").receipt
+        memory.store.maintain(memory.scope)
+        memory.store.backup(tmp_path / "by_hand.db")
+        receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None
     remains = {one["what"]: one for one in receipt.values["remains"]}
     assert remains["backups_in_rotation"]["until"] == (START + timedelta(days=8)).date().isoformat()
     assert remains["backups_made_before"]["known"] == 1, "the one by hand: each is told once"
     options["lifecycle"] = {**rules, "backup_folder": str(tmp_path / "elsewhere")}
     with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
-        receipt = memory.erase(user="ana").receipt
+        receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None
     remains = {one["what"]: one for one in receipt.values["remains"]}
     assert remains["backups_made_before"]["known"] == 2, "nobody lets go of what is in the folder of before"

@@ -263,11 +263,11 @@ def test_an_erasure_that_a_hold_ended_is_not_said_to_go_on(store: Path, monkeypa
 
 def test_what_an_erasure_and_a_second_look_found_reads_as_sentences(store: Path) -> None:
     with Memory(store, user="ana", embedder=HashEmbedder()) as memory:
-        assert str(memory.erase(user="ana", dry_run=True)).startswith("Would erase: 1 memory, ")
-        done = memory.erase(user="ana")
+        assert str(memory.store.erase(user="ana", dry_run=True)).startswith("Would erase: 1 memory, ")
+        done = memory.store.erase(user="ana")
         erased, looked = str(done).splitlines()
         assert done.receipt is not None
-        verified = memory.verify_erasure(done.receipt, texts=["Ana lives in Lima."])
+        verified = memory.store.verify_erasure(done.receipt, texts=["Ana lives in Lima."])
     assert erased.startswith("Erased: 1 memory, ")
     assert looked.startswith("Looked again: no row is left, and none of ")
     assert str(verified).splitlines() == [

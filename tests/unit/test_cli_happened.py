@@ -18,14 +18,14 @@ def store(tmp_path: Path) -> str:
     with Memory(path) as memory:
         memory.start_session("monday")
         memory.add_message("user", "The wedding is in Lisbon.\x1b[31m")
-        memory.record_decision("The band is Heron.", "they play jazz")
+        memory.episodic.record_decision("The band is Heron.", "they play jazz")
         memory.end_session()
         memory.start_session("tuesday")
         memory.add_message("user", "Hello again.", speaker="Ana")
         memory.procedural.learn("deploy", ["test", "push"], when="a release is due")
         memory.procedural.learn("deploy", ["test", "push", "watch"])
-        memory.start_task("Deploy it", procedure="deploy")
-        memory.end_task(True, "out")
+        memory.working.start("Deploy it", procedure="deploy")
+        memory.working.finish(True, "out")
     return path
 
 

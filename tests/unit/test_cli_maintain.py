@@ -110,7 +110,7 @@ def test_what_is_synced_is_told_in_words(run: Run, settings: Path) -> None:
 
 
 def rows(memory: Memory) -> dict[str, str]:
-    return dict(_rows(memory.status()))
+    return dict(_rows(memory.store.status(memory.scope)))
 
 
 def test_status_shows_how_far_a_change_of_the_model_is(tmp_path: Path) -> None:
@@ -118,16 +118,21 @@ def test_status_shows_how_far_a_change_of_the_model_is(tmp_path: Path) -> None:
     with Memory(store, user="ana", embedder=HashEmbedder("old"), background=False) as memory:
         memory.remember_many([f"Note {n}." for n in range(5)])
         assert "changing to" not in rows(memory)
-    chosen: dict[str, Any] = {"embedder": HashEmbedder("new"), "embedder_before": HashEmbedder("old")}
+    chosen: dict[str, Any] = {
+        "embedder": HashEmbedder("new"),
+        "settings": {"embedder": {"before": HashEmbedder("old")}},
+    }
     with Memory(store, user="ana", background=False, **chosen) as memory:
         assert rows(memory)["changing to"] == "new: 0 of 5"
-        assert memory.status().background["changing"] == {"to": "new", "embedded": 0, "of": 5}
-        memory.maintain(reembed=True)
+        assert memory.store.status(memory.scope).background["changing"] == {"to": "new", "embedded": 0, "of": 5}
+        memory.store.maintain(memory.scope, reembed=True)
         assert "changing to" not in rows(memory)
 
 
 def test_status_says_every_minute(tmp_path: Path) -> None:
     for every, told in ((1, "every minute, not yet"), (5, "every 5 minutes, not yet")):
         rules = {"every_minutes": every}
-        with Memory(tmp_path / "a.db", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
+        with Memory(
+            tmp_path / "a.db", embedder=HashEmbedder(), background=False, settings={"lifecycle": rules}
+        ) as memory:
             assert rows(memory)["care"] == told

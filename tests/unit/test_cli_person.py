@@ -68,7 +68,7 @@ def test_a_user_whom_only_other_agents_know_gets_no_empty_file(tmp_path: Path) -
     path, file = tmp_path / "agent.db", tmp_path / "ana.jsonl"
     with Memory(path, user="ana", agent="support", embedder=HashEmbedder()) as memory:
         memory.remember("Ana is known to support.")
-        memory.hold("ana", reason="case-7")
+        memory.store.hold("ana", reason="case-7")
     for words in ((), ("--agent", "suport"), ("--format", "markdown")):
         done = run(path, "export", str(file), "--user", "ana", *words)
         assert (done.exit_code, file.exists()) == (1, False)
@@ -81,7 +81,7 @@ def test_a_user_whom_only_other_agents_know_gets_no_empty_file(tmp_path: Path) -
 
 def test_what_an_agent_has_only_as_a_task_is_exported(store: Path, tmp_path: Path) -> None:
     with Memory(store, user="ana", agent="worker", embedder=HashEmbedder()) as memory:
-        memory.checkpoint("order", {"cart": ["tea"]})
+        memory.tasks.checkpoint("order", {"cart": ["tea"]})
     done = run(store, "export", str(tmp_path / "ana.jsonl"), "--user", "ana", "--agent", "worker")
     assert (done.exit_code, "tea" in (tmp_path / "ana.jsonl").read_text()) == (0, True)
 
@@ -92,9 +92,9 @@ def test_the_page_says_what_it_is_and_nothing_of_the_machine(tmp_path: Path) -> 
         memory.start_session("monday")
         memory.add_message("user", "My name is Ana. I live in Lima.")
         memory.remember("Ana has a dog.", metadata={"seen": [1, True], "by": "gate"})
-        memory.start_task("Deploy release 4")
-        memory.record_step("think", "act", {"count": 1, "done": True})
-        memory.checkpoint("order", {"cart": ["tea", {"count": 1}], "paid": False})
+        memory.working.start("Deploy release 4")
+        memory.working.step("think", "act", {"count": 1, "done": True})
+        memory.tasks.checkpoint("order", {"cart": ["tea", {"count": 1}], "paid": False})
     run(path, "export", str(tmp_path / "ana.md"), "--user", "ana", "--format", "markdown")
     page = (tmp_path / "ana.md").read_text()
     opening = page.split("## ")[0]

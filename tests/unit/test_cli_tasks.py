@@ -88,7 +88,7 @@ def test_an_ambiguous_effect_is_resolved_and_the_task_resumed(
     shown = run("resume", halted, "--work", "shop_of_the_test:ship").output
     assert "✓ pack" in shown
     assert "done" in shown
-    assert memory.timeline(halted).task.status == "done"
+    assert memory.tasks.timeline(halted).task.status == "done"
     for wrong in ("nothing", "no_such_module:ship", "shop_of_the_test:none"):
         assert run("resume", halted, "--work", wrong, code=2)
 
@@ -105,13 +105,13 @@ def test_a_hint_can_be_pasted_whatever_the_names(run: Run, memory: Memory) -> No
 
 
 def test_a_checkpoint_shows_its_state_and_nobody_who_runs_it(run: Run, memory: Memory) -> None:
-    memory.checkpoint("crawl", {"page": 7, "seen": ["Zürich"]})
+    memory.tasks.checkpoint("crawl", {"page": 7, "seen": ["Zürich"]})
     for shown in (run().output, run("show", "crawl").output):
         assert "a checkpoint" in shown
         assert "running" not in shown
         assert "process" not in shown
     assert json.loads(shown.partition("\n\n")[2]) == {"page": 7, "seen": ["Zürich"]}
-    memory.checkpoint("crawl", {"page": 8}, done=True)
+    memory.tasks.checkpoint("crawl", {"page": 8}, done=True)
     assert "done" in run("show", "crawl").output
 
 
@@ -141,7 +141,7 @@ def test_a_running_task_is_followed_live(run: Run, memory: Memory) -> None:
         pass
     worker = threading.Thread(target=work)
     worker.start()
-    while not any(one.task == "live" for one in memory.tasks()):
+    while not any(one.task == "live" for one in memory.tasks.list()):
         pass
     threading.Timer(0.3, go.set).start()
     shown = run("show", "live", "--follow").output
@@ -167,7 +167,7 @@ def test_one_task_is_removed_by_its_name(run: Run, memory: Memory) -> None:
     with suppress(RuntimeError), memory.task("parked"):
         raise RuntimeError
     assert json.loads(run("prune", "order", "--json").stdout) == {"removed": 1}
-    assert sorted(task.task for task in memory.tasks()) == ["other", "parked"]
+    assert sorted(task.task for task in memory.tasks.list()) == ["other", "parked"]
     assert "no task 'order'" in run("prune", "order", code=1).output
     assert "not ended" in run("prune", "parked", code=1).output
 
@@ -195,7 +195,7 @@ def test_a_task_that_goes_on_waiting_is_no_error(
     with pytest.raises(TaskWaiting), memory.task("order") as task:
         task.wait_event("paid", block=False)
     assert "waiting" in run("resume", "order", "--work", "waits_of_the_test:work").output
-    memory.signal("order", "paid", 1)
+    memory.tasks.signal("order", "paid", 1)
     assert "done" in run("resume", "order", "--work", "waits_of_the_test:work").output
 
 
@@ -226,7 +226,7 @@ def test_a_long_task_is_followed_without_reading_it_once_for_each_step(
 def test_a_wait_is_shown_with_its_end(run: Run, memory: Memory) -> None:
     with pytest.raises(TaskWaiting), memory.task("order") as task:
         task.wait_event("paid", timeout=86_400, block=False)
-    until = memory.timeline("order").steps[0].input
+    until = memory.tasks.timeline("order").steps[0].input
     assert f"until {until}" in run("show", "order").output
 
 
@@ -239,7 +239,7 @@ def test_an_approval_is_given_at_the_shell(run: Run, memory: Memory) -> None:
     assert "the first one counts" in run("signal", "order-42", "approved").stdout
     found: list[object] = []
     assert [
-        one.status for one in memory.recover(lambda task: found.append(task.wait_event("approved", block=False)))
+        one.status for one in memory.tasks.recover(lambda task: found.append(task.wait_event("approved", block=False)))
     ] == ["done"]
     assert found == [{"by": "ana"}]
     assert "TaskEnded" in run("signal", "order-42", "late", "--json", code=1).stdout

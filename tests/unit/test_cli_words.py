@@ -11,7 +11,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import Memory
 from engrain.cli.main import COMMANDS, ELSEWHERE, root
-from engrain.transfer.copy import Copied
+from engrain.transfer.copy import CopyResult
 
 
 @pytest.fixture
@@ -52,16 +52,16 @@ def test_no_line_of_a_list_of_commands_is_cut_off(group: str) -> None:
 
 
 def test_one_of_a_kind_is_told_as_one(tmp_path: Path) -> None:
-    one = Copied({"item": 1, "request": 1, "summary": 1, "audit": 1}, 1, "ab")
+    one = CopyResult({"item": 1, "request": 1, "summary": 1, "audit": 1}, 1, "ab")
     assert (
         str(one) == "1 item, 1 answered request, 1 summary, 1 row of the audit log; 1 row written by this run; hash ab"
     )
-    assert str(Copied({"item": 2}, 0, "ab")) == "2 items; 0 rows written by this run; hash ab"
+    assert str(CopyResult({"item": 2}, 0, "ab")) == "2 items; 0 rows written by this run; hash ab"
     with Memory(tmp_path / "agent.db", embedder=HashEmbedder()) as memory:
         memory.remember("Ana likes tea.")
         memory.recall("Ana likes tea.")
-        assert str(memory.why(memory.list()[0].id)).endswith("used 1 time")
-        assert ": 1 item, " in str(memory.backup(tmp_path / "copy.db"))
+        assert str(memory.explain(memory.list()[0].id)).endswith("used 1 time")
+        assert ": 1 item, " in str(memory.store.backup(tmp_path / "copy.db"))
         memory.add_message("user", "Hello.", session="monday")
     shown = CliRunner().invoke(root, ["--store", str(tmp_path / "agent.db"), "sessions"]).stdout
     assert shown.startswith("monday  1 message, last ")
@@ -88,8 +88,8 @@ def test_the_doctor_finds_no_fault_in_the_folder_of_backups_that_maintain_made(s
     settings = store.with_name("engrain.toml")
     settings.write_text('[stores]\ndefault = "agent.db"\n[lifecycle]\nbackup_folder = "backups"\n')
     with Memory(settings, embedder=HashEmbedder()) as memory:
-        assert memory.maintain(everyone=True).counts["backed_up"] == 1
-        assert [one.state for one in memory.check() if one.name == "rights"] == ["pass"]
+        assert memory.store.maintain().counts["backed_up"] == 1
+        assert [one.state for one in memory.store.doctor(memory.scope) if one.name == "rights"] == ["pass"]
     assert (store.parent / "backups").stat().st_mode & 0o777 == 0o700
 
 

@@ -142,7 +142,7 @@ def test_a_memory_opens_as_the_role_that_the_script_makes(services: dict[str, An
             id = memory.remember("Ana lives in Lima.")
             assert memory.recall("Where does Ana live?", min_relevance=0.0).hits[0].item.id == id
             # The servers of tests run without fsync.
-            assert [one.name for one in memory.check() if one.state == "fail"] == ["power cut"]
+            assert [one.name for one in memory.store.doctor(memory.scope) if one.state == "fail"] == ["power cut"]
     finally:
         server.run("drop schema if exists deploy cascade", "drop owned by engrain cascade", "drop role engrain")
 

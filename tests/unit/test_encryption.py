@@ -44,8 +44,9 @@ def test_all_of_this_with_the_engine_that_encrypts() -> None:
     assert " passed" in done.stdout
 
 
-def opened(path: Path, key: str | None = KEY, **options: object) -> Memory:
-    return Memory(path, user="ana", key=key, embedder=HashEmbedder(), background=False, **options)  # type: ignore[arg-type]
+def opened(path: Path, key: str | None = KEY, read_only: bool = False) -> Memory:
+    settings = {"stores": {"read_only": read_only, **({} if key is None else {"key": key})}}
+    return Memory(path, user="ana", settings=settings, embedder=HashEmbedder(), background=False)
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def store(tmp_path: Path) -> Iterator[Path]:
     with opened(path) as memory:
         memory.remember(f"The code is {CANARY}.", slot="door.code", source=f"{CANARY}.md")
         memory.add_message("user", f"Remember that {CANARY} is the word.", session=CANARY)
-        memory.record_tool_call("cat", {"file": CANARY}, f"{CANARY} " * 900, session=CANARY)
-        memory.checkpoint(CANARY, {"state": CANARY})
+        memory.episodic.record_tool_call("cat", {"file": CANARY}, f"{CANARY} " * 900, session=CANARY)
+        memory.tasks.checkpoint(CANARY, {"state": CANARY})
         yield path
 
 
@@ -74,13 +75,13 @@ def test_no_word_is_in_any_file(store: Path) -> None:
 @encrypting
 def test_all_is_there_with_the_key(store: Path) -> None:
     with opened(store) as memory:
-        found = memory.slot("door.code")
+        found = memory.slots.get("door.code")
         assert found is not None
         assert found.text == f"The code is {CANARY}."
         assert memory.recall("What is the code?").hits
-        assert memory.restore(CANARY) == {"state": CANARY}
-        assert memory.status().store["details"]["encrypted"] is True
-        assert all(one.state != "fail" for one in memory.check())
+        assert memory.tasks.load_checkpoint(CANARY) == {"state": CANARY}
+        assert memory.store.status(memory.scope).store["details"]["encrypted"] is True
+        assert all(one.state != "fail" for one in memory.store.doctor(memory.scope))
 
 
 @encrypting
@@ -90,9 +91,9 @@ def test_what_is_forgotten_is_gone_from_an_encrypted_store_too(store: Path) -> N
         memory.forget(item.id)
         assert memory.get(item.id) is None
     with opened(store) as memory:
-        assert memory.slot("door.code") is None
-        assert all(one.state != "fail" for one in memory.check())
-        assert not memory.status().store["purge_pending"]
+        assert memory.slots.get("door.code") is None
+        assert all(one.state != "fail" for one in memory.store.doctor(memory.scope))
+        assert not memory.store.status(memory.scope).store["purge_pending"]
 
 
 @encrypting
@@ -103,17 +104,17 @@ def test_an_erasure_looks_through_the_pages_as_they_are_behind_the_key(store: Pa
         stray.execute("pragma key = '{}'".format(KEY.replace("'", "''")))
         stray.execute("create table stray (text)")
         stray.execute("insert into stray values (?)", (text,))
-        assert "traces of it are still in the file" in memory.erase(user="ana").why
+        assert "traces of it are still in the file" in memory.store.erase(user="ana").why
         stray.execute("drop table stray")
         stray.close()
-        (done,) = memory.resume_erasures()
+        (done,) = memory.store.resume_erasures()
         assert done.receipt, done.why
         assert "every_page_written_anew" in done.receipt.values["methods"]
         assert "unused_bytes_overwritten" not in done.receipt.values["methods"]
         assert done.receipt.values["verified"]["bytes"] > 0
-        assert memory.verify_erasure(done.receipt, texts=[text])
+        assert memory.store.verify_erasure(done.receipt, texts=[text])
         memory.remember(text)
-        again = memory.verify_erasure(done.receipt, texts=[text])
+        again = memory.store.verify_erasure(done.receipt, texts=[text])
         assert (again.found > 0, again.bytes > 0) == (True, True)
     assert holding(store.parent, CANARY) == []
 
@@ -122,7 +123,7 @@ def test_an_erasure_looks_through_the_pages_as_they_are_behind_the_key(store: Pa
 def test_what_was_not_looked_through_is_not_said_to_be_clean(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engrain.stores.sqlite.handle.READ_AT_ONCE", 4096)
     with opened(store) as memory:
-        done = memory.erase(user="ana")
+        done = memory.store.erase(user="ana")
         assert done.receipt
         assert done.receipt.values["verified"]["bytes"] == 0
         (store.parent / "ana.json").write_text(str(done.receipt))
@@ -160,10 +161,10 @@ def test_a_key_for_a_plain_store_says_what_to_do(tmp_path: Path) -> None:
 def test_the_key_comes_from_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAIN_KEY", KEY)
     with opened(store, None) as memory:
-        assert memory.slot("door.code")
+        assert memory.slots.get("door.code")
     monkeypatch.setenv("ENGRAIN_KEY", "another")
     with opened(store, KEY) as memory:
-        assert memory.slot("door.code"), "what the program says comes first"
+        assert memory.slots.get("door.code"), "what the program says comes first"
 
 
 @encrypting
@@ -186,7 +187,7 @@ def test_several_processes_write_to_an_encrypted_store(store: Path) -> None:
 @encrypting
 def test_a_backup_of_an_encrypted_store_has_its_key(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(store) as memory:
-        assert memory.backup(store.parent / "b.db").manifest.encrypted
+        assert memory.store.backup(store.parent / "b.db").manifest.encrypted
     assert holding(store.parent, CANARY) == []
     new = store.parent / "new.db"
     with pytest.raises(WrongKey, match="ENGRAIN_BACKUP_KEY"):
@@ -199,7 +200,7 @@ def test_a_backup_of_an_encrypted_store_has_its_key(store: Path, monkeypatch: py
     restore_backup(store.parent / "b.db", new)
     assert holding(store.parent, CANARY) == []
     with opened(new) as memory:
-        assert memory.slot("door.code")
+        assert memory.slots.get("door.code")
 
 
 @encrypting
@@ -207,7 +208,7 @@ def test_a_plain_store_has_an_encrypted_backup(tmp_path: Path, monkeypatch: pyte
     plain, sealed = tmp_path / "plain.db", tmp_path / "sealed.db"
     with opened(plain, None) as memory:
         memory.remember(f"The word is {CANARY}.")
-        memory.backup(sealed, key=KEY)
+        memory.store.backup(sealed, key=KEY)
     assert holding(tmp_path, CANARY) == [str(plain)]
     restore_backup(sealed, tmp_path / "new.db", key=KEY)
     with opened(tmp_path / "new.db", None) as memory:
@@ -226,11 +227,11 @@ def test_backup_then_forget_then_restore_leaves_no_word(tmp_path: Path, monkeypa
     with opened(path) as memory:
         memory.remember(f"The code is {CANARY}.", slot="door.code")
         memory.remember("Tea is the word.")
-        memory.backup(tmp_path / "b.db")
+        memory.store.backup(tmp_path / "b.db")
         memory.forget({"slot": "door.code"})
     restore_backup(tmp_path / "b.db", path, force=True)
     with opened(path) as memory:
-        assert memory.slot("door.code") is None
+        assert memory.slots.get("door.code") is None
     assert b"is the word" in decrypted(path), "other words are"
     assert b"The code is" not in decrypted(path)
 
@@ -240,7 +241,7 @@ def test_a_store_whose_key_is_not_given_is_not_replaced(tmp_path: Path, monkeypa
     path, backup = tmp_path / "agent.db", tmp_path / "b.db"
     with opened(path) as memory:
         memory.remember("Ana likes tea.")
-        memory.backup(backup, key="of the backup")
+        memory.store.backup(backup, key="of the backup")
     before = path.read_bytes()
     monkeypatch.delenv("ENGRAIN_KEY", raising=False)
     for given in (None, "another"):
@@ -284,7 +285,7 @@ def test_the_command_encrypts_a_backup(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(ENCRYPTS, reason="the engine is there")
 def test_a_backup_that_cannot_be_encrypted_is_not_written_plain(tmp_path: Path) -> None:
     with opened(tmp_path / "plain.db", None) as memory, pytest.raises(BackendMissing):
-        memory.backup(tmp_path / "sealed.db", key=KEY)
+        memory.store.backup(tmp_path / "sealed.db", key=KEY)
     assert not list(tmp_path.glob("sealed*"))
 
 
@@ -298,7 +299,7 @@ def test_the_key_is_in_no_error_and_no_status(tmp_path: Path, caplog: pytest.Log
     for wrong in ("k3y'quoted", 'k3y"double', "k3y); drop table item; --"):
         try:
             with opened(tmp_path / f"{len(said)}.db", wrong) as memory:
-                said.append(f"{memory.status()!r} {memory.check()!r}")
+                said.append(f"{memory.store.status(memory.scope)!r} {memory.store.doctor(memory.scope)!r}")
             opened(tmp_path / f"{len(said) - 1}.db", wrong + "-not")
         except (StoreError, BackendMissing, ConfigError) as exc:
             said.append(f"{exc!r} {exc} {exc.__cause__!r} {exc.__context__!r}")
@@ -311,7 +312,7 @@ def test_a_key_is_a_text(tmp_path: Path, key: object) -> None:
     with pytest.raises(InvalidInput, match="the key"):
         opened(tmp_path / "a.db", key)  # type: ignore[arg-type]
     with opened(tmp_path / "plain.db", None) as memory, pytest.raises(InvalidInput, match="the key"):
-        memory.backup(tmp_path / "b.db", key=key)  # type: ignore[arg-type]
+        memory.store.backup(tmp_path / "b.db", key=key)  # type: ignore[arg-type]
 
 
 def test_a_key_is_no_setting_of_a_file(tmp_path: Path) -> None:
@@ -362,7 +363,7 @@ def test_a_store_gets_another_key_and_what_was_forgotten_meanwhile_stays_out(
     with opened(path, before) as memory:
         gone = memory.remember(f"The word is {CANARY}.")
         memory.remember("Ana likes tea.")
-        memory.backup(backup)
+        memory.store.backup(backup)
         memory.forget(gone)
     if after is not None:
         monkeypatch.setenv("ENGRAIN_KEY", after)

@@ -78,7 +78,7 @@ def test_a_value_that_cannot_be_used_is_refused(tmp_path: Path, given: str, mess
 @pytest.mark.parametrize("given", [5, "x", [("task_days", 1)]])
 def test_what_is_no_table_is_refused(tmp_path: Path, given: Any) -> None:
     with pytest.raises(ConfigError, match="lifecycle must have names and values"):
-        Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle=given)
+        Memory(tmp_path / "a.db", embedder=HashEmbedder(), settings={"lifecycle": given})
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,15 @@ def test_what_is_no_table_is_refused(tmp_path: Path, given: Any) -> None:
 def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
     most = {"days": 100_000, "hours": 2_400_000, "minutes": 144_000_000}[name.rpartition("_")[2]]
     rules = {"backup_folder": tmp_path / "backups", "backup_keep": 1, name: most / 2}
-    with Memory(tmp_path / "a.db", user="ana", embedder=HashEmbedder(), background=False, lifecycle=rules) as memory:
+    with Memory(
+        tmp_path / "a.db", user="ana", embedder=HashEmbedder(), background=False, settings={"lifecycle": rules}
+    ) as memory:
         memory.remember("Ana likes tea.", importance=0.1)
         for _ in range(2):
-            assert memory.maintain().trouble == ()
-        assert memory.erase(user="ana", dry_run=False).receipt is not None
-        memory._open.keeper._enabled = True
-        memory._open.keeper.once()
+            assert memory.store.maintain(memory.scope).trouble == ()
+        assert memory.store.erase(user="ana", dry_run=False).receipt is not None
+        memory.store.workers.scheduler._enabled = True
+        memory.store.workers.scheduler.once()
     with pytest.raises(ConfigError, match=name):
         policies({name: most * 1.01})
 
@@ -101,7 +103,7 @@ def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
 def test_a_program_gives_the_same_values(tmp_path: Path) -> None:
     assert policies({"mirror": tmp_path}).mirror == str(tmp_path)
     with pytest.raises(InvalidInput, match="lifecycle: unknown key 'x'"):
-        Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle={"x": 1})
+        Memory(tmp_path / "a.db", embedder=HashEmbedder(), settings={"lifecycle": {"x": 1}})
     assert policies({"every_minutes": 5}).every_minutes == 5
 
 
@@ -122,16 +124,18 @@ def test_importance_stays_within_its_bounds(importance: float, unused: float, us
 def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
     clock = SetClock()
     rules = {"half_life_days": 10}
-    with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), lifecycle=rules, background=False) as memory:
+    with Memory(
+        tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), settings={"lifecycle": rules}, background=False
+    ) as memory:
         fading, pinned = memory.remember("Ana wore a hat.", importance=0.4), memory.remember("Ana is a pilot.")
-        memory.pin(pinned)
+        memory.update(pinned, pinned=True)
         clock.advance(10 * DAY)
-        assert "importance 0.40, 0.20 left of it, used 0 times" in str(memory.why(fading))
-        assert "importance 0.50, 0.50 left of it, used 0 times, pinned" in str(memory.why(pinned))
-        assert [one.id for one in memory.maintain(dry_run=True).each] == [fading]
+        assert "importance 0.40, 0.20 left of it, used 0 times" in str(memory.explain(fading))
+        assert "importance 0.50, 0.50 left of it, used 0 times, pinned" in str(memory.explain(pinned))
+        assert [one.id for one in memory.store.maintain(memory.scope, dry_run=True).each] == [fading]
     with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), background=False) as memory:
-        assert "left of it" not in str(memory.why(fading))
-        assert memory.maintain(dry_run=True).each == ()
+        assert "left of it" not in str(memory.explain(fading))
+        assert memory.store.maintain(memory.scope, dry_run=True).each == ()
 
 
 # A clock that is wrong

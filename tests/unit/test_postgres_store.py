@@ -346,9 +346,9 @@ def test_maintenance_sweeps_out_what_a_reader_held_when_it_was_forgotten(schema:
             reader.execute("set transaction isolation level repeatable read")
             reader.execute("select count(*) from item")
             assert memory.forget(id).pending
-        assert memory.status().store["purge_pending"]
-        memory.maintain()
-        assert not memory.status().store["purge_pending"]
+        assert memory.store.status(memory.scope).store["purge_pending"]
+        memory.store.maintain(memory.scope)
+        assert not memory.store.status(memory.scope).store["purge_pending"]
 
 
 def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(schema: str) -> None:
@@ -358,7 +358,7 @@ def test_what_was_removed_and_brought_back_is_scored_by_another_process_too(sche
     before = store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])
     forget(other, id)
     assert store.counts(word_query("tea"), [id]).hits == []
-    other.restore(kept)
+    other.tasks.load_checkpoint(kept)
     assert (store.counts(word_query("tea"), [id]), store.cosines(vector_query("tea"), [id])) == before
     store.close()
     other.close()
@@ -479,7 +479,7 @@ def test_the_whole_memory_works_on_a_url(schema: str) -> None:
         memory.remember("Lima", slot="user.city")
         memory.remember("Quito", slot="user.city")
         assert "Python" in str(memory.recall("Does Ana prefer Python or JavaScript?"))
-        assert memory.slot("user.city").text == "Quito"  # type: ignore[union-attr]
+        assert memory.slots.get("user.city").text == "Quito"  # type: ignore[union-attr]
         with memory.task("order-42", goal="ship it") as run:
             assert run.step("plan", lambda: 3) == 3
             run.remember_step("note", "Order 42 was planned.")

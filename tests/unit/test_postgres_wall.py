@@ -216,7 +216,7 @@ def test_what_this_role_cannot_take_from_a_vector_server_is_told_as_pending(sche
             for table in tables(connection, schema):
                 connection.execute(f"drop policy upkeep on {table}".encode())
         assert memory.forget(train).pending
-        assert memory.status().store["hidden"]
+        assert memory.store.status(memory.scope).store["hidden"]
     told = CliRunner().invoke(root, ["status", "--store", str(toml)]).stdout
     assert "hidden from this role" in told
     assert "every change" not in told

@@ -31,7 +31,7 @@ def test_no_statement_is_prepared_again_because_its_values_changed(tmp_path: Pat
         Memory(tmp_path / "agent.db", user="ana", embedder=HashEmbedder(), background=False) as memory,
         memory.task("order") as run,
     ):
-        writer = memory._open.kit.items._writer.connection()  # type: ignore[attr-defined]
+        writer = memory.store.services.items._writer.connection()  # type: ignore[attr-defined]
         writer._raw.authorizer = asked
         for number in range(3):
             work(memory, run, number)

@@ -148,7 +148,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
     async def run(self, task: str, *, task_id: str | None = None) -> AgentReply:
         """As AgentWithMemory.run."""
         said = checked_text(task, "task")
-        hop = self._memory._hop
+        hop = self._memory.run_in_thread
 
         async def played(part: Part, *_: Any) -> Any:
             return await adrive(part(), hop)
@@ -171,7 +171,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
                 return answer
 
     def _opened(self) -> Memory:
-        return self._memory._opened()
+        return self._memory.opened()
 
 
 def _played(part: Part, *_: Any) -> Any:

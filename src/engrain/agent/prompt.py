@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.model.recall import SESSION, RecallRequest, Section
+from engrain.core.model.recall import SESSION, Section
 from engrain.core.model.recall import quoted as line_of
 from engrain.core.tokens import estimated_tokens
 
@@ -56,7 +56,7 @@ class MemoryPrompt:
     def enter(self, memory: Memory, session: str) -> None:
         """Make it the memory's present session."""
         known = self._opening is not None and self._opening.session == session
-        if not known or memory._open.session != session:
+        if not known or memory.current_session != session:
             self._begin(memory, session, 0)
 
     def block(self, memory: Memory, session: str, question: str, window: Window, at_work: bool) -> str:
@@ -71,7 +71,7 @@ class MemoryPrompt:
             parts.append(str(Section(SESSION, tuple(context.splitlines()))))
         shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
         left = max(0, self._budget - sum(map(estimated_tokens, parts)))
-        found = memory._open.recall(RecallRequest(question[:QUERY], n=HITS, budget=left, shown=shown))
+        found = memory.recall(question[:QUERY], n=HITS, budget=left, shown=shown)
         return "\n\n".join(part for part in (*parts, str(found)) if part)
 
     def _current(self, memory: Memory, session: str, window: Window) -> SessionStart:
@@ -89,8 +89,7 @@ class MemoryPrompt:
 def _holds(memory: Memory, opening: SessionStart) -> bool:
     """Whether nothing of it was changed, corrected or forgotten since."""
     ids = [item.id for item in _items(opening)]
-    engine, now = memory._open, memory._open.services.clock()
-    return not ids or sum(item.visible(now) for item in engine.services.items.get_many(engine.scope, ids)) == len(ids)
+    return not ids or memory.semantic.all_valid(ids)
 
 
 def _cut(opening: SessionStart, budget: int) -> SessionStart:

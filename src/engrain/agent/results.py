@@ -76,8 +76,10 @@ def result_of(plain: Any) -> Result:
 
 
 def made(call: ToolCall, tools: Mapping[str, Tool], once: bool) -> Flow[Result]:
-    """Call the tool, as often as it may be tried. An error of an effect, unless it is NotDone, leaves open whether it
-    happened: it is not tried again, and with `once`, in a durable run, it is raised."""
+    """Call the tool, as often as it may be tried.
+
+    An error of an effect, unless it is EffectNotPerformed, leaves open whether it happened. It is not tried again, and
+    with `once`, in a durable run, it is raised."""
     used = tools.get(call.name)
     if used is None:
         known = ", ".join(tools) or "none"

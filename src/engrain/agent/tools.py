@@ -17,7 +17,6 @@ from engrain.agent.schema import parameters_of, purpose_of
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import ToolCall, ToolSpec, checked_timeout
 from engrain.core.model.items import Citation, Item, Note, Source
-from engrain.core.model.recall import RecallRequest
 from engrain.core.validation import checked_text
 from engrain.tasks.policies import Retry, as_retry
 
@@ -36,8 +35,8 @@ class Tool:
 
     `effect`: it must not happen twice. In a durable run its intent is on disk before it is called, and a crash in
     between is reported instead of repeated. `retries` further attempts are made where it raises (of an effect: where it
-    raises NotDone); after `timeout` seconds it has failed. `kept=False` keeps what it returns out of the log and the
-    journal: for what is stored elsewhere, and must be forgotten there.
+    raises EffectNotPerformed); after `timeout` seconds it has failed. `kept=False` keeps what it returns out of the log
+    and the journal: for what is stored elsewhere, and must be forgotten there.
     """
 
     name: str
@@ -234,7 +233,7 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
             question: What you want to know.
         """
         # What goes on is before the model anyway.
-        found = memory()._open.recall(RecallRequest(question, n=HITS, budget=BUDGET, shown=frozenset()))
+        found = memory().recall(question, n=HITS, budget=BUDGET, shown=())
         return str(found) or "Nothing relevant is remembered."
 
     # What was recalled is stored where it came from: a copy in the log would outlive its being forgotten.

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engrain.core.chat.window import Window
     from engrain.maintenance.metering import MeteredModel
     from engrain.memory import Memory
+    from engrain.tiers.conversation import ConversationMemory
 
 # Tokens of this turn's results that are shown whole; beyond, the log's shorter form of them.
 WHOLE_RESULTS = 16_000
@@ -101,9 +102,10 @@ class Turn:
         self._calls: list[Called] = []
         self._whole: dict[str, str] = {}  # results of this turn by the id of their message
         self._block: str | None = None
+        self._conversation: ConversationMemory | None = None
 
     def flow(self) -> Flow[AgentReply]:
-        self._began = yield Ask(self._memory._open.services.items.moment)
+        self._began = yield Ask(self._memory.semantic.change_number)
         begun = yield from self._journal.step("begin", self._begin, (self._task,))
         self._session, self._id = begun["session"], begun["turn"]
         try:
@@ -134,13 +136,13 @@ class Turn:
             return
         yield Ask(partial(self._place.background.enter, self._memory, self._session))
         self._heard = yield from self._keep([Message("user", self._task)], 0)
-        self._refused = self._memory._open.conversation(self._session).refused is not None
+        self._refused = self._talk().refused is not None
         working, kept = self._memory.working, self._journal.snapshot
         if working.task:
             return
         self._own = True
         if kept is None:
-            yield Ask(partial(self._memory.start_task, short(self._task)))
+            yield Ask(partial(working.start, short(self._task)))
         else:
             yield Ask(partial(working.load, kept["working"]))
             self._noted = kept["steps"]
@@ -168,7 +170,7 @@ class Turn:
     def _failed(self, why: ModelFailed) -> Flow[None]:
         cites = tuple(map(Citation, self._heard))
         try:
-            yield Ask(partial(self._memory._open.episodic.record_error, why, session=self._session, cites=cites))
+            yield Ask(partial(self._memory.episodic.record_error, why, session=self._session, cites=cites))
         except NotFound:
             _log.info("that the model failed was not kept: what it was asked is forgotten.")
 
@@ -189,7 +191,7 @@ class Turn:
         return ModelReply(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
-        talk = self._memory._open.conversation(self._session)
+        talk = self._talk()
         # The length first: what comes in between is shown, and noticed when the answer is kept.
         return len(talk), talk.window()
 
@@ -252,7 +254,7 @@ class Turn:
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
             if not mine or heard is None:
                 continue
-            keep = self._memory._open.semantic.remember
+            keep = self._memory.semantic.remember
             try:
                 yield Ask(partial(keep, learnt(call, Citation(ids[0], *span), heard), request and f"{request}:{at}"))
             except (NotFound, InvalidInput) as exc:
@@ -265,7 +267,7 @@ class Turn:
         for one in called:
             result = short(one.result)
             seen = {"failed": result} if one.failed else result
-            yield Ask(partial(self._memory.record_step, short(thought), _action(one), seen))
+            yield Ask(partial(self._memory.working.step, short(thought), _action(one), seen))
             thought = ""
         if self._own:
             yield from self._journal.keep({"steps": self._steps, "working": self._memory.working.snapshot()})
@@ -314,7 +316,7 @@ class Turn:
             keep = partial(self._memory.remember, text, importance=OUTCOME, source=Source("task", "agent", cites))
         else:
             text = f"Failed: {short(self._task)} Outcome: {_WHY[answer.stopped]}"
-            keep = partial(self._memory._open.episodic.record_error, text, session=self._session, cites=cites)
+            keep = partial(self._memory.episodic.record_error, text, session=self._session, cites=cites)
         try:
             yield Ask(partial(keep, request_id=request))
         except NotFound:
@@ -330,9 +332,18 @@ class Turn:
         if self._journal.over:
             return []
         request = self._journal.request(self._id, number)
-        add = partial(traced(self._memory._open.add_messages), said, self._session, seen, request, self._began)
-        ids: list[str] = yield Ask(add)
+        ids: list[str] = yield Ask(partial(traced(self.add_messages), said, seen, request))
         return ids
+
+    def add_messages(self, said: list[Message], seen: int | None, request: str | None) -> list[str]:
+        return list(self._talk().take(said, expect=seen, request_id=request, began=self._began).ids)
+
+    def _talk(self) -> ConversationMemory:
+        """The conversation of this turn; one object, which knows what it has read."""
+        if self._conversation is None:
+            own = self._memory.current_session == self._session
+            self._conversation = self._memory.conversation if own else self._memory.session(self._session).conversation
+        return self._conversation
 
 
 def short(text: str) -> str:

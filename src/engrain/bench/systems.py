@@ -13,7 +13,7 @@ import numpy.typing as npt
 from engrain.bench.folders import Doc
 from engrain.bench.measures import Found
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
-from engrain.memory import Memory
+from engrain.memory import Memory, Store
 
 if TYPE_CHECKING:
     from engrain.core.model.recall import Recall
@@ -92,15 +92,24 @@ class Engrain:
         self._store = store
         self._embedder = embedder
         self._tick = tick
+        self._opened: Store | None = None
         self._memories: dict[str, Memory] = {}
 
     def add(self, batch: Batch) -> None:
         self.take(batch.space, batch.docs)
 
     def take(self, space: str, docs: Sequence[Doc]) -> None:
-        memory = Memory(self._store, user=space, embedder=self._embedder)
-        self._memories[space] = memory
-        memory.remember_many([doc.note for doc in docs], progress=self._tick)
+        if self._opened is None:
+            self._opened = Store(self._store, embedder=self._embedder)
+        memory = self._memories[space] = self._opened.memory(user=space)
+        before = 0
+
+        def tell(_: str, done: int, __: int | None) -> None:
+            nonlocal before
+            self._tick(done - before)
+            before = done
+
+        memory.remember_many([doc.note for doc in docs], progress=tell)
 
     def search(self, space: str, asked: Asked, n: int) -> list[Found]:
         return found_in(self._memories[space].recall(asked.text, n=n, min_relevance=0))
@@ -109,8 +118,9 @@ class Engrain:
         return found_in(self._memories[space].recall(asked.text, n=n))
 
     def close(self) -> None:
-        for memory in self._memories.values():
-            memory.close()
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
         self._memories.clear()
 
 

@@ -60,12 +60,14 @@ class Session:
         from engrain.memory import Memory
 
         who = {"user": self.user, "agent": self.agent, "tenant": self.tenant}
+        reading = {"stores": {"read_only": True}}
         try:
-            return Memory(self.store, background=background, read_only=read_only, **who)  # type: ignore[arg-type]
+            chosen = reading if read_only else None
+            return Memory(self.store, background=background, settings=chosen, **who)  # type: ignore[arg-type]
         except ReadOnlyStore:
             if makes:
                 raise
-            return Memory(self.store, background=False, read_only=True, **who)  # type: ignore[arg-type]
+            return Memory(self.store, background=False, settings=reading, **who)  # type: ignore[arg-type]
 
     @contextmanager
     def looking(self, *, embeds: str = "") -> Iterator[Memory]:
@@ -137,7 +139,7 @@ def typed(ctx: click.Context | None, option: str) -> bool:
 def hidden(memory: Memory, user: str | None = None) -> list[Hold]:
     """The holds that hide something; none in a store that cannot erase."""
     try:
-        return [one for one in memory.holds(user=user) if one.hidden]
+        return [one for one in memory.store.holds(user=user, tenant=memory.scope.tenant) if one.hidden]
     except ConfigError:
         return []
 
@@ -193,7 +195,7 @@ MOST = 3
 
 def check_known(memory: Memory) -> None:
     """NotFound, with the name that may have been meant, if nothing ever was."""
-    every, scope = memory.memories(), memory.scope
+    every, scope = memory.store.memories(), memory.scope
     if _is_among(scope, every) or something(memory):
         return
     raise NotFound(f"nothing is kept of {scope} here.{_guess(scope, every)} `engrain memories` lists all.")
@@ -204,7 +206,7 @@ def elsewhere(memory: Memory) -> str:
     of the store; else an empty text. Of other users it names none but one that is spelled alike."""
     if memory.list(limit=1, history=True):
         return ""
-    every, scope = memory.memories(), memory.scope
+    every, scope = memory.store.memories(), memory.scope
     if not every or _is_among(scope, every) or something(memory):
         return ""
     same = [one for one in every if scope.user and one.user == scope.user and scope.tenant in (None, one.tenant)]
@@ -234,12 +236,12 @@ def _guess(scope: Scope, every: Sequence[MemoryInfo]) -> str:
 
 def something(memory: Memory) -> bool:
     """On a server beside, or hidden."""
-    return memory.status().hold is not None or counted(memory)
+    return memory.store.status(memory.scope).hold is not None or counted(memory)
 
 
 def counted(memory: Memory) -> bool:
     """Whether it has anything besides items, or a server that may have it does not answer."""
-    return any(count != 0 for count in memory.status().holds.values())
+    return any(count != 0 for count in memory.store.status(memory.scope).holds.values())
 
 
 LOOKED_AT = 5_000  # newest items

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +14,8 @@ import click
 
 from engrain.core.model.items import Item
 from engrain.core.model.messages import RESERVED
+from engrain.core.plain import plain
+from engrain.core.progress import Progress
 
 LONGEST = 600
 INDENT = "  "
@@ -128,25 +128,6 @@ def many(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
-def plain(value: Any) -> Any:
-    """Only dicts, lists, text, numbers, true, false and null; times as ISO 8601 in UTC."""
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return plain(value._asdict())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(one) for one in value]
-    return plain(value.item()) if hasattr(value, "item") else str(value)
-
-
 def document(value: Any) -> bytes:
     import orjson
 
@@ -160,15 +141,19 @@ def line(value: Any) -> bytes:
 
 
 @contextmanager
-def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many more are done."""
+def progress(label: str, total: int | None, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on the terminal; gives the function that the verbs tell how far they are."""
     if quiet or not sys.stderr.isatty():
-        yield lambda _: None
+        yield lambda stage, done, whole: None
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    columns = (bars.TextColumn(label), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn())
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(label, total=total)
-        yield lambda done: shown.advance(task, done)
+
+        def tell(stage: str, done: int, whole: int | None) -> None:
+            shown.update(task, completed=done, total=total if whole is None else whole)
+
+        yield tell

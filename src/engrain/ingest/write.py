@@ -168,6 +168,7 @@ def draft(note: Note, redact: Redact | None = None) -> Draft:
         source=note.source if isinstance(note.source, Source) else Source(),
         place=note.place,
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
+        expires_at=note.expires_at,  # type: ignore[arg-type]
         relation=note.relation,
         words=index_words(note.text, speaker, note.slot),
         traits=traits(note.text, role),

@@ -51,7 +51,7 @@ class ConsolidationResult:
         return "\n".join(map(str, self.items))
 
 
-def consolidate(services: Services, scope: Scope, *, dry_run: bool = True) -> ConsolidationResult:
+def consolidate(services: Services, scope: Scope, *, dry_run: bool = False) -> ConsolidationResult:
     """Facts and relations of low importance that are rarely used and older than a week go; the numbers are settings.
 
     Never one that is pinned, that another item cites, or that holds a slot: a slot is looked up by its name, which

@@ -28,17 +28,17 @@ class Embedding:
     """`refused` has the texts that the embedder failed at while it took others, by id, with what it said."""
 
     def __init__(self, services: Services) -> None:
-        self._kit = services
+        self._services = services
         self.refused: dict[str, str] = {}
 
     def some(self, limit: int) -> list[str]:
         """The ids of those that got a vector; none if only refused ones are left. EmbedderFailed if it takes none."""
-        began = self._kit.items.moment()
+        began = self._services.items.moment()
         while missing := self._missing(limit):
             try:
-                write.embed_some(self._kit, missing, began)
+                write.embed_some(self._services, missing, began)
             except EmbedderFailed:
-                self._kit.embedder.embed([PLAIN], "document")
+                self._services.embedder.embed([PLAIN], "document")
                 if made := self._one_by_one(missing, began):
                     return made
             else:
@@ -57,14 +57,14 @@ class Embedding:
         return bool(self._missing(1))
 
     def _missing(self, limit: int) -> list[Unembedded]:
-        found = self._kit.items.unembedded(self._kit.embedder.model.key, limit + len(self.refused))
+        found = self._services.items.unembedded(self._services.embedder.model.key, limit + len(self.refused))
         return [one for one in found if one.id not in self.refused][:limit]
 
     def _one_by_one(self, missing: Sequence[Unembedded], began: int) -> list[str]:
         made: list[str] = []
         for one in missing:
             try:
-                write.embed_some(self._kit, [one], began)
+                write.embed_some(self._services, [one], began)
             except EmbedderFailed as exc:
                 self.refused[one.id] = str(exc)
             else:
@@ -127,7 +127,7 @@ class ChangingEmbedder:
 
     def __init__(self, services: Services, wake: Callable[[], None]) -> None:
         assert services.before is not None
-        self._kit = services
+        self._services = services
         self._new = WatchedEmbedder(services.embedder, wake)
         # A text that is kept by the model before is to have a vector of the new one as well, soon after.
         self._old = WatchedEmbedder(services.before, wake, always=True)
@@ -150,11 +150,11 @@ class ChangingEmbedder:
 
     def _complete(self) -> bool:
         new, old = self._new.model.key, self._old.model.key
-        if not self._kit.items.unembedded(new, 1):
+        if not self._services.items.unembedded(new, 1):
             return True
-        if not isinstance(self._kit.items, VectorModels):
+        if not isinstance(self._services.items, VectorModels):
             return False
-        counts = self._kit.items.models()
+        counts = self._services.items.models()
         return counts.get(new, 0) >= counts.get(old, 0)
 
     @property
@@ -172,7 +172,7 @@ class EmbeddingWorker:
     """One thread, only while there is something to do. It is resumable: what is done is in the store."""
 
     def __init__(self, services: Services, enabled: bool) -> None:
-        self._kit = services
+        self._services = services
         self._enabled = enabled
         self._stop = threading.Event()
         self._guard = threading.Lock()
@@ -191,7 +191,7 @@ class EmbeddingWorker:
         return self._target
 
     def start(self) -> None:
-        if self._enabled and self._kit.items.unembedded(self._kit.embedder.model.key, 1):
+        if self._enabled and self._services.items.unembedded(self._services.embedder.model.key, 1):
             self.wake()
 
     def wake(self) -> None:

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 from engrain.core.errors import EmbedderFailed
 from engrain.core.model.results import MaintenanceAction
+from engrain.ingest import write
 from engrain.maintenance.embedding_worker import Embedding
 from engrain.maintenance.passes import ALL, Done, MaintenanceContext, MaintenancePass, Tell
-from engrain.ports import Unembedded
+from engrain.maintenance.vector_sync import BATCH as FEED_BATCH
+from engrain.ports import Services, Unembedded
 from engrain.ports.search import VectorModels
+from engrain.privacy.audit import record
 
 BATCH = 64
 
@@ -93,3 +96,16 @@ def _others(care: MaintenanceContext) -> list[str]:
     if not (care.reembed or care.policies.drop_old_vectors) or not isinstance(store, VectorModels):
         return []
     return sorted(model for model in store.models() if model != care.services.embedder.model.key)
+
+
+def rebuild(services: Services, tell: Tell) -> int:
+    """Make every index anew from the record store: words at once, vectors as far as they are missing."""
+    seen = services.items.rebuild()
+    while made := write.embed_missing(services, write.BATCH):
+        tell(made)
+    if services.feed is not None:
+        services.feed.refeed()
+        while fed := services.feed.feed(FEED_BATCH):
+            tell(fed)
+    record(services, "rebuild", {"items": seen})
+    return seen

@@ -20,6 +20,21 @@ LEAVE = 2.0  # seconds that closing gives to what is still to come
 _log = logging.getLogger("engrain")
 
 
+def push_changes(feed: Feed | None, scope: Scope, items: Collection[str]) -> bool:
+    """Bring everything to the vector server now. False if these items are still to come.
+
+    The server may be unavailable or far behind, or the store's role may not read all scopes."""
+    try:
+        ends = time.monotonic() + LEAVE
+        while feed is not None and feed.feed(BATCH):
+            if time.monotonic() > ends:
+                return False
+        return feed is None or not feed.lacks(scope, items)
+    except EngrainError as exc:
+        _log.warning("the vector server still has what was removed, until it answers: %s", exc)
+        return False
+
+
 class VectorSync:
     """One thread. It is resumable: what the server has taken is settled in the item store."""
 
@@ -46,19 +61,6 @@ class VectorSync:
                 pass
         except EngrainError as exc:
             _log.info("what is left goes to the vector server another time: %s", exc)
-
-    def brought(self, scope: Scope, items: Collection[str]) -> bool:
-        """Everything, now; False if these are still to come: the server cannot take them or is far behind, or the
-        store's role may not look through all scopes, and another feeds it."""
-        try:
-            ends = time.monotonic() + LEAVE
-            while self._feed is not None and self._feed.feed(BATCH):
-                if time.monotonic() > ends:
-                    return False
-            return self._feed is None or not self._feed.lacks(scope, items)
-        except EngrainError as exc:
-            _log.warning("the vector server still has what was removed, until it answers: %s", exc)
-            return False
 
     def state(self) -> dict[str, Any]:
         return {} if self._feed is None else {**self._feed.state(), "fed": self._fed}

@@ -45,7 +45,7 @@ class Mirror:
     def __init__(
         self, services: Services, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
     ) -> None:
-        self._kit, self._scope, self._folder = services, scope, folder
+        self._services, self._scope, self._folder = services, scope, folder
         self._budget = budget or Budget()
         checked_count(self._budget.lines, "max_lines", 20, 100_000)
         checked_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)
@@ -79,17 +79,17 @@ class Mirror:
     def pending(self) -> Synced:
         """What a sync would do. Where the last look of this opening found nothing, and by their stamps neither the
         files nor the memory have changed since, nothing is read again."""
-        began, now, seq = time.monotonic(), self._kit.clock(), self._kit.items.newest(self._scope)
+        began, now, seq = time.monotonic(), self._services.clock(), self._services.items.newest(self._scope)
         files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
         place = (self.path, self._scope.id)
-        known = self._kit.rests.get(place)
-        if known and known.holds(files, now) and not self._kit.items.changes(self._scope, known.seq, 1).changes:
+        known = self._services.rests.get(place)
+        if known and known.holds(files, now) and not self._services.items.changes(self._scope, known.seq, 1).changes:
             return Synced(dry_run=True)
-        one = Round(self._kit, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
+        one = Round(self._services, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
         found = one.run()
         if not (found.written or found.taken or self._coming(now)):
             since = known.since if known and known.files == files else began
-            self._kit.rests[place] = Rest(files, since, seq, now, one.until, began - since >= SETTLED)
+            self._services.rests[place] = Rest(files, since, seq, now, one.until, began - since >= SETTLED)
         return found
 
     def status(self) -> MirrorStatus:
@@ -147,7 +147,7 @@ class Mirror:
         self.stop()
 
     def _round(self, terms: Terms) -> Synced:
-        one = Round(self._kit, self._scope, self._folder, terms)
+        one = Round(self._services, self._scope, self._folder, terms)
         if terms.dry_run:
             return one.run()
         with self._folder.lock(WAIT):
@@ -156,12 +156,12 @@ class Mirror:
     def _coming(self, now: datetime) -> bool:
         """Whether something in the memory begins to hold by itself."""
         later = parse_filter({"valid_from": {">": now}})
-        return bool(self._kit.items.page(ListQuery(self._scope, later, history=True, limit=1)))
+        return bool(self._services.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
     def _seq(self, since: int) -> int:
         """The number of the memory's last change."""
         while True:
-            changes = self._kit.items.changes(self._scope, since, SEEN)
+            changes = self._services.items.changes(self._scope, since, SEEN)
             since = changes.changes[-1].seq if changes.changes else since
             if changes.complete:
                 return since

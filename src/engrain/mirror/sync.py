@@ -63,19 +63,19 @@ class Round:
     """The folder must be locked, unless nothing is to be written."""
 
     def __init__(self, services: Services, scope: Scope, folder: Folder, terms: Terms) -> None:
-        self._kit, self._scope, self._folder, self._terms = services, scope, folder, terms
+        self._services, self._scope, self._folder, self._terms = services, scope, folder, terms
         # When the first of the items that were looked at ends by itself.
         self.until: datetime | None = None
 
     def run(self) -> Synced:
-        began = self._kit.items.moment()
+        began = self._services.items.moment()
         hand, was = self._meeting()
         desk, raws = self._desk(hand.base)
         self.until = min((at for item in desk.items for at in (item.valid_to, item.expires_at) if at), default=None)
         found = decided(verdicts(desk), accept=self._terms.accept, restore=self._terms.restore)
         if TRUST[hand.by] >= TRUSTED:
             found = vouched(found, desk)
-        wanted = wishes(found, desk.before, hand, self._kit.redact)
+        wanted = wishes(found, desk.before, hand, self._services.redact)
         clashes = list(_clashes(found, desk))
         conflicts = self._conflicts(desk.pages[CONFLICTS].text, clashes)
         safe = dict(raws)
@@ -85,8 +85,8 @@ class Round:
             # What was written by hand is safe before anything stands in its place.
             self._write({CONFLICTS: conflicts}, raws)
             safe[CONFLICTS] = conflicts.encode() or None
-            took = take(wanted, self._kit, self._scope, hand, began)
-            on_shelf = shelf(self._kit, self._scope) if wanted else desk.shelf
+            took = take(wanted, self._services, self._scope, hand, began)
+            on_shelf = shelf(self._services, self._scope) if wanted else desk.shelf
         given = self._given(replace(desk, shelf=on_shelf), found, took, conflicts)
         if not self._terms.dry_run:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
@@ -95,7 +95,7 @@ class Round:
         return Synced(
             tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
             took.told,
-            tuple(replace(one, text=clean(one.text, self._kit.redact)) for one in clashes),
+            tuple(replace(one, text=clean(one.text, self._services.redact)) for one in clashes),
             tuple(_held_back(found, desk)),
             tuple(_notes(desk, hand.first and was is not None)),
             self._terms.dry_run,
@@ -109,28 +109,28 @@ class Round:
         raw = self._folder.read(BASE)
         base = base_of(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
-            each = parted(self._kit.policies.mirror, self._scope)
+            each = parted(self._services.policies.mirror, self._scope)
             raise ConfigError(
                 f"{self._folder.path} is kept in step with another memory than that of {self._scope}. Give this one a "
                 f'folder of its own; in the settings, mirror = "{each}" gives one to each.'
             )
-        if base is not None and self._kit.log.progress(self._scope, _session(base), WORK) >= base.round:
+        if base is not None and self._services.log.progress(self._scope, _session(base), WORK) >= base.round:
             return Hand(self._terms.by, base), raw
         return Hand(self._terms.by, Base(secrets.token_hex(8), self._scope.id), first=True), raw
 
     def _desk(self, base: Base) -> tuple[Desk, Raws]:
-        on_shelf = shelf(self._kit, self._scope)
+        on_shelf = shelf(self._services, self._scope)
         logged = {line.file for line in base.lines if day_of(line.file)}
         days = {*self._folder.days(), *logged, *on_shelf.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, text_of(name, raw)) for name, raw in raws.items()}
-        before, stands = standing(self._kit, self._scope, [line.id for line in base.lines])
+        before, stands = standing(self._services, self._scope, [line.id for line in base.lines])
         return Desk(pages, base.by_file(), on_shelf, before, stands), raws
 
     def _conflicts(self, page: str, clashes: Sequence[Clash]) -> str:
         ids = unsettled(page)
-        there = {item.id for item in self._kit.items.get_many(self._scope, ids)} if ids else set()
-        return with_conflicts(page, clashes, {*ids} - there, f"{self._kit.clock():%Y-%m-%d}")
+        there = {item.id for item in self._services.items.get_many(self._scope, ids)} if ids else set()
+        return with_conflicts(page, clashes, {*ids} - there, f"{self._services.clock():%Y-%m-%d}")
 
     # Writing
 
@@ -155,7 +155,7 @@ class Round:
         moves = any(_differs(text, raws[name]) for name, text in given.texts.items())
         if not moves and base.round and base.lines == after.lines:
             return
-        self._kit.log.advance(self._scope, _session(after), WORK, after.round)
+        self._services.log.advance(self._scope, _session(after), WORK, after.round)
         if moves:
             unsure = base_text(base.unsure(after)).encode()
             self._folder.write(BASE, unsure, was)
@@ -173,12 +173,12 @@ class Round:
 
     def _settle(self, found: Sequence[Verdict]) -> None:
         """Who the agent is stays pinned, and the bytes of what was forgotten go."""
-        soul = self._kit.items.slot(self._scope, SOUL_SLOT, None)
+        soul = self._services.items.slot(self._scope, SOUL_SLOT, None)
         if soul is not None and not soul.pinned and soul.trust >= TRUSTED:
-            self._kit.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
+            self._services.items.apply(Plan(self._scope, (Change(soul.id, pinned=True),)))
         if any(one.do == "forget" for one in found):
             try:
-                self._kit.items.purge()
+                self._services.items.purge()
             except StoreError as exc:
                 # What was asked for is done: the bytes are tried again by themselves.
                 _log.warning("the bytes of what was forgotten are still to be removed: %s", exc)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditLog",
+    "Background",
     "Behind",
     "Changes",
     "Embedder",
@@ -59,7 +60,6 @@ __all__ = [
     "Happening",
     "ItemChange",
     "ItemStore",
-    "Services",
     "Lineage",
     "ListQuery",
     "Matches",
@@ -71,6 +71,7 @@ __all__ = [
     "Outdated",
     "Raw",
     "Server",
+    "Services",
     "SessionLog",
     "SessionState",
     "Sketch",
@@ -118,9 +119,22 @@ class Server(Protocol):
         """A second call does nothing; every other call after it is StoreClosed."""
 
 
+class Background(Protocol):
+    """The workers of an opened store."""
+
+    def embed(self) -> None:
+        """Give vectors soon to items that have none."""
+
+    def enrich(self, scope: Scope, session: str, *, to_the_end: bool = False) -> None:
+        """Let the small model look over this session soon: with `to_the_end`, however few messages are new."""
+
+    def refine(self, refine: Callable[[], bool]) -> None:
+        """Call this with the next look: it improves the summary of a working memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The ports of one opened memory. What a deployment does not have is None."""
+    """The ports of one opened store. What a deployment does not have is None."""
 
     items: ItemStore
     vectors: VectorIndex
@@ -134,7 +148,7 @@ class Services:
     model: Model | None = None  # the small one, for summaries and extraction
     outcomes: Outcomes | None = None
     # Items and episodes are in one store, so that a plan can write both.
-    together: bool = False
+    same_store: bool = False
     servers: tuple[Server, ...] = ()
     # Where `vectors` are on a server of their own.
     feed: Feed | None = None
@@ -152,6 +166,8 @@ class Services:
     redact: Redact | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None
+    background: Background | None = None  # where nothing runs in the background
+    read_only: bool = False
 
     def close(self) -> None:
         for server in self.servers:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, get_args
+from weakref import WeakSet
 
 from engrain.core.clock import checked_span, checked_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
@@ -26,17 +28,21 @@ from engrain.core.model.tasks import (
     TaskStatus,
 )
 from engrain.core.validation import checked_count, checked_key, checked_name
-from engrain.ports import Services
-from engrain.tasks.driver import Ask, Call, Flow
+from engrain.ports import Services, TaskJournal
+from engrain.privacy.audit import record
+from engrain.tasks.driver import Ask, Call, Flow, drive
 from engrain.tasks.execution import MAX_DEATHS, TaskExecution, TaskOptions, deaths, journal_of
 from engrain.tasks.journal import WAITS
 from engrain.tasks.lease import is_dead, worker_name
 from engrain.tasks.outcomes import count_failure, expire
+from engrain.tasks.run import Run, checked_function
 from engrain.tasks.serialization import decode, encode, opened
-from engrain.tasks.working_state import Desk
+from engrain.tasks.working_state import WorkingStateBinding
+from engrain.tiers.scoped_working import ScopedWorkingMemory
 
 Settled = Literal["done", "failed", "skipped"]
 MAX_TASKS = 100_000
+_PRUNED: WeakSet[TaskJournal] = WeakSet()  # of this process
 _log = logging.getLogger("engrain")
 
 
@@ -56,33 +62,48 @@ class Timeline:
 class Tasks:
     """The durable tasks of one scope."""
 
-    def __init__(self, services: Services, scope: Scope) -> None:
-        self._kit = services
+    def __init__(
+        self, services: Services, scope: Scope, working: Callable[[], ScopedWorkingMemory] | None = None
+    ) -> None:
+        """`working` gives the working memory in which a run is in progress."""
+        self._services = services
         self._scope = scope
+        self._working = working or cache(lambda: ScopedWorkingMemory(services, scope))
         self._checkpoints: dict[str, Lease] = {}
         self._lock = threading.Lock()
-        self._tidied = False
 
-    def course(self, terms: TaskOptions, desk: Desk | None = None) -> TaskExecution:
-        if terms.version == CHECKPOINT:
+    def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
+        """One run of a task, in progress in working memory unless that is not wanted."""
+        if options.version == CHECKPOINT:
             raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
-        if not self._tidied:
-            self._tidied = True
-            self.prune(timedelta(days=self._kit.policies.task_days))
-        return TaskExecution(self._kit, self._scope, terms, desk)
+        if procedure is not None and not working:
+            raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
+        self._prune_once()
+        binding = None
+        if working:
+            view = self._working()
+            view.clear_erased()
+            binding = WorkingStateBinding(self._services, self._scope, view, procedure)
+        return TaskExecution(self._services, self._scope, options, binding)
 
     # Looking
 
-    def listed(self, status: TaskStatus | Sequence[TaskStatus], limit: int) -> list[TaskRecord]:
+    def list(self, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 100) -> builtins.list[TaskRecord]:
+        """The tasks of this memory, newest first; list(status="parked") are those that need somebody."""
         wanted = tuple(status) if isinstance(status, Sequence) and not isinstance(status, str) else (status,)
         for one in wanted:
             if one not in get_args(TaskStatus):
                 raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
         checked_count(limit, "limit", 1, MAX_TASKS)
-        return journal_of(self._kit).tasks(TaskQuery(self._scope, wanted, limit=limit))
+        return journal_of(self._services).tasks(TaskQuery(self._scope, wanted, limit=limit))
+
+    def get(self, task: str) -> TaskRecord | None:
+        """One task; None if there is none of this id."""
+        return journal_of(self._services).task(self._scope, checked_key(task, "task"))
 
     def timeline(self, task: str) -> Timeline:
-        journal = journal_of(self._kit)
+        """A task and its steps, in the order they began."""
+        journal = journal_of(self._services)
         found = journal.task(self._scope, checked_key(task, "task"))
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
@@ -90,16 +111,29 @@ class Tasks:
 
     # A person's word
 
-    def resolve(self, task: str, end: StepEnd, result: object) -> StepRecord:
-        if end.status not in get_args(Settled):
-            raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {end.status!r}.")
-        if result is not None and end.status != "done":
-            raise InvalidInput(f'only an effect that is "done" has a result, not one that is {end.status!r}.')
-        checked_count(end.occurrence, "occurrence", 0, MAX_TASKS * 100)
-        text = encode(result, "the result") if end.status == "done" else None
-        note = f"resolved by hand: {checked_name(end.error, 'note')}" if end.error else "resolved by hand"
-        word = StepEnd(checked_key(end.name, "step"), end.occurrence, end.status, text, note)
-        journal = journal_of(self._kit)
+    def resolve(
+        self,
+        task: str,
+        step: str,
+        outcome: Settled,
+        *,
+        occurrence: int = 0,
+        result: Any = None,
+        note: str = "",
+    ) -> StepRecord:
+        """Settle an ambiguous effect by your word.
+
+        It is "done" (with this result), or it "failed" to happen and is to be done again, or it is "skipped". The word
+        is recorded; the task goes on when it is next started."""
+        if outcome not in get_args(Settled):
+            raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {outcome!r}.")
+        if result is not None and outcome != "done":
+            raise InvalidInput(f'only an effect that is "done" has a result, not one that is {outcome!r}.')
+        checked_count(occurrence, "occurrence", 0, MAX_TASKS * 100)
+        text = encode(result, "the result") if outcome == "done" else None
+        noted = f"resolved by hand: {checked_name(note, 'note')}" if note else "resolved by hand"
+        word = StepEnd(checked_key(step, "step"), occurrence, outcome, text, noted)
+        journal = journal_of(self._services)
         for one in journal.unsettled(self._scope, checked_key(task, "task")):
             if one.kind == "memory" and (one.name, one.occurrence) == (word.name, word.occurrence):
                 raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
@@ -112,8 +146,10 @@ class Tasks:
             journal.overrule(self._scope, task, TaskEnd("waiting", "its worker died"))
             return journal.resolve(self._scope, task, word)
 
-    def signal(self, task: str, event: str, payload: object) -> bool:
-        journal, text = journal_of(self._kit), encode(payload, "the payload")
+    def signal(self, task: str, event: str, payload: Any = None) -> bool:
+        """Deliver an event to a task, which need not have begun; False if it has one of that name already. TaskEnded if
+        the task has ended."""
+        journal, text = journal_of(self._services), encode(payload, "the payload")
         found = journal.task(self._scope, checked_key(task, "task"))
         if found is not None and found.status in ENDED:
             if journal.event(self._scope, task, checked_key(event, "event")) is not None:
@@ -121,28 +157,35 @@ class Tasks:
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
         return journal.signal(self._scope, task, checked_key(event, "event"), text)
 
-    def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
-        end = TaskEnd(status, checked_name(why, "why"))
-        return journal_of(self._kit).overrule(self._scope, checked_key(task, "task"), end)
+    def park(self, task: str, why: str = "") -> TaskRecord:
+        """Stop a task; whoever runs it is fenced off. It goes on when it is next started."""
+        return self._overrule(task, "parked", why)
 
-    def cancel(self, task: str, why: str) -> TaskRecord:
-        """One that an error or a person had parked has failed; one that was under way was merely not wanted."""
-        before = journal_of(self._kit).task(self._scope, checked_key(task, "task"))
-        ended = self.overrule(task, "cancelled", why)
+    def _overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
+        end = TaskEnd(status, checked_name(why, "why"))
+        return journal_of(self._services).overrule(self._scope, checked_key(task, "task"), end)
+
+    def cancel(self, task: str, why: str = "") -> TaskRecord:
+        """End a task for good; whoever runs it is fenced off. If it was parked, its procedure has failed once more."""
+        # One that was under way was merely not wanted.
+        before = journal_of(self._services).task(self._scope, checked_key(task, "task"))
+        ended = self._overrule(task, "cancelled", why)
         if before is not None and before.status == "parked":
-            count_failure(self._kit, ended, before.outcome)
+            count_failure(self._services, ended, before.outcome)
         return ended
 
     def resume(self, task: str) -> TaskRecord:
+        """Let a parked task go on: `recover` picks it up."""
         found = self.timeline(task).task
         if found.status == "running" and found.worker is not None and not is_dead(found.worker):
             raise Conflict(f"task {task!r} is running already; to take it from its worker, park it first.")
-        return self.overrule(task, "waiting", "")
+        return self._overrule(task, "waiting", "")
 
     # Checkpoints: a task that is nothing but its snapshot
 
-    def checkpoint(self, task: str, state: object, done: bool) -> None:
-        journal = journal_of(self._kit)
+    def checkpoint(self, task: str, state: Any, *, done: bool = False) -> None:
+        """Keep plain JSON under a task's name, in place of what was kept before. `done` ends it: kept for 7 days."""
+        journal = journal_of(self._services)
         text = encode(state, "the state")
         checked_key(task, "task")
         with self._lock:
@@ -153,20 +196,20 @@ class Tasks:
                 journal.end(lease, TaskEnd("done"))
                 del self._checkpoints[task]
 
-    def restore(self, task: str) -> Any:
-        """Whoever restores takes over: a worker that still checkpoints the same task is fenced off by the next one."""
+    def load_checkpoint(self, task: str) -> Any:
+        """What `checkpoint` or `run.keep` stored last; None if nothing. Whoever loads it takes over from others."""
         checked_key(task, "task")
         with self._lock:
             self._checkpoints.pop(task, None)
-        found = journal_of(self._kit).task(self._scope, task)
+        found = journal_of(self._services).task(self._scope, task)
         return None if found is None else decode(found.snapshot)
 
     def _claimed(self, task: str) -> Lease:
-        journal = journal_of(self._kit)
+        journal = journal_of(self._services)
         before = journal.task(self._scope, task)
         if before is not None and before.version != CHECKPOINT:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
-        # It lasts no time at all: whoever restores after a crash need not wait, and the epoch fences the other off.
+        # It lasts no time at all: whoever loads it after a crash need not wait, and the epoch fences the other off.
         lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT))
         if lease.status != "running":
             raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it was ended, and is kept as it was.")
@@ -174,25 +217,54 @@ class Tasks:
 
     # What was left, and what is over
 
-    def expire(self) -> list[TaskRecord]:
-        journal_of(self._kit)
-        return expire(self._kit)
+    def prune(self, older_than: timedelta | float = timedelta(days=7)) -> int:
+        """Remove tasks that ended so long ago, with their steps; never one that has not ended."""
+        gone = self._prune(older_than)
+        if gone:
+            record(self._services, "prune_tasks", {"tasks": gone}, self._scope)
+        return gone
 
-    def prune(self, older_than: timedelta | float) -> int:
-        return journal_of(self._kit).prune(self._kit.clock() - checked_span(older_than, "older_than"))
+    def _prune_once(self) -> None:
+        """What is long over goes with the first run of a process, however many views it has."""
+        journal = journal_of(self._services)
+        if journal not in _PRUNED:
+            _PRUNED.add(journal)
+            self._prune(timedelta(days=self._services.policies.task_days))
+
+    def _prune(self, older_than: timedelta | float) -> int:
+        return journal_of(self._services).prune(self._services.clock() - checked_span(older_than, "older_than"))
 
     def remove(self, task: str) -> None:
-        journal_of(self._kit).remove(self._scope, checked_key(task, "task"))
+        """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them. A backup
+        from before still has it, and brings it back."""
+        journal_of(self._services).remove(self._scope, checked_key(task, "task"))
+        record(self._services, "remove_task", {"tasks": 1}, self._scope)
+        # Only where the journal is in the store of the items.
+        if getattr(self._services.items, "journal", None) is self._services.journal:
+            self._services.items.purge()
 
-    def purge(self) -> None:
-        """The bytes of what was removed go from the files, too, where the journal is in the store of the items."""
-        if getattr(self._kit.items, "journal", None) is self._kit.journal:
-            self._kit.items.purge()
+    def recover(
+        self,
+        work: Callable[[Any], Any],
+        *,
+        version: str = "",
+        accepts: Sequence[str] = (),
+        lease: float = 30.0,
+        limit: int = 100,
+    ) -> builtins.list[TaskRecord]:
+        """Continue what a dead worker left and what has waited long enough: work(run) for each, and how each ended."""
+        checked_function(work)
 
-    def left(self, accepts: Sequence[str], limit: int) -> list[TaskRecord]:
+        def run_one(task: str) -> None:
+            with Run(self.execution(TaskOptions(task, "", version, accepts, lease))) as run:
+                work(run)
+
+        return drive(self.recovery((version, *accepts), limit, run_one))
+
+    def _left(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
         """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
         checked_count(limit, "limit", 1, MAX_TASKS)
-        journal = journal_of(self._kit)
+        journal = journal_of(self._services)
         late = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
         found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
         ready = [one for one in reversed(found) if one.version in accepts and self._ready(one, one.task in late)]
@@ -201,34 +273,36 @@ class Tasks:
     def _ready(self, task: TaskRecord, late: bool) -> bool:
         if task.status == "running":
             return late or task.worker is None or is_dead(task.worker)
-        found = journal_of(self._kit).unsettled(self._scope, task.task)
+        found = journal_of(self._services).unsettled(self._scope, task.task)
         waits = Timeline(task, tuple(found)).waits_for
         return not waits or any(self._over(task.task, one) for one in waits)
 
     def _over(self, task: str, wait: StepRecord) -> bool:
         """Whether there is something to go on with: the event, or the moment until which it waits."""
-        if wait.input and checked_time(wait.input, "the end of a wait") <= self._kit.clock():
+        if wait.input and checked_time(wait.input, "the end of a wait") <= self._services.clock():
             return True
         event = wait.name.partition("[")[0]
-        return wait.kind == "event" and journal_of(self._kit).event(self._scope, task, event) is not None
+        return wait.kind == "event" and journal_of(self._services).event(self._scope, task, event) is not None
 
     def _hopeless(self, task: TaskRecord) -> bool:
         before = opened(task.snapshot).get("deaths", 0)
         if before + 1 < MAX_DEATHS:
             return False
-        died = deaths(task, journal_of(self._kit).steps(self._scope, task.task), before)
+        died = deaths(task, journal_of(self._services).steps(self._scope, task.task), before)
         if died < MAX_DEATHS:
             return False
-        self.overrule(task.task, "parked", f"{died} workers in a row ended with no step done: it kills its worker")
+        self._overrule(task.task, "parked", f"{died} workers in a row ended with no step done: it kills its worker")
         return True
 
-    def recover(self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]) -> Flow[list[TaskRecord]]:
+    def recovery(
+        self, accepts: Sequence[str], limit: int, work: Callable[[str], Any]
+    ) -> Flow[builtins.list[TaskRecord]]:
         """Continue each, one after the other; how each stands afterwards. One that fails is parked and does not stop
         the others."""
-        yield Ask(self.expire)
-        found: list[TaskRecord] = []
-        for task in (yield Ask(lambda: self.left(accepts, limit))):
-            now = yield Ask(partial(journal_of(self._kit).task, self._scope, task.task))
+        yield Ask(lambda: expire(self._services))
+        found: builtins.list[TaskRecord] = []
+        for task in (yield Ask(lambda: self._left(accepts, limit))):
+            now = yield Ask(partial(journal_of(self._services).task, self._scope, task.task))
             # The list may be old by now: what somebody parked or took over since is left to them.
             if now is None or (now.status, now.epoch) != (task.status, task.epoch):
                 continue
@@ -240,6 +314,6 @@ class Tasks:
                 _log.warning("task %r was taken over while it was recovered: %s", task.task, exc)
             except Exception as exc:  # noqa: BLE001  # a worker's loop: the task is parked with its error
                 _log.warning("task %r was recovered and stopped again: %s", task.task, exc)
-            after = yield Ask(partial(journal_of(self._kit).task, self._scope, task.task))
+            after = yield Ask(partial(journal_of(self._services).task, self._scope, task.task))
             found += [after] if after is not None else []
         return found

@@ -31,7 +31,7 @@ from engrain.tasks.journal import WAITS, Ledger, Seat, Wish
 from engrain.tasks.lease import Tenure, worker_name
 from engrain.tasks.outcomes import end_of, expire
 from engrain.tasks.serialization import encode
-from engrain.tasks.working_state import Desk, Outcome, TaskState
+from engrain.tasks.working_state import Outcome, TaskState, WorkingStateBinding
 
 # So many workers in a row that ended with no step to show for it, and a task is parked.
 MAX_DEATHS = 5
@@ -91,9 +91,11 @@ class TaskOptions:
 class TaskExecution:
     """Open it, take its flows, close it. Used by one run; its flows may run side by side."""
 
-    def __init__(self, services: Services, scope: Scope, terms: TaskOptions, desk: Desk | None = None) -> None:
-        self._kit = services
-        self._desk = desk
+    def __init__(
+        self, services: Services, scope: Scope, terms: TaskOptions, binding: WorkingStateBinding | None = None
+    ) -> None:
+        self._services = services
+        self._binding = binding
         self._scope = scope
         self.terms = terms
         self.outcome = Outcome()
@@ -109,11 +111,11 @@ class TaskExecution:
         """`line` is the thread or the asyncio task that the program of this run is."""
         if self._ledger is not None:
             raise TaskError(f"this run of task {self.terms.task!r} was entered before: call memory.task(…) again.")
-        journal = journal_of(self._kit)
-        now = self._kit.clock()
+        journal = journal_of(self._services)
+        now = self._services.clock()
         before = journal.task(self._scope, self.terms.task)
         if before is not None and before.deadline is not None and before.deadline <= now:
-            expire(self._kit)
+            expire(self._services)
             before = journal.task(self._scope, self.terms.task)
         if before is not None:
             self._prove(before)
@@ -127,15 +129,15 @@ class TaskExecution:
             if found is None:
                 raise LeaseLost(f"task {self.terms.task!r} was removed while it was claimed.")
             self._prove(found)
-            self._kept = TaskState(found, self._desk)
+            self._kept = TaskState(found, self._binding)
             recorded = journal.steps(self._scope, self.terms.task)
-            ledger = Ledger(self._kit, tenure, self._kept, recorded, (self.terms.version, line))
+            ledger = Ledger(self._services, tenure, self._kept, recorded, (self.terms.version, line))
             recounted = self._recounted(before, recorded, ledger)
             if self._kept.begin() or recounted:
                 ledger.keep()
         except BaseException:
-            if self._desk:
-                self._desk.leave()
+            if self._binding:
+                self._binding.leave()
             if tenure.lease.status == "running":
                 parked = before if before is not None and before.status == "parked" else None
                 tenure.end(TaskEnd("waiting") if parked is None else TaskEnd("parked", parked.outcome))
@@ -174,8 +176,8 @@ class TaskExecution:
                 self._leave(tenure, error)
         finally:
             tenure.stop()  # whatever could not be written: nobody works at it here any more
-            if self._desk:
-                self._desk.leave()
+            if self._binding:
+                self._binding.leave()
 
     def _leave(self, tenure: Tenure, error: BaseException) -> None:
         try:
@@ -200,7 +202,7 @@ class TaskExecution:
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
             self._tell()
-        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
+        tenure.end(TaskEnd("done", clean(self.outcome.text, self._services.redact)))
 
     def _tell(self) -> None:
         try:
@@ -219,7 +221,7 @@ class TaskExecution:
         return _halted(self.terms.task, unclear[0]) if unclear else None
 
     def now(self) -> datetime:
-        return self._kit.clock()
+        return self._services.clock()
 
     # Steps
 
@@ -230,7 +232,7 @@ class TaskExecution:
         many = isinstance(what, Sequence) and not isinstance(what, str)
         notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
-        flow = self._seated(wish, steps.remember, self._kit, notes)
+        flow = self._seated(wish, steps.remember, self._services, notes)
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
@@ -263,9 +265,9 @@ class TaskExecution:
     def working(self) -> Any:
         if self._ledger is None:
             raise not_entered(self.terms.task)
-        if self._desk is None:
+        if self._binding is None:
             raise TaskError(f"task {self.terms.task!r} was entered with working=False, and has no working memory.")
-        return self._desk.working
+        return self._binding.working
 
     @property
     def recorded(self) -> list[str]:
@@ -330,6 +332,7 @@ def _told(note: Note) -> dict[str, Any]:
         "occurred_at": str(note.occurred_at),
         "place": str(note.place),
         "relation": str(note.relation),
+        "expires_at": str(note.expires_at),
     }
 
 

@@ -130,7 +130,7 @@ class Run(_Task):
         crash or an error leaves open whether it happened, `on_ambiguous` decides: "halt" raises StepAmbiguous and parks
         the task; "retry" calls again with the same key; a probe, called like the function, answers what it found (None
         or False: it did not happen); Compensate(undo) undoes it first. An effect that knows it did not happen raises
-        NotDone, and is tried again as often as `retries` says.
+        EffectNotPerformed, and is tried again as often as `retries` says.
         """
         work = Work(_plain(function), args, as_retry(retries), on_ambiguous, key_as)
         return drive(self.effect_flow(name, key, work))

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from engrain.core.model.tasks import TaskRecord
+from engrain.core.errors import NotFound
+from engrain.core.identity import Scope
+from engrain.core.model.items import Citation, Note, Source
+from engrain.core.model.tasks import ENDED, TaskRecord
+from engrain.ingest.write import clean
+from engrain.ports import Services
 from engrain.tasks.serialization import opened, packed, plain
+from engrain.tiers.procedural import ProceduralMemory
+from engrain.tiers.scoped_working import PROCEDURE, ScopedWorkingMemory
+from engrain.tiers.semantic import SemanticMemory
+from engrain.tiers.working import WorkingMemory
 
 
 class Outcome(NamedTuple):
@@ -16,40 +26,71 @@ class Outcome(NamedTuple):
     cites: tuple[str, ...] = ()
 
 
-class Desk(Protocol):
-    """One run's. A mark stands for a state of working memory; None for no state at all."""
+class WorkingStateBinding:
+    """Ties one run to the working memory of a view: its state travels with the task, and its end is knowledge.
 
-    @property
-    def working(self) -> Any:
-        """The working memory of the run."""
+    One task is in progress there at a time. A run that begins meanwhile gets a working memory of its own, and so does
+    the run of a task that has ended. A mark stands for a state of working memory; None for no state at all."""
+
+    def __init__(self, services: Services, scope: Scope, view: ScopedWorkingMemory, procedure: str | None) -> None:
+        self._services = services
+        self._scope = scope
+        self._view = view
+        self._procedure = procedure
+        self._task = ""
+        self.working: WorkingMemory = view
 
     def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
-        """The task is at hand now, with working memory as an earlier run left it and the procedure it named, if any;
-        the version of the procedure that it uses."""
+        """Put the task in progress, with working memory as an earlier run left it; the version of its procedure."""
+        over = task.status in ENDED  # it is only replayed, and nobody works at it
+        used = procedure if over else procedure or self._view.version_of(self._procedure)
+        self._task = task.task
+        if over or not self.working.take(task.goal or task.task, task.task, left):
+            self.working = WorkingMemory(count_tokens=self._services.count_tokens)
+            self.working.take(task.goal or task.task, task.task, left)
+        if left is None:
+            self.working.set_variable(PROCEDURE, used)
+        return used
 
-    def changed(self, mark: object) -> bool: ...
+    def changed(self, mark: object) -> bool:
+        return self.working.task_id == self._task and self.working.mark() != mark
 
     def snapshot(self) -> tuple[object, Any]:
         """The present state, marked."""
+        # The mark first: what changes in between is stored again with the next step.
+        mark, taken = self.working.mark(), self.working.snapshot()
+        return mark, clean(taken, self._services.redact)
 
     def put_back(self, left: Any) -> object:
-        """To what a snapshot holds; the mark of that."""
+        """Return to a snapshot; the mark of that."""
+        if self.working.task_id == self._task:
+            self.working.load(left)
+        return self.working.mark()
 
     def done(self, task: TaskRecord, outcome: Outcome, procedure: str | None) -> None:
-        """The task has ended well."""
+        """Keep the outcome of a task that ended well."""
+        if procedure:
+            with suppress(NotFound):  # it was forgotten meanwhile
+                ProceduralMemory(self._services, self._scope).used(procedure, task.task, True, outcome.text)
+        if outcome.text:
+            said = f"Successfully completed: {task.goal or task.task}. Outcome: {outcome.text}"
+            note = Note(said, 0.7, source=Source(task.task, "agent", tuple(map(Citation, outcome.cites))))
+            request = f"task\x1f{task.task}\x1f{task.started_at.isoformat()}"
+            SemanticMemory(self._services, self._scope).remember(note, request)
 
     def leave(self) -> None:
-        """Another task may be at hand."""
+        """Let another task be in progress."""
+        self.working.release(self._task)
 
 
 class TaskState:
     """One text in the journal, of which a program sees its own value only. Working memory is that of the end of the
     last step: what the program does after it is done again when the task goes on."""
 
-    def __init__(self, record: TaskRecord, desk: Desk | None) -> None:
+    def __init__(self, record: TaskRecord, binding: WorkingStateBinding | None) -> None:
         found = opened(record.snapshot)
         self.task = record
-        self._desk = desk
+        self._binding = binding
         # As the program sees it, and as the journal has it: while steps are replayed they differ.
         self._value = self._stored = json.dumps(found.get("value"))
         self._working = found.get("working")
@@ -68,33 +109,33 @@ class TaskState:
 
     def begin(self) -> bool:
         """Put the task at hand; whether that is to be stored at once, because it is the first to name a procedure."""
-        if self._desk is None:
+        if self._binding is None:
             return False
-        before, self._procedure = self._procedure, self._desk.begin(self.task, self._working, self._procedure)
+        before, self._procedure = self._procedure, self._binding.begin(self.task, self._working, self._procedure)
         return self._procedure != before
 
     def tells(self, outcome: Outcome) -> bool:
         """Whether there is anything to say when the task is done."""
-        return self._desk is not None and bool(outcome.text or self._procedure)
+        return self._binding is not None and bool(outcome.text or self._procedure)
 
     def done(self, outcome: Outcome) -> None:
-        if self._desk is not None:
-            self._desk.done(self.task, outcome, self._procedure)
+        if self._binding is not None:
+            self._binding.done(self.task, outcome, self._procedure)
 
     def caught_up(self) -> None:
         """All recorded steps were replayed, and with them the code in between has run once more: working memory is put
         back to what it was at the end of the last."""
-        if self._desk is not None and self._working is not None and self._mark is None:
-            self._mark = self._desk.put_back(self._working)
+        if self._binding is not None and self._working is not None and self._mark is None:
+            self._mark = self._binding.put_back(self._working)
 
     def changed(self) -> bool:
         """Whether working memory is another than the journal has."""
-        return self._desk is not None and self._desk.changed(self._mark)
+        return self._binding is not None and self._binding.changed(self._mark)
 
     def with_working(self) -> tuple[str, object]:
         """What to store at the end of a step, and the mark to give to `stored` afterwards."""
-        assert self._desk is not None
-        mark, self._working = self._desk.snapshot()
+        assert self._binding is not None
+        mark, self._working = self._binding.snapshot()
         return self.body(), mark
 
     def stored(self, mark: object) -> None:

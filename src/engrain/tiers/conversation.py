@@ -56,7 +56,7 @@ class ConversationMemory:
     """
 
     def __init__(self, services: Services, scope: Scope, session: str, limits: Limits = LIMITS) -> None:
-        self._kit = services
+        self._services = services
         self._scope = scope
         self.session = checked_key(session, "session")
         self.limits = _checked(limits)
@@ -66,7 +66,7 @@ class ConversationMemory:
 
     def __len__(self) -> int:
         """The number that the next message gets: what to give as `expect`."""
-        return self._kit.log.length(self._scope, self.session)
+        return self._services.log.length(self._scope, self.session)
 
     def add(
         self,
@@ -97,14 +97,16 @@ class ConversationMemory:
         request_id: str | None = None,
         began: int | None = None,
     ) -> Recorded:
-        """The same, with all that came of it; `began` is as of capture.turns.Terms."""
+        """The same, with all that came of it. BeingErased if the user was erased after the change number `began`."""
         checked = as_messages(messages)
         if expect is not None:
             checked_count(expect, "expect", 0, 2**53)
         if request_id is not None:
             checked_key(request_id, "request_id")
-        recorded = record(checked, self.session, self._scope, self._kit, Terms(request_id, expect, began))
+        recorded = record(checked, self.session, self._scope, self._services, Terms(request_id, expect, began))
         self.refused = recorded.refused
+        if self._services.background is not None:
+            self._services.background.enrich(self._scope, self.session)
         try:
             self._keep_up(checked, recorded)
         except Exception as exc:  # noqa: BLE001  # what was said is kept: no summary may make it look lost
@@ -114,12 +116,12 @@ class ConversationMemory:
 
     def window(self) -> Window:
         """What a model is shown: never more than the limits allow."""
-        told = summaries.load_summary(self._kit, self._scope, self.session)
+        told = summaries.load_summary(self._services, self._scope, self.session)
         messages = self._newest(told.start)
         if len(messages) >= self.limits.max_items:
             self._left = None  # more than should be: the summary was dropped, and the next message makes it anew
         before = Before(told.text, told.start, self._opening(messages))
-        return shown(messages, before, self.limits, self._kit.count_tokens)
+        return shown(messages, before, self.limits, self._services.count_tokens)
 
     def messages_for_llm(self, form: Form = "anthropic") -> list[dict[str, Any]]:
         """The window in the form that an API takes. Of the Anthropic API the system messages are a parameter of their
@@ -136,7 +138,7 @@ class ConversationMemory:
     def last(self, n: int) -> list[Message]:
         """The newest n, oldest first."""
         checked_count(n, "n", 1, MAX_BATCH)
-        return [message_of(row) for row in self._kit.log.last(self._scope, self.session, n)]
+        return [message_of(row) for row in self._services.log.last(self._scope, self.session, n)]
 
     def search(self, query: str, n: int = 5) -> list[Message]:
         """The messages that fit the query, best first: those that contain it as it is, then by words and meaning."""
@@ -149,28 +151,28 @@ class ConversationMemory:
             if contains or row.id in score:
                 found[row.id] = (contains, score.get(row.id, 0.0), row.place or 0)
         best = sorted(found, key=lambda id: found[id], reverse=True)[:n]
-        return [message_of(item) for item in self._kit.items.get_many(self._scope, best)]
+        return [message_of(item) for item in self._services.items.get_many(self._scope, best)]
 
     @property
     def summary(self) -> str:
         """What is told of the messages before the window; "" if there is nothing."""
-        return summaries.load_summary(self._kit, self._scope, self.session).text
+        return summaries.load_summary(self._services, self._scope, self.session).text
 
     def summarize(self) -> str:
         """Sum up all but the newest messages now."""
-        summaries.roll(self._kit, self._scope, self.session, self.limits, always=True)
+        summaries.roll(self._services, self._scope, self.session, self.limits, always=True)
         self._left = None
         return self.summary
 
     def clear(self) -> None:
         """Empty the window; the log stays."""
-        summaries.clear(self._kit, self._scope, self.session)
+        summaries.clear(self._services, self._scope, self.session)
         self._left = None
 
     def export(self) -> dict[str, Any]:
         """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
-        told = summaries.load_summary(self._kit, self._scope, self.session)
-        cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
+        told = summaries.load_summary(self._services, self._scope, self.session)
+        cleared = self._services.log.progress(self._scope, self.session, summaries.CLEARED)
         messages = tuple(message_of(row) for row in self._rows())
         summary = told.stored if told.text else None
         return transcripts.as_data(transcripts.Transcript(self.session, messages, summary, cleared))
@@ -188,14 +190,14 @@ class ConversationMemory:
         given = transcripts.parsed(data)
         self._check_places(given.messages)
         counts: dict[str, int] = {}
-        began = self._kit.items.moment()
+        began = self._services.items.moment()
         for start in range(0, len(given.messages), PAGE):
             part = given.messages[start : start + PAGE]
             notes = [note_of(message, self.session, placed=True, derived=True) for message in part]
-            for outcome in write.commit(notes, self._scope, self._kit, began=began).outcomes:
+            for outcome in write.commit(notes, self._scope, self._services, began=began).outcomes:
                 counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if given.cleared:
-            self._kit.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)
+            self._services.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)
         # A summary tells of every message: where one stays forgotten, it is made anew from the others.
         if given.summary and "kept_out" not in counts:
             self._load_summary(given.summary)
@@ -206,22 +208,22 @@ class ConversationMemory:
         when that is."""
         left = self._left
         if left and recorded.places and left.following == recorded.places[0]:
-            tokens = left.tokens + sum(weighed(message, self._kit.count_tokens) for message in messages)
+            tokens = left.tokens + sum(weighed(message, self._services.count_tokens) for message in messages)
             left = summaries.Open(left.messages + len(messages), tokens, recorded.places[-1] + 1)
         else:
             left = None
         if left is None or due(left.messages, left.tokens, self.limits):
-            left = summaries.roll(self._kit, self._scope, self.session, self.limits)
+            left = summaries.roll(self._services, self._scope, self.session, self.limits)
         self._left, self.trouble = left, None
 
     def _newest(self, start: int) -> list[Message]:
         """As many as can be shown; more, if there is a result among them whose call may stand further back."""
         count = self.limits.max_items
-        rows = self._kit.log.read(self._scope, self.session, start, count + 1)
+        rows = self._services.log.read(self._scope, self.session, start, count + 1)
         if len(rows) <= count:
             return list(map(message_of, rows))
         while True:
-            rows = self._kit.log.last(self._scope, self.session, count)
+            rows = self._services.log.last(self._scope, self.session, count)
             messages = [message_of(row) for row in rows if (row.place or 0) >= start]
             called = answered(messages)
             lost = any(one.role == "tool" and place not in called for place, one in enumerate(messages))
@@ -233,7 +235,7 @@ class ConversationMemory:
         """The system message that the session began with, where it is not in the window any more."""
         if messages and messages[0].number == 0:
             return ""
-        first = self._kit.log.read(self._scope, self.session, 0, 1)
+        first = self._services.log.read(self._scope, self.session, 0, 1)
         opening = message_of(first[0]) if first else None
         return opening.text if opening and summaries.opens(opening) else ""
 
@@ -241,13 +243,13 @@ class ConversationMemory:
         """Of the messages that the words or the meaning of the query name: the higher, the better in both."""
         where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
         words = WordQuery(tuple(dict.fromkeys(terms(query))), self._scope, where, limit=LIKELY)
-        ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
-        embedder = settled(self._kit.embedder)
+        ranked = [[hit.id for hit in self._services.words.best(words).hits]] if words.terms else []
+        embedder = settled(self._services.embedder)
         model = embedder.model
-        asked = self._kit.redact(query) if self._kit.redact else query
+        asked = self._services.redact(query) if self._services.redact else query
         try:
             vector = embedder.embed([asked], "query")[0]
-            near = self._kit.vectors.nearest(VectorQuery(vector, model.key, self._scope, where, limit=LIKELY))
+            near = self._services.vectors.nearest(VectorQuery(vector, model.key, self._scope, where, limit=LIKELY))
             ranked.append([id for id, cosine in zip(near.ids, near.cosines, strict=True) if cosine >= model.floor])
         except EmbedderFailed as exc:
             _log.warning("search looks for words alone: %s", exc)
@@ -259,7 +261,7 @@ class ConversationMemory:
 
     def _rows(self) -> Iterator[Item]:
         start = 0
-        while rows := self._kit.log.read(self._scope, self.session, start, PAGE):
+        while rows := self._services.log.read(self._scope, self.session, start, PAGE):
             yield from rows
             start = (rows[-1].place or 0) + 1
 
@@ -274,11 +276,11 @@ class ConversationMemory:
                 )
 
     def _load_summary(self, summary: Summary) -> None:
-        stored = self._kit.log.summary(self._scope, self.session)
+        stored = self._services.log.summary(self._scope, self.session)
         if stored is None or stored.upto < summary.upto:
             version = stored.version + 1 if stored else 1
-            text = self._kit.redact(summary.text) if self._kit.redact else summary.text
-            self._kit.log.summarize(self._scope, self.session, replace(summary, text=text, version=version))
+            text = self._services.redact(summary.text) if self._services.redact else summary.text
+            self._services.log.summarize(self._scope, self.session, replace(summary, text=text, version=version))
 
 
 def _checked(limits: Limits) -> Limits:

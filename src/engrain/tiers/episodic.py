@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, SortableIds
+from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
 from engrain.core.model.plans import Add, Plan, own
@@ -19,10 +21,13 @@ from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
 from engrain.ports import Episodes, Services
+from engrain.tiers.conversation import ConversationMemory
+from engrain.tiers.sessions import CurrentSession
 
 MAX_FOUND = 10_000
 LATELY = timedelta(days=7)
 
+_new_call = SortableIds()
 _ROLES = {"turn": "user", "tool": "tool"}  # all else is noted by the agent
 
 
@@ -30,16 +35,17 @@ class EpisodicMemory:
     """What happened in the sessions of one scope. Every entry stands over a log row, which has the words; the entry
     goes after a day unless it matters, the row stays."""
 
-    def __init__(self, services: Services, scope: Scope) -> None:
-        self._kit = services
+    def __init__(self, services: Services, scope: Scope, current: CurrentSession | None = None) -> None:
+        self._services = services
         self._scope = scope
+        self._current = current or CurrentSession(services)
 
     def record(
         self,
         what: str | Happened,
         kind: EpisodeKind = "note",
         *,
-        session: str,
+        session: str | None = None,
         tool: str | None = None,
         failed: bool = False,
         request_id: str | None = None,
@@ -49,11 +55,12 @@ class EpisodicMemory:
         A long output of a tool is kept as its insight, and `raw` has the whole of it for a day. The same thing again
         is counted. What matters becomes an item that lasts, in the same transaction.
         """
+        session = self._current.resolve(session)
         given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
         if given.kind == "turn" and not given.explicit:
-            return self._said(given, checked_key(session, "session"), request_id)
-        happened, raw = self._proved(given, checked_key(session, "session"), tool)
-        row, now = _row(happened, session, tool), self._kit.clock()
+            return self._said(given, session, request_id)
+        happened, raw = self._proved(given, session, tool)
+        row, now = _row(happened, session, tool), self._services.clock()
         entry = made.entry(happened, session, now, own(0), tool)
         kept = (
             [made.lasting(happened, replace(_source(row), cites=(Citation(own(0)),)))]
@@ -62,7 +69,29 @@ class EpisodicMemory:
         )
         return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
 
-    def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
+    def record_tool_call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        result: str = "",
+        *,
+        failed: bool = False,
+        session: str | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep a call and its result as two messages. A long result is shown as its insight; `raw(id)` has the whole
+        for a day."""
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise InvalidInput(f"arguments must be a dict, not {type(arguments).__name__}.")
+        call = ToolCall(f"call_{_new_call(self._services.clock())}", tool, dict(arguments or {}))
+        asked = Message("assistant", calls=(call,))
+        answer = Message("tool", result, answers=call.id, tool=call.name, failed=failed)
+        conversation = ConversationMemory(self._services, self._scope, self._current.resolve(session))
+        return conversation.add_many([asked, answer], request_id=request_id)[-1]
+
+    def record_decision(
+        self, text: str, why: str = "", *, session: str | None = None, request_id: str | None = None
+    ) -> str:
         """A decision always lasts, with its reasons."""
         said = _labelled("Decided", checked_text(text))
         reason = f"\nWhy: {checked_text(why, 'why')}" if why else ""
@@ -72,7 +101,7 @@ class EpisodicMemory:
         self,
         error: str | BaseException,
         *,
-        session: str,
+        session: str | None = None,
         tool: str | None = None,
         cites: tuple[Citation, ...] = (),
         request_id: str | None = None,
@@ -96,7 +125,7 @@ class EpisodicMemory:
         pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
         kept = made.lasting(pair, replace(failure.sources[0], cites=(Citation(failure.id), Citation(own(0)))))
-        now = self._kit.clock()
+        now = self._services.clock()
         new = made.entry(happened, session, now, own(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
         happenings = [*self._raised(failure, now), Happening(new)]
@@ -107,7 +136,7 @@ class EpisodicMemory:
         checked_count(n, "n", 1, MAX_FOUND)
         if session is not None:
             checked_key(session, "session")
-        now, wanted = self._kit.clock(), n
+        now, wanted = self._services.clock(), n
         while True:
             entries = self._book.recent(self._scope, session, wanted, now)
             found = self._events(entries, now)
@@ -118,7 +147,7 @@ class EpisodicMemory:
     def important(self, n: int = 5, since: Time | timedelta = LATELY) -> list[Event]:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
         checked_count(n, "n", 1, MAX_FOUND)
-        now = self._kit.clock()
+        now = self._services.clock()
         oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
         found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
@@ -126,13 +155,13 @@ class EpisodicMemory:
 
     def raw(self, id: str) -> str | None:
         """The whole of a long output, as long as it is kept; None if the entry shows all, or its day is over."""
-        return self._book.raw(self._scope, checked_key(id, "id"), self._kit.clock())
+        return self._book.raw(self._scope, checked_key(id, "id"), self._services.clock())
 
     def why(self, id: str) -> tuple[tuple[str, float], ...]:
         """What the importance of an entry is made of, also of one that happened again since; empty if there is none any
         more."""
-        rows = self._kit.items.get_many(self._scope, [checked_key(id, "id")])
-        now = self._kit.clock()
+        rows = self._services.items.get_many(self._scope, [checked_key(id, "id")])
+        now = self._services.clock()
         entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
         own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
         return event(own, "", now).why if own else ()
@@ -153,10 +182,10 @@ class EpisodicMemory:
 
     def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
-        made.episodes_of(self._kit)
+        made.episodes_of(self._services)
         message = checked_message(Message(turn.role or "user", turn.text))
         terms = messages.Terms(_request(request_id))
-        return messages.record([message], session, self._scope, self._kit, terms).ids[0]
+        return messages.record([message], session, self._scope, self._services, terms).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
@@ -166,20 +195,20 @@ class EpisodicMemory:
             checked_key(tool, "tool")
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
-        given = replace(given, text=self._kit.redact(given.text)) if self._kit.redact else given
+        given = replace(given, text=self._services.redact(given.text)) if self._services.redact else given
         text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
         new = given.novelty
         if new is None:
-            new = novelty(text, made.before(self._kit, self._scope, session))
+            new = novelty(text, made.before(self._services, self._scope, session))
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
-        began = self._kit.items.moment()
-        rows, lasting = made.drafts([row], kept, self._kit)
+        began = self._services.items.moment()
+        rows, lasting = made.drafts([row], kept, self._services)
         steps = tuple(map(Add, (*rows, *lasting)))
         plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings), began=began)
-        id = made.commit(plan, self._kit).outcomes[0].id
+        id = made.commit(plan, self._services).outcomes[0].id
         assert id is not None, "what is said now is never kept out"
         return id
 
@@ -215,7 +244,7 @@ class EpisodicMemory:
 
     def _standing(self, ids: Sequence[str]) -> dict[str, Item]:
         """The rows of these ids; of a corrected one, its correction; none that is gone."""
-        found = {item.id: item for item in self._kit.items.get_many(self._scope, ids)} if ids else {}
+        found = {item.id: item for item in self._services.items.get_many(self._scope, ids)} if ids else {}
         moved = {item.id: item.replaced_by for item in found.values() if item.retracted_at and item.replaced_by}
         later = self._standing(list(moved.values())) if moved else {}
         standing = {id: item for id, item in found.items() if not item.retracted_at}
@@ -223,7 +252,7 @@ class EpisodicMemory:
 
     @property
     def _book(self) -> Episodes:
-        return made.episodes_of(self._kit)
+        return made.episodes_of(self._services)
 
 
 def _row(happened: Happened, session: str, tool: str | None) -> Note:

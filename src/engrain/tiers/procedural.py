@@ -36,7 +36,7 @@ class ProceduralMemory:
     """The procedures of one scope. A version is an item, its name a slot, its success what tasks reported."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
-        self._kit = services
+        self._services = services
         self._scope = scope
 
     def learn(
@@ -54,12 +54,12 @@ class ProceduralMemory:
         when = checked_text(when, "when") if when else ""
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
-        began = self._kit.items.moment()
-        (draft,) = write.drafts([note], self._kit)
+        began = self._services.items.moment()
+        (draft,) = write.drafts([note], self._services)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
         request = None if request_id is None else checked_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))
-        (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request, began=began)).outcomes
+        (outcome,) = self._services.items.apply(Plan(self._scope, (step,), request, began=began)).outcomes
         assert outcome.id is not None, "only what is derived is kept out"
         return outcome.id
 
@@ -84,14 +84,14 @@ class ProceduralMemory:
         checked_count(n, "n", 1, MAX_FOUND)
         where = parse_filter({"kind": "procedure"})
         wanted = n * CANDIDATES
-        request = RecallRequest(goal, (self._scope,), wanted, now=self._kit.clock(), where=where)
-        hits = {hit.item.slot: hit for hit in search(request, self._kit).hits}
+        request = RecallRequest(goal, (self._scope,), wanted, now=self._services.clock(), where=where)
+        hits = {hit.item.slot: hit for hit in search(request, self._services).hits}
         found = [self.get(str(slot).removeprefix(SLOT)) for slot in hits]
         fitting = [one for one in found if one]
         return sorted(fitting, key=lambda one: -hits[SLOT + one.name].relevance * (1 + one.rate))[:n]
 
     def names(self) -> list[str]:
-        held = self._kit.items.slots(self._scope, SLOT, None)
+        held = self._services.items.slots(self._scope, SLOT, None)
         return [str(item.slot).removeprefix(SLOT) for item in held]
 
     def trials(self, name: str, limit: int = 20) -> list[Trial]:
@@ -100,8 +100,8 @@ class ProceduralMemory:
 
     def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
         """Count how a task that used this version ended, once for each task. Called when a task ends."""
-        told = self._kit.redact(note) if self._kit.redact and note else note
-        return self._outcomes.count(self._scope, Trial(id, task, success, self._kit.clock(), told))
+        told = self._services.redact(note) if self._services.redact and note else note
+        return self._outcomes.count(self._scope, Trial(id, task, success, self._services.clock(), told))
 
     def _known(self, name: str) -> Procedure:
         found = self.get(name)
@@ -111,7 +111,7 @@ class ProceduralMemory:
         return found
 
     def _history(self, name: str) -> list[Item]:
-        return [item for item in self._kit.items.history(self._scope, SLOT + name) if item.kind == "procedure"]
+        return [item for item in self._services.items.history(self._scope, SLOT + name) if item.kind == "procedure"]
 
     def _procedures(self, items: Sequence[Item]) -> list[Procedure]:
         tallies = self._outcomes.tallies(self._scope, [item.id for item in items])
@@ -127,9 +127,9 @@ class ProceduralMemory:
 
     @property
     def _outcomes(self) -> Outcomes:
-        if self._kit.outcomes is None:
+        if self._services.outcomes is None:
             raise ConfigError("this deployment has no store for procedures. Use a SQLite file or Postgres.")
-        return self._kit.outcomes
+        return self._services.outcomes
 
 
 def _numbers(items: Sequence[Item]) -> list[int]:

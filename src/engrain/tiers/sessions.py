@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
+import threading
 from contextlib import suppress
 from dataclasses import replace
 
 from engrain.core.errors import Conflict, NotFound, StoreError
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Citation, Item, Note, Source
+from engrain.core.model.messages import Message, message_of
 from engrain.core.model.plans import Add, Change, Plan, Step
 from engrain.core.model.recall import Outlived
 from engrain.core.model.sessions import SLOT, SessionEnd, SessionInfo, SessionStart
 from engrain.core.rules.slots import SPEAKER
 from engrain.core.rules.statements import STANDING
-from engrain.core.validation import checked_count
+from engrain.core.validation import MAX_BATCH, checked_count, checked_key
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version
 from engrain.ports import ListQuery, Services
@@ -26,6 +29,7 @@ from engrain.retrieval.candidates import fetch
 _WISHES = parse_filter({"kind": "fact", "trust": {">=": TRUST["import"]}})
 _IMPORTANT = parse_filter({"kind": "fact", "importance": {">=": 0.75}, "trust": {">=": TRUST["agent"]}})
 _log = logging.getLogger("engrain")
+new_session = SortableIds()
 
 PROFILE = 30
 LOOKED_AT = 100  # important facts, of which those of others are left out
@@ -36,37 +40,67 @@ TRIES = 5
 NOTHING = "nothing told"  # under which the log keeps up to where a session says nothing worth telling
 
 
+class CurrentSession:
+    """The session that is meant where none is named. It begins with the first thing that is said."""
+
+    def __init__(self, services: Services) -> None:
+        self._clock = services.clock
+        self._lock = threading.Lock()
+        self.id: str | None = None
+
+    def resolve(self, session: str | None = None) -> str:
+        """The named session; without a name the current one, which begins now if there is none."""
+        if session is not None:
+            return checked_key(session, "session")
+        with self._lock:
+            if self.id is None:
+                self.id = new_session(self._clock())
+            return self.id
+
+
 class Sessions:
-    """The sessions of one scope, from the outside; what is said in them is the conversation's."""
+    """The sessions of one scope. What is said in them is the conversation's."""
 
     def __init__(self, services: Services, scope: Scope) -> None:
-        self._kit = services
+        self._services = services
         self._scope = scope
 
-    def open(self, session: str) -> SessionStart:
-        """A session that was never ended, because its process died, gets its summary now, and so does one whose summary
-        went with something that was forgotten."""
-        ended = [self._left_open(name) for name in self.before(session)]
+    def start(self, session: str) -> SessionStart:
+        """What to know at the beginning of a session.
+
+        A session that was never ended, because its process died, gets its summary now. So does one whose summary went
+        with something that was forgotten."""
+        before = self._before(session)
+        ended = [self._left_open(name) for name in before]
         # The last session's, however late it was made; of a session without a log only the summary is left.
         told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
         summary = told[0] if told else None
         old = self._outlived(summary) if summary else ()
+        for name in before:
+            self._enrich(name)
         return SessionStart(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
     def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
-        _, marks = fetch(self._scope, [summary.id], self._kit)
+        _, marks = fetch(self._scope, [summary.id], self._services)
         some = marks.get(summary.id, ())
         return tuple(Outlived(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
-    def before(self, session: str) -> list[str]:
+    def _before(self, session: str) -> builtins.list[str]:
         """The few sessions before this one, newest first."""
-        names = self._kit.log.sessions(self._scope, LEFT_OPEN + 1)
+        names = self._services.log.sessions(self._scope, LEFT_OPEN + 1)
         return [name for name in names if name != session][:LEFT_OPEN]
 
-    def close(self, session: str) -> SessionEnd:
+    def end(self, session: str) -> SessionEnd:
+        """Sum up a session, and say what was kept of it."""
         summary = self._summed_up(session)
         start = summary.metadata.get("from", 0) if summary else 0
-        return SessionEnd(session, summary, tuple(self._kept(session, start)))
+        kept = tuple(self._kept(session, start))
+        self._enrich(session)
+        return SessionEnd(session, summary, kept)
+
+    def _enrich(self, session: str) -> None:
+        if self._services.background is not None:
+            self._services.background.enrich(self._scope, session, to_the_end=True)
 
     def _left_open(self, session: str) -> Item | None:
         """To begin a session needs reading alone: where nothing can be written, the summary waits."""
@@ -74,28 +108,28 @@ class Sessions:
             return self._summed_up(session)
         except StoreError as exc:
             _log.warning("session %r is not summed up yet: %s", session, exc)
-            return self._kit.items.slot(self._scope, SLOT + session, None)
+            return self._services.items.slot(self._scope, SLOT + session, None)
 
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
-            seen = version(self._kit, self._scope, session)  # before all else
-            length = self._kit.log.length(self._scope, session)
-            held = self._kit.items.slot(self._scope, SLOT + session, None)
+            seen = version(self._services, self._scope, session)  # before all else
+            length = self._services.log.length(self._scope, session)
+            held = self._services.items.slot(self._scope, SLOT + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
-            if held is None and self._kit.log.progress(self._scope, session, NOTHING) >= length:
+            if held is None and self._services.log.progress(self._scope, session, NOTHING) >= length:
                 return None
-            made = recap(self._kit, self._scope, session, held, length)
+            made = recap(self._services, self._scope, session, held, length)
             if made is None or not made.text:
                 with suppress(StoreError):  # it only spares the next one to read all of it again
-                    self._kit.log.advance(self._scope, session, NOTHING, length)
+                    self._services.log.advance(self._scope, session, NOTHING, length)
                 return held
             try:
                 return self._keep(session, made, held, seen)
             except (Conflict, NotFound):
                 _log.debug("session %r has changed while it was summed up", session)
-        return self._kit.items.slot(self._scope, SLOT + session, None)
+        return self._services.items.slot(self._scope, SLOT + session, None)
 
     def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
         known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
@@ -105,28 +139,34 @@ class Sessions:
         else:
             source = Source(kind="agent", cites=tuple(map(Citation, made.sources)))
             note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
-            (draft,) = write.drafts([note], self._kit)
+            (draft,) = write.drafts([note], self._services)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, seen))
-        (outcome,) = self._kit.items.apply(plan).outcomes
-        found = self._kit.items.get_many(self._scope, [outcome.id]) if outcome.id else []
+        (outcome,) = self._services.items.apply(plan).outcomes
+        found = self._services.items.get_many(self._scope, [outcome.id]) if outcome.id else []
         return found[0] if found else None
 
-    def listed(self, limit: int) -> list[SessionInfo]:
-        """The sessions last added to, newest first."""
-        return [self._listed(name) for name in self._kit.log.sessions(self._scope, checked_count(limit, "limit"))]
+    def list(self, limit: int = 20) -> builtins.list[SessionInfo]:
+        """The sessions last added to, newest first, each with its length and its summary."""
+        return [self._info(name) for name in self._services.log.sessions(self._scope, checked_count(limit, "limit"))]
 
-    def _listed(self, session: str) -> SessionInfo:
-        last = self._kit.log.last(self._scope, session, 1)
-        held = self._kit.items.slot(self._scope, SLOT + session, None)
-        length = self._kit.log.length(self._scope, session)
+    def messages(self, session: str, n: int = 20) -> builtins.list[Message]:
+        """The newest messages of a session, oldest of them first."""
+        checked_count(n, "n", 1, MAX_BATCH)
+        rows = self._services.log.last(self._scope, checked_key(session, "session"), n)
+        return [message_of(row) for row in rows]
+
+    def _info(self, session: str) -> SessionInfo:
+        last = self._services.log.last(self._scope, session, 1)
+        held = self._services.items.slot(self._scope, SLOT + session, None)
+        length = self._services.log.length(self._scope, session)
         when = last[0].occurred_at or last[0].recorded_at if last else None
         return SessionInfo(session, length, when, held.text if held else "")
 
-    def _profile(self) -> list[Item]:
+    def _profile(self) -> builtins.list[Item]:
         """What is known of the user by name, what is pinned, what is important, newest first, and what the user always
         wants; not what others said of themselves."""
-        items = self._kit.items
+        items = self._services.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
         standing = items.get_many(self._scope, items.having(self._scope, STANDING, _WISHES, PROFILE, None))
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
@@ -134,13 +174,15 @@ class Sessions:
         own = (item for item in (*important, *standing) if SPEAKER not in item.metadata)
         return list({item.id: item for item in (*named, *pinned, *own)}.values())[:PROFILE]
 
-    def _kept(self, session: str, start: int) -> list[Item]:
+    def _kept(self, session: str, start: int) -> builtins.list[Item]:
         """What was taken out of this session's messages from number `start` on and stays: facts, important episodes."""
-        new = self._kit.log.length(self._scope, session) - start
-        messages = [item.id for item in self._kit.log.last(self._scope, session, max(0, min(new, READ)))]
-        children = {link.item for link in self._kit.items.lineage(self._scope, messages) if link.item not in messages}
-        found = self._kit.items.get_many(self._scope, sorted(children))
+        new = self._services.log.length(self._scope, session) - start
+        messages = [item.id for item in self._services.log.last(self._scope, session, max(0, min(new, READ)))]
+        children = {
+            link.item for link in self._services.items.lineage(self._scope, messages) if link.item not in messages
+        }
+        found = self._services.items.get_many(self._scope, sorted(children))
         return [item for item in found if item.kind in ("fact", "episode") and item.open]
 
-    def _newest(self, kind: str, n: int) -> list[Item]:
-        return self._kit.items.page(ListQuery(self._scope, parse_filter({"kind": kind}), limit=n))
+    def _newest(self, kind: str, n: int) -> builtins.list[Item]:
+        return self._services.items.page(ListQuery(self._scope, parse_filter({"kind": kind}), limit=n))

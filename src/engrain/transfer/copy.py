@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
-from engrain.core.clock import to_micros
-from engrain.core.errors import Conflict, OnHold
+from engrain.core.clock import system_clock, to_micros
+from engrain.core.errors import Conflict, EngrainError, OnHold
+from engrain.core.model.audit import Entry
 from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, digest
+from engrain.core.progress import Progress, count_progress
 from engrain.ports import Erasing, Movable
+
+_log = logging.getLogger("engrain")
 
 PAGE = 500
 Done = Callable[[int], None]  # told how many rows more were read
@@ -34,7 +41,7 @@ NAMES: Mapping[RowKind, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyResult:
     """How many rows of each kind are in both stores now, how many of them were written by this run, and the hash that
     both have."""
 
@@ -49,7 +56,40 @@ class Copied:
         return f"{told or 'an empty memory'}; {written}; hash {self.hash}"
 
 
-def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> Copied:
+Record = Callable[[str, Mapping[str, Any]], Entry | None]
+
+
+def copy_recorded(source: Movable, target: Movable, to: str, record: Record, progress: Progress | None) -> CopyResult:
+    """Copy, compare, and say so in the audit log of the source, whence it comes to the copy as well.
+
+    Begun first: a copy that is cut off leaves a part of it, and a receipt must know."""
+    now, read = system_clock(), 0
+    scheme, named, _ = to.partition("://")
+    told: dict[str, Any] = {"to": scheme if named else "file"}
+    copying = count_progress(progress, "copy")
+
+    def count(rows: int) -> None:
+        nonlocal read
+        read += rows
+        copying(rows)
+
+    def begin() -> None:
+        # Where it cannot be written now, the end says so.
+        with suppress(EngrainError):
+            if entry := record("copy_begun", told):
+                told["begun"] = entry.n
+
+    written = transfer(source, target, count, now, begin=begin)
+    if written:
+        try:
+            record("copy", told)
+        except EngrainError as exc:
+            _log.warning("The copy is not recorded in the audit log of the source: %s", exc)
+        transfer(source, target, copying, now, ("audit",))
+    return compare(source, target, count_progress(progress, "compare", 2 * read), now, written)
+
+
+def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> CopyResult:
     """`transfer`, then `compare`."""
     written = transfer(source, target, done, now)
     return compare(source, target, done, now, written)
@@ -95,7 +135,7 @@ def _check_whole(source: Movable) -> None:
         )
 
 
-def compare(source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0) -> Copied:
+def compare(source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0) -> CopyResult:
     """Reads both stores, every row. Conflict if they differ, because the source was written to meanwhile."""
     counts, wanted = _proof(source, done, now)
     there, found = _proof(target, done, now)
@@ -103,7 +143,7 @@ def compare(source: Movable, target: Movable, done: Done, now: datetime | None =
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
         what = ", ".join(map(_several, differing)) or "contents, not in counts"
         raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy once more.")
-    return Copied(counts, written, wanted)
+    return CopyResult(counts, written, wanted)
 
 
 def _missing(kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None) -> Iterator[list[Row]]:

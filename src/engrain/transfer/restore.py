@@ -89,7 +89,7 @@ class _Deciding:
     def __init__(
         self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
     ) -> None:
-        self._scope, self._kit, self._store = scope, services, store
+        self._scope, self._services, self._store = scope, services, store
         self._numbers = numbered(rows)
         self._rows = [_redacted(row, services.redact) for row in rows] if services.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
@@ -201,7 +201,7 @@ class _Deciding:
     def _stored(self, row: Row) -> Row:
         """With what the store itself knows a text by."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
-        values["vectors"] = _fitting(values["vectors"], self._kit.embedder)
+        values["vectors"] = _fitting(values["vectors"], self._services.embedder)
         item = moving.item_of(replace(row, values=values)).item
         own = {"hash": item_hash(self._key, item), "traits": traits(item.text, item.role)}
         return replace(row, values={**values, **own})
@@ -236,7 +236,7 @@ class _Deciding:
         """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
         store that keeps one row at a time; no end of them if the task went on since."""
         given = {row.key: line_of(row) for row in self._rows if row.kind == "task"}
-        journal = self._kit.journal
+        journal = self._services.journal
         return {
             key[1]: len(journal.steps(self._scope, key[1])) if journal and given.get(key) == line_of(row) else math.inf
             for key, row in here.items()

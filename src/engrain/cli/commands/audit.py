@@ -37,7 +37,7 @@ def audit(ctx: click.Context, after: int | None, limit: int) -> None:
         return
     cli: Session = ctx.obj
     with cli.memory() as memory:
-        entries = memory.audit(after=after, limit=limit)
+        entries = memory.store.audit(after=after, limit=limit)
         width = max((len(_act(one)) for one in entries), default=0)
         count = cli.answer_each(entries, lambda one: [_line(one, width)])
     if not count and not cli.json:
@@ -62,7 +62,7 @@ def verify(ctx: click.Context, head: str | None) -> None:
     """
     cli: Session = ctx.obj
     with cli.memory() as memory:
-        found = memory.verify_audit(head=head)
+        found = memory.store.verify_audit(head=head)
     told = {**asdict(found), "kept": found.kept}
     cli.answer(told, lambda: found.faults or _whole(found, head))
     ctx.exit(int(not found))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from engrain.cli.command import verb
 from engrain.cli.context import Session
 from engrain.cli.output import faint, many, progress
-from engrain.core.errors import EngrainError, InvalidInput, ReadOnlyStore
+from engrain.core.errors import InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     """
     key = _backup_key() if encrypt else None
     with cli.memory() as memory, progress("Backing up", None, cli.json):
-        done = memory.backup(path, key=key)
+        done = memory.store.backup(path, key=key)
     cli.answer(done, lambda: [f"Backed up to {done}."])
 
 
@@ -163,62 +163,27 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     if _same(source, target):
         raise InvalidInput("FROM and TO are the same store.")
     Session(source).must_exist()
-    from engrain.core.clock import system_clock
     from engrain.factory import open_movable
-    from engrain.transfer.copy import compare, transfer
+    from engrain.transfer.copy import copy_recorded
 
-    now, read = system_clock(), 0
-    with closing(open_movable(source, made=False)) as begins, closing(open_movable(target)) as ends:
-        with progress("Copying", None, cli.json) as done:
+    def record(what: str, told: Mapping[str, Any]) -> Entry | None:
+        try:
+            return _append(begins, what, told)
+        except ReadOnlyStore:
+            # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
+            with closing(open_movable(source)) as writable:
+                return _append(writable, what, told)
 
-            def count(rows: int) -> None:
-                nonlocal read
-                read += rows
-                done(rows)
-
-            recorded = _Recorded(begins, source, target)
-            written = transfer(begins, ends, count, now, begin=recorded.begin)
-            if written:
-                recorded.end()
-                transfer(begins, ends, done, now, ("audit",))
-        with progress("Comparing", 2 * read, cli.json) as done:
-            copied = compare(begins, ends, done, now, written)
+    with (
+        closing(open_movable(source, made=False)) as begins,
+        closing(open_movable(target)) as ends,
+        progress("Copying", None, cli.json) as done,
+    ):
+        copied = copy_recorded(begins, ends, target, record, done)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
-class _Recorded:
-    """In the source, whence it comes to the copy as well. Begun first: one that is cut off leaves a part of it, and a
-    receipt must know."""
-
-    def __init__(self, begins: object, source: str, target: str) -> None:
-        self._begins, self._source = begins, source
-        scheme, named, _ = target.partition("://")
-        self._told: dict[str, str | int] = {"to": scheme if named else "file"}
-
-    def begin(self) -> None:
-        # Where it cannot be written now, the end says so.
-        with suppress(EngrainError):
-            if entry := self._append("copy_begun"):
-                self._told["begun"] = entry.n
-
-    def end(self) -> None:
-        try:
-            self._append("copy")
-        except EngrainError as exc:
-            click.echo(f"The copy is not recorded in the audit log of FROM: {exc}", err=True)
-
-    def _append(self, what: str) -> Entry | None:
-        from engrain.factory import open_movable
-
-        try:
-            return _appended(self._begins, what, self._told)
-        except ReadOnlyStore:
-            # It was opened to be read, so that nothing is made there that was not there; now it is known to be.
-            with closing(open_movable(self._source)) as writable:
-                return _appended(writable, what, self._told)
-
-
-def _appended(store: object, what: str, told: Mapping[str, str | int]) -> Entry | None:
+def _append(store: object, what: str, told: Mapping[str, Any]) -> Entry | None:
     audit: AuditLog | None = getattr(store, "audit", None)
     return None if audit is None else audit.append(what, told)
 

@@ -157,7 +157,7 @@ class Talk:
         self._tell(gone, f"Forgot {many(len(gone.ids), 'item')}." if gone else "There is no such item.")
 
     def _status(self, _: str) -> None:
-        spent, memory = self.agent.status(), self.memory.status()
+        spent, memory = self.agent.status(), self.memory.store.status(self.memory.scope)
         rows = [("model", str(spent["name"])), ("calls", f"{spent['calls']:,}, of which {spent['failures']:,} failed")]
         rows += [("tokens", f"{spent['tokens_in']:,} in, {spent['tokens_out']:,} out")]
         rows += [("last error", spent["last_error"])] if spent["last_error"] else []

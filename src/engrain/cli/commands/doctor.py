@@ -61,11 +61,11 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckR
         with cli.memory(read_only=not rebuild and _all_seen(cli)) as memory:
             if rebuild:
                 with progress("Embedding", None, cli.json) as done:
-                    about["rebuilt"] = memory.rebuild(done)
+                    about["rebuilt"] = memory.store.rebuild(progress=done)
             everyone = about["memory"] == EVERY
             about["empty"] = _empty(memory, everyone)
             with progress("Checking", POINTS, cli.json) as done:
-                return memory.check(done, everyone=everyone)
+                return memory.store.doctor(None if everyone else memory.scope, progress=done)
     except EmptyText:  # a name on the command line
         raise
     except (StoreError, ConfigError, BackendMissing, InvalidInput) as error:
@@ -76,7 +76,7 @@ def _examined(cli: Session, rebuild: bool, about: dict[str, Any]) -> list[CheckR
 
 def _empty(memory: Memory, everyone: bool) -> bool:
     try:
-        return not (memory.memories() if everyone else memory.list(limit=1))
+        return not (memory.store.memories() if everyone else memory.list(limit=1))
     except ValueError:  # a damaged row is there, and its point says so
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ from engrain.core.errors import InvalidInput, NotFound
 from engrain.core.validation import near
 
 if TYPE_CHECKING:
+    from engrain.core.model.audit import Entry
+    from engrain.core.progress import Progress
     from engrain.memory import Memory
 
 _ALL = 1_000_000
@@ -71,11 +73,15 @@ def erase(ctx: click.Context, /, receipt: str | None, resume: bool, yes: bool, *
     watched = _Watched(cli, chosen, receipt)
     with cli.memory() as memory, ReceiptFiles(receipt) as files, watched:
         if resume:
-            answers = memory.resume_erasures(watched.step)
+            answers = memory.store.resume_erasures(progress=watched.step)
         else:
             if "id" in chosen:
                 chosen["id"] = whole_id(memory, chosen["id"])
-            done = memory.erase(**chosen, folders=what["folders"], dry_run=not yes, progress=watched.step)
+            options: Any = {"folders": what["folders"], "dry_run": not yes, "progress": watched.step}
+            if "user" in chosen:
+                done = memory.store.erase(user=chosen["user"], tenant=cli.tenant, **options)
+            else:
+                done = memory.erase(**{**chosen, **options})
             answers = [done]
         for one in answers:
             if one.receipt:
@@ -105,7 +111,7 @@ def verify(ctx: click.Context, receipt: str, texts: tuple[str, ...]) -> None:
     except (OSError, UnicodeDecodeError) as exc:
         raise InvalidInput(f"{receipt} cannot be read: {exc}.") from exc
     with cli.memory() as memory:
-        found = memory.verify_erasure(given, texts=texts)
+        found = memory.store.verify_erasure(given, texts=texts, scope=memory.scope)
     cli.answer(found, lambda: verified_lines(found, texts))
     ctx.exit(int(not found))
 
@@ -128,7 +134,11 @@ def receipt(ctx: click.Context, id: str | None) -> None:
     cli: Session = ctx.obj
     user = cli.user if typed(ctx, "user") and id is None else None
     with cli.memory() as memory:
-        log = [entry for entry in memory.audit(user=user, after=0, limit=_ALL) if entry.what == "erase"]
+        log = [
+            entry
+            for entry in memory.store.audit(user=user, tenant=cli.tenant, after=0, limit=_ALL)
+            if entry.what == "erase"
+        ]
         if user is not None and not log:
             raise NotFound(f"there is no receipt of the user {user!r} in this store.{_receipted(memory, user)}")
     found = [entry for entry in log if str(entry.details["receipt"]).startswith(id or "")]
@@ -140,10 +150,17 @@ def receipt(ctx: click.Context, id: str | None) -> None:
     cli.answer(kept, lambda: [str(kept)])
 
 
+def _erasures(memory: Memory, user: str) -> list[Entry]:
+    entries = memory.store.audit(user=user, tenant=memory.scope.tenant, after=0, limit=_ALL)
+    return [entry for entry in entries if entry.what == "erase"]
+
+
 def _receipted(memory: Memory, name: str) -> str:
     """A user of nearly this name who has one and is here again, or where else to look."""
-    here = near(name, [one.user for one in memory.memories() if one.user and one.tenant == memory.scope.tenant], 3)
-    meant = [one for one in here if any(entry.what == "erase" for entry in memory.audit(user=one, after=0, limit=_ALL))]
+    here = near(
+        name, [one.user for one in memory.store.memories() if one.user and one.tenant == memory.scope.tenant], 3
+    )
+    meant = [one for one in here if _erasures(memory, one)]
     told = f" Did you mean {meant[0]!r}?" if meant else ""
     return f"{told} That of a session, a source or an item is found by its id: engrain audit --json"
 
@@ -164,7 +181,7 @@ def undo(cli: Session, source: str, yes: bool) -> None:
     stays, without this one.
     """
     with cli.looking() as memory:
-        found = memory.undo(source, dry_run=not yes, progress=_step(cli))
+        found = memory.store.undo(source, memory.scope, dry_run=not yes, progress=_step(cli))
         notes = [] if found else nothing_from(memory, source)
         again = [] if yes or cli.json else holds_again(memory, found)
     cli.answer(found, lambda: undone_lines(found, again, cli))
@@ -181,9 +198,9 @@ class _Watched:
         self._show, self._steps = _step(cli), 0
         self._chosen, self._resume = chosen, cli.command("erase", "--resume", "--receipt", receipt or "FILE")
 
-    def step(self, text: str) -> None:
+    def step(self, stage: str, done: int, total: int | None) -> None:
         self._steps += 1
-        self._show(text)
+        self._show(stage, done, total)
 
     def __enter__(self) -> None:
         pass
@@ -209,6 +226,6 @@ def _chosen(ctx: click.Context, what: Mapping[str, Any]) -> dict[str, str]:
     return parts or {"user": str(cli.user)}
 
 
-def _step(cli: Session) -> Callable[[str], None]:
+def _step(cli: Session) -> Progress:
     watched = sys.stderr.isatty() and not cli.json
-    return lambda text: click.echo(faint(f"{text} …"), err=True) if watched else None
+    return lambda stage, done, total: click.echo(faint(f"{stage} …"), err=True) if watched else None

@@ -101,7 +101,7 @@ def _exported(cli: Session, memory: Memory, path: str, how: dict[str, Any]) -> E
 def _agents(cli: Session, memory: Memory) -> list[str | None]:
     """Those that know the user. NotFound if nothing is kept of them, so that a mistyped name, or one that was left out,
     gets no file."""
-    whole = memory.memories()
+    whole = memory.store.memories()
     every = [one for one in whole if one.tenant == cli.tenant]
     found = [one.agent for one in every if one.user == cli.user]
     if cli.user is None:

@@ -29,12 +29,12 @@ def sessions(cli: Session, session: str | None, limit: int) -> None:
     """List sessions, or show what was said in one."""
     with cli.looking() as memory:
         if session is None:
-            found = memory.sessions(limit)
+            found = memory.sessions.list(limit)
             cli.answer(found, lambda: [text for one in found for text in _listed(one)] or ["No session yet."])
             return
-        if not any(one.session == session for one in memory.sessions(10_000)):
+        if not any(one.session == session for one in memory.sessions.list(10_000)):
             raise NotFound(f"there is no session {session!r}. `engrain sessions` lists them.")
-        said = memory.messages(limit, session=session)
+        said = memory.sessions.messages(session, limit)
     cli.answer(said, lambda: [text for one in said for text in _said(one)])
 
 

@@ -52,7 +52,7 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
     """
     with cli.memory() as memory:
         if not reasons and not release:
-            if not cli.answer_each(memory.holds(user=cli.user), _listed) and not cli.json:
+            if not cli.answer_each(memory.store.holds(user=cli.user, tenant=cli.tenant), _listed) and not cli.json:
                 none = (
                     f"There is no hold on {safe(cli.user)}. --reason CODE sets one." if cli.user else "Nobody is held."
                 )
@@ -65,19 +65,19 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
             return
         for reason in reasons:
             added((), reason)
-        held = [memory.hold(cli.user, reason=reason) for reason in reasons][-1]
+        held = [memory.store.hold(cli.user, tenant=cli.tenant, reason=reason) for reason in reasons][-1]
         if held.user is None:
-            known = [one.user for one in memory.memories() if one.tenant == cli.tenant and one.user]
+            known = [one.user for one in memory.store.memories() if one.tenant == cli.tenant and one.user]
             told = f"nothing is kept of {cli.user!r} in this store yet.{hint(cli.user, known)}"
             click.echo(f"warning: {told}", err=True)
     cli.answer(held, lambda: [f"Held since {held.at:%Y-%m-%d %H:%M}, for {held.reason}."])
 
 
 def _release(cli: Session, memory: Memory, user: str, reasons: Reasons) -> None:
-    held = next(iter(memory.holds(user=user)), None)
+    held = next(iter(memory.store.holds(user=user, tenant=cli.tenant)), None)
     known = held.reasons if held else ()
     wrong = [one for one in reasons if one not in known]
-    done = None if held is None or wrong else memory.release(user, reason=reasons or None)
+    done = None if held is None or wrong else memory.store.release(user, tenant=cli.tenant, reason=reasons or None)
     if not done:
         raise NotFound(
             f"there is no hold on {user!r}{f' for {wrong[0]}' if wrong else ''}; nothing was released. "

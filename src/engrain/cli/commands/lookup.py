@@ -69,7 +69,7 @@ def get(cli: Session, id: str) -> None:
 def why(cli: Session, id: str) -> None:
     """Say where an item came from, and what has become of it."""
     with cli.looking() as memory:
-        answer = memory.why(whole_id(memory, id))
+        answer = memory.explain(whole_id(memory, id))
     cli.answer(answer, lambda: safe(str(answer)).split("\n"))
 
 
@@ -83,7 +83,7 @@ def why(cli: Session, id: str) -> None:
 def slot(cli: Session, name: str, as_of: str | None) -> None:
     """Look up the one value that a slot holds."""
     with cli.looking() as memory:
-        item = memory.slot(name, as_of=as_of)
+        item = memory.slots.get(name, as_of=as_of)
     if item is None:
         when = f" as of {as_of}" if as_of else ""
         raise NotFound(f"the slot {name!r} holds nothing{when}. `engrain slots` lists those that do.")
@@ -100,7 +100,7 @@ def slot(cli: Session, name: str, as_of: str | None) -> None:
 def slots(cli: Session, prefix: str, as_of: str | None) -> None:
     """List the filled slots whose name starts with PREFIX."""
     with cli.looking() as memory:
-        items = memory.slots(prefix, as_of=as_of)
+        items = memory.slots.list(prefix, as_of=as_of)
     cli.answer(items, lambda: _each(items, "No slot is filled."))
 
 
@@ -114,7 +114,7 @@ def slots(cli: Session, prefix: str, as_of: str | None) -> None:
 def about(cli: Session, entity: str, as_of: str | None) -> None:
     """List the relations of an entity, on either side."""
     with cli.looking() as memory:
-        items = memory.about(entity, as_of=as_of)
+        items = memory.relations.about(entity, as_of=as_of)
     cli.answer(items, lambda: _each(items, f"No relation of {entity!r} is known."))
 
 

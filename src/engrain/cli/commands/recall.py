@@ -60,7 +60,7 @@ def _report(found: Recall, explain: bool) -> Iterator[str]:
         yield "Nothing fits into the budget." if short else "Nothing relevant is remembered."
     for cut in found.omitted:
         yield from map(faint, wrapped(f"Left out: {cut}."))
-    for one in found.without:
+    for one in found.degraded:
         yield from wrapped(f"Answered {one}")
     if explain:
         yield from explained(found.hits)

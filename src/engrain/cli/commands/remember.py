@@ -75,7 +75,7 @@ def remember(cli: Session, text: str | None, metadata: tuple[str, ...], **given:
 def relate(cli: Session, subject: str, relation: str, object: str, metadata: tuple[str, ...], **given: Any) -> None:
     """Keep a relation between two entities; `engrain about ENTITY` finds it from either side."""
     with cli.memory(makes=True) as memory:
-        id = memory.relate(subject, relation, object, metadata=parsed_metadata(metadata), **given)
+        id = memory.relations.add(subject, relation, object, metadata=parsed_metadata(metadata), **given)
     cli.answer({"id": id}, lambda: _written(id, "Related."))
 
 
@@ -114,7 +114,7 @@ def pin(cli: Session, id: str, off: bool) -> None:
     """Keep an item from ever being consolidated away."""
     with cli.memory() as memory:
         whole = whole_id(memory, id)
-        memory.pin(whole, not off)
+        memory.update(whole, pinned=not off)
     cli.answer({"id": whole, "pinned": not off}, lambda: [f"{whole} is {'no longer ' if off else ''}pinned."])
 
 

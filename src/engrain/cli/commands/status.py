@@ -28,7 +28,7 @@ MOST = 1_000  # beyond, nobody counts
 def status(cli: Session) -> None:
     """Show how the memory stands."""
     with cli.memory() as memory:
-        answer = memory.status()
+        answer = memory.store.status(memory.scope)
     cli.answer(answer, lambda: table(_rows(answer)))
 
 
@@ -44,7 +44,7 @@ def memories(cli: Session) -> None:
     to erase, and how exactly their names are written.
     """
     with cli.memory() as memory:
-        found = memory.memories()
+        found = memory.store.memories()
         away = sum(one.user is not None for one in hidden(memory))
     if not cli.answer_each(found, _owned) and not cli.json:
         click.echo("No memory is shown." if away else "No memory in this store yet.")
@@ -156,8 +156,9 @@ def maintain(cli: Session, dry_run: bool, each: bool, reembed: bool, trust_clock
         everyone = everyone or not (cli.user or cli.agent or cli.tenant)
         if not everyone:
             check_known(memory)
-        wanted = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock, "everyone": everyone}
-        done = memory.maintain(**wanted, progress=told)
+        scope = None if everyone else memory.scope
+        wanted = {"dry_run": dry_run, "reembed": reembed, "trust_clock": trust_clock}
+        done = memory.store.maintain(scope, **wanted, progress=told)
     cli.answer(done, lambda: _lines(done, each))
     if done.trouble:
         click.get_current_context().exit(1)

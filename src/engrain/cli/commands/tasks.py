@@ -55,7 +55,7 @@ def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
         return
     cli: Session = ctx.obj
     with cli.looking() as memory:
-        count = cli.answer_each(memory.tasks(status=status, limit=limit), task_lines)
+        count = cli.answer_each(memory.tasks.list(status=status, limit=limit), task_lines)
     if not count and not cli.json:
         click.echo(faint("No such task." if status else "No task has been started here yet."), err=True)
 
@@ -70,7 +70,7 @@ def tasks(ctx: click.Context, status: tuple[Any, ...], limit: int) -> None:
 def show(cli: Session, task: str, follow: bool) -> None:
     """Show a task with a timeline of its steps."""
     with cli.looking() as memory:
-        found = memory.timeline(task)
+        found = memory.tasks.timeline(task)
         if not follow:
             cli.answer(found, lambda: timeline_lines(found))
             return
@@ -92,12 +92,12 @@ def resume(cli: Session, task: str, work: str | None) -> None:
     function = _loaded(work) if work else None
     failed: Exception | None = None
     with cli.memory() as memory:
-        version = memory.timeline(task).task.version
+        version = memory.tasks.timeline(task).task.version
         if function is None:
-            found = memory.resume(task)
+            found = memory.tasks.resume(task)
         else:
             failed = _continue(cli, memory, (task, version), function)
-            found = memory.timeline(task).task
+            found = memory.tasks.timeline(task).task
     if failed is not None and cli.json:
         raise failed  # a program gets the document that it gets of every error
     cli.answer(found, lambda: task_lines(found))
@@ -128,8 +128,8 @@ def resolve(cli: Session, task: str, step: str, outcome: Any, result: str | None
     """
     value = _json(result, "--result")
     with cli.memory() as memory:
-        found = memory.resolve(task, step, outcome, result=value, **options)
-        owner = memory.timeline(task).task
+        found = memory.tasks.resolve(task, step, outcome, result=value, **options)
+        owner = memory.tasks.timeline(task).task
     cli.answer(found, lambda: step_lines(found, owner))
 
 
@@ -145,9 +145,9 @@ def signal(cli: Session, task: str, event: str, payload: str | None) -> None:
     """Deliver an event that a task waits for, such as an approval."""
     value = _json(payload, "--payload")
     with cli.memory() as memory:
-        new = memory.signal(task, event, value)
+        new = memory.tasks.signal(task, event, value)
         try:
-            memory.timeline(task)
+            memory.tasks.timeline(task)
         except NotFound:
             click.echo(f"note: there is no task {safe(task)!r} yet: the event waits for it.", err=True)
     had = f"{safe(task)} had the event {safe(event)} already: the first one counts."
@@ -165,7 +165,7 @@ def signal(cli: Session, task: str, event: str, payload: str | None) -> None:
 def park(cli: Session, task: str, why: str) -> None:
     """Stop a task until somebody resumes it."""
     with cli.memory() as memory:
-        found = memory.park(task, why)
+        found = memory.tasks.park(task, why)
     cli.answer(found, lambda: task_lines(found))
 
 
@@ -179,7 +179,7 @@ def park(cli: Session, task: str, why: str) -> None:
 def cancel(cli: Session, task: str, why: str) -> None:
     """End a task for good."""
     with cli.memory() as memory:
-        found = memory.cancel(task, why)
+        found = memory.tasks.cancel(task, why)
     cli.answer(found, lambda: task_lines(found))
 
 
@@ -194,9 +194,9 @@ def prune(cli: Session, task: str | None, days: float) -> None:
     """Remove tasks that ended some time ago, with their steps; or this one, whenever it ended."""
     with cli.memory() as memory:
         if task is None:
-            count = memory.prune_tasks(days * 86_400)
+            count = memory.tasks.prune(days * 86_400)
         else:
-            memory.remove_task(task)
+            memory.tasks.remove(task)
             count = 1
     cli.answer({"removed": count}, lambda: [f"Removed {many(count, 'task')}."])
 
@@ -208,7 +208,7 @@ def _watched(
     shown: set[tuple[str, int, int, str]] = set()
     while True:
         over = ended is not None and ended.is_set()
-        found = memory.timeline(task)
+        found = memory.tasks.timeline(task)
         for step in found.steps:
             key = (step.name, step.occurrence, step.attempt, step.status)
             if key not in shown:

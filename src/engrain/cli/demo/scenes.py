@@ -80,7 +80,7 @@ def what_it_costs(stage: Stage) -> None:
     memory = stage.names["memory"]
     write = _median_ms([lambda n=n: memory.remember(f"Sensor {n} reads {n * 7 % 40} degrees.") for n in range(ROUNDS)])
     recall = _median_ms([lambda n=n: memory.recall(f"What does sensor {n} read?") for n in range(ROUNDS)])
-    items = memory.status().store["open_items"]
+    items = memory.store.status().store["open_items"]
     stage.fact("write_ms", round(write, 2))
     stage.fact("recall_ms", round(recall, 2))
     stage.fact("items", items)
@@ -112,7 +112,7 @@ def _median_ms(calls: list[object]) -> float:
 
 def erased(stage: Stage) -> None:
     before = stage.run('places("Ana")  # in the bytes of every file of the store')
-    stage.run('done = memory.erase(user="ana")')
+    stage.run('done = memory.store.erase(user="ana")')
     done = stage.names["done"]
     stage.fact("erased", not done.pending, not done.pending)
     if done.pending:
@@ -120,7 +120,7 @@ def erased(stage: Stage) -> None:
     stage.run('done.receipt.values["counts"]["item"]')
     stage.run('done.receipt.values["verified"]')
     after = stage.run('places("Ana")')
-    holds = stage.run("bool(memory.verify_erasure(done.receipt))")
+    holds = stage.run("bool(memory.store.verify_erasure(done.receipt))")
     stage.fact("places_of_the_user", [before, after], before > 0 and after == 0)
     stage.fact("receipt_holds", holds, holds is True)
     stage.verdict("Every tier, index, journal and byte: erased, looked for, and on a receipt without content.")
@@ -147,7 +147,7 @@ def not_knowing(stage: Stage) -> None:
     hits = stage.run("found.hits")
     cut = stage.run("print(*found.omitted)")
     stage.fact("unknown_hits", len(hits), not hits)
-    stage.fact("unknown_left_out", cut.strip(), "below the relevance floor" in cut)
+    stage.fact("unknown_omitted", cut.strip(), "below the relevance floor" in cut)
     stage.say("It would rather say nothing than something beside the point, and it says what it left out.")
 
 
@@ -155,8 +155,8 @@ def a_fact_that_changes(stage: Stage) -> None:
     for city, day in (("Lima", "2025-03-01"), ("Quito", "2026-06-01")):
         said = f'memory.remember("Ana lives in {city}.", slot="user.city",'
         stage.run(f'{said}\n                occurred_at="{day}")', silent=True)
-    now = stage.run('memory.slot("user.city").text')
-    then = stage.run('memory.slot("user.city", as_of="2025-12-24").text')
+    now = stage.run('memory.slots.get("user.city").text')
+    then = stage.run('memory.slots.get("user.city", as_of="2025-12-24").text')
     found = stage.run('print(memory.recall("Where is Ana\'s home?", n=1))')
     stage.fact("city_now", now, "Quito" in now)
     stage.fact("city_then", then, "Lima" in then)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from engrain.core.clock import Time, checked_time
 from engrain.core.errors import InvalidInput, UnknownKey
+from engrain.core.plain import plain_values
 from engrain.core.validation import checked_count, checked_key, checked_metadata, checked_share, checked_text
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
@@ -103,6 +104,10 @@ class Item:
     access_count: int = 0
     last_accessed: datetime | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: times as ISO 8601 texts, tuples as lists."""
+        return plain_values(self)
+
     @property
     def source(self) -> str | None:
         """The name of the first named source."""
@@ -179,6 +184,7 @@ class Note:
     relation: Relation | None = None
     derived: bool = False
     request_id: str | None = None
+    expires_at: Time | None = None
 
 
 def as_note(value: object) -> Note:
@@ -212,6 +218,7 @@ def checked(note: Note) -> Note:
         relation=_relation(note.relation),
         derived=bool(note.derived),
         request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
+        expires_at=None if note.expires_at is None else checked_time(note.expires_at, "expires_at"),
     )
 
 
@@ -249,7 +256,7 @@ def _cites(given: object) -> tuple[Citation, ...]:
 
 def _cite(cite: object) -> None:
     if not isinstance(cite, Citation):
-        raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
+        raise InvalidInput(f"a source cites Citations, not {type(cite).__name__}.")
     checked_key(cite.item, "cited item")
     if cite.wordless or (cite.start is None and cite.end is None):
         return
@@ -262,7 +269,8 @@ def _place(place: SessionPosition | None) -> SessionPosition | None:
         return None
     if not isinstance(place, SessionPosition):
         raise InvalidInput(
-            f'place must be a Place, such as Place("monday", speaker="Ana"), not {type(place).__name__}.'
+            f'place must be a SessionPosition, such as SessionPosition("monday", speaker="Ana"), '
+            f"not {type(place).__name__}."
         )
     checked_key(place.session, "session")
     if place.number is not None:

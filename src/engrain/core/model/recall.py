@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Filter
 from engrain.core.model.items import Item
+from engrain.core.plain import plain_values
 
 Reason = Literal["floor", "n", "budget", "source", "double"]
 
@@ -146,7 +147,7 @@ class Recall:
     tokens: int = 0
     omitted: tuple[Omitted, ...] = ()
     context: tuple[Section, ...] = ()
-    without: tuple[Degraded, ...] = ()
+    degraded: tuple[Degraded, ...] = ()
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -157,6 +158,16 @@ class Recall:
 
     def __bool__(self) -> bool:
         return bool(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: times as ISO 8601 texts, tuples as lists."""
+        return plain_values(self)
 
 
 def sections_of(hits: Iterable[Hit]) -> tuple[Section, ...]:

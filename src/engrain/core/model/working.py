@@ -75,13 +75,13 @@ SUMMARY_SHARE = 3  # the summary has at most a third of the tokens at which the 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An item as it is kept. Of one that was too large head and tail are kept, and `omitted` says how much is not."""
+    """An item as it is kept. Of one that was too large head and tail are kept, and `left_out` says how much is not."""
 
     text: str
     kind: str
     speaker: str
     tokens: int
-    omitted: int = 0
+    left_out: int = 0
     lines: tuple[Line, ...] = field(default=(), repr=False, compare=False)
 
 
@@ -117,7 +117,7 @@ class Budget:
         """The largest item that leaves room for the summary."""
         return self.window.max_tokens - self.summary
 
-    def entry(self, text: object, kind: object, speaker: object, omitted: int = 0) -> Entry:
+    def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> Entry:
         """An item, checked and cut to size."""
         given = checked_text(text)
         kept, gone = middle_cut(given, self.item, self.count)
@@ -125,7 +125,7 @@ class Budget:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
         part = Part(kept, checked_name(speaker, "speaker"), checked_key(kind, "kind"))
         told = tuple(lines(part, self.count))
-        return Entry(kept, part.kind, part.speaker, self.count(kept), omitted + gone, told)
+        return Entry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def _lines(given: list[object], what: str, count: CountTokens) -> list[Line]:
 
 
 def _entry_values(entry: Entry) -> dict[str, Any]:
-    return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "omitted": entry.omitted}
+    return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "left_out": entry.left_out}
 
 
 def _entries(given: list[object], what: str, budget: Budget) -> tuple[Entry, ...]:
@@ -282,5 +282,5 @@ def _entries(given: list[object], what: str, budget: Budget) -> tuple[Entry, ...
     for one in given:
         if not isinstance(one, Mapping) or one.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
-        checked_count(one["omitted"], "omitted", 0, _MOST)
+        checked_count(one["left_out"], "left_out", 0, _MOST)
     return tuple(budget.entry(**one) for one in given)  # type: ignore[arg-type]

@@ -1,0 +1,125 @@
+"""The background workers of an opened store: one of each kind, however many views it has."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engrain.core.errors import EngrainError
+from engrain.core.identity import Scope
+from engrain.core.model.results import MaintenanceReport
+from engrain.maintenance.clock_guard import memories
+from engrain.maintenance.embedding_worker import EmbeddingWorker
+from engrain.maintenance.enrichment_worker import EnrichmentWorker
+from engrain.maintenance.maintain import Watch, maintain
+from engrain.maintenance.metering import MeteredModel
+from engrain.maintenance.scheduler import MaintenanceScheduler
+from engrain.maintenance.vector_sync import VectorSync
+from engrain.ports import Services
+from engrain.privacy.erase import resume
+
+_METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
+_log = logging.getLogger("engrain")
+
+
+class Workers:
+    """They start with the store and stop with it. `services` are the store's ports as everything else uses them: the
+    embedder wakes the worker that makes up for it, and the model counts its use."""
+
+    def __init__(self, services: Services, enabled: bool) -> None:
+        self._enabled = enabled
+        self.embedding = EmbeddingWorker(services, enabled)
+        self.vectors = VectorSync(services.feed, enabled)
+        self._model = MeteredModel(services.model) if services.model else None
+        ready = replace(services, embedder=self.embedding.embedder, model=self._model)
+        self.services = replace(ready, background=self) if enabled else ready
+        self.enrichment = EnrichmentWorker(self.services, enabled)
+        self.scheduler = MaintenanceScheduler(self.services, enabled, self._maintain_all, self._catch_up)
+
+    def start(self) -> None:
+        self.embedding.start()
+        self.vectors.start()
+        self.scheduler.start()
+
+    def stop(self) -> None:
+        self.scheduler.stop()
+        self.enrichment.stop()
+        self.embedding.stop()
+        self.vectors.stop()
+
+    # As ports.Background
+
+    def embed(self) -> None:
+        self.embedding.wake()
+
+    def enrich(self, scope: Scope, session: str, *, to_the_end: bool = False) -> None:
+        self.enrichment.wake(scope, session, to_the_end=to_the_end)
+
+    def refine(self, refine: Callable[[], bool]) -> None:
+        self.enrichment.refine(refine)
+
+    @property
+    def target(self) -> Services:
+        """With the embedder whose vectors everything is to have in the end, even while the one before answers."""
+        return replace(self.services, embedder=self.embedding.target)
+
+    def scopes(self) -> list[Scope]:
+        """Every memory of the store; of an empty store that of nobody, so that the store itself is looked after."""
+        return memories(self.services) or [Scope()]
+
+    def maintain(self, scopes: Sequence[Scope], watch: Watch, **options: bool) -> MaintenanceReport:
+        """One round over these scopes, then whatever it made possible."""
+        report = maintain(self.target, *scopes, watch=watch, **options)
+        self.embedding.change_over()
+        if not report.dry_run:
+            self.enrichment.catch_up(scopes)
+        return report
+
+    def resume_erasures(self) -> None:
+        """Complete in the background what a killed process left; without one, say that it is to be done."""
+        erasing = self.services.erasing
+        if erasing is None or not erasing.running():
+            return
+        if not self._enabled:
+            _log.warning("an erasure is not complete yet. Complete it: engrain erase --resume, or resume_erasures().")
+            return
+        threading.Thread(target=self._resume, name="engrain-erase", daemon=True).start()
+
+    def state(self) -> dict[str, Any]:
+        """How the work in the background stands."""
+        return {
+            **self.embedding.state(),
+            "changing": self._changing(),
+            "enrichment": self.enrichment.state(),
+            "vectors": self.vectors.state(),
+            "care": self.scheduler.state(),
+        }
+
+    def model_use(self) -> dict[str, object]:
+        """What the small model was asked; empty without one."""
+        if self._model is None:
+            return {}
+        return {"name": self._model.name, **{name: getattr(self._model, name) for name in _METERED}}
+
+    def _changing(self) -> dict[str, object] | None:
+        """How far the vectors of a new model are, while the one before still answers."""
+        new = self.embedding.target.model
+        if new.key == self.services.embedder.model.key:
+            return None
+        store = self.services.items.status(new.key)
+        return {"to": new.name, "embedded": store.items - store.unembedded, "of": store.items}
+
+    def _resume(self) -> None:
+        try:
+            resume(self.services, _log.info)
+        except EngrainError as exc:
+            _log.warning("an erasure is still to be completed: %s", exc)
+
+    def _maintain_all(self, still: Callable[[], None]) -> MaintenanceReport:
+        return self.maintain(self.scopes(), Watch(still=still))
+
+    def _catch_up(self) -> None:
+        self.enrichment.catch_up(memories(self.services))

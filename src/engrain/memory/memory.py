@@ -1,0 +1,555 @@
+"""Memory: one scope's view of a store, with a person's verbs."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
+
+from engrain.core.clock import Clock, Time, checked_span, system_clock
+from engrain.core.errors import EmptyText, InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
+from engrain.core.model.messages import Message
+from engrain.core.model.plans import Change, Outcome
+from engrain.core.model.recall import Recall, RecallRequest
+from engrain.core.validation import checked_key
+from engrain.memory.sessions import Session, start_session
+from engrain.memory.store import Store
+from engrain.telemetry import traced
+
+if TYPE_CHECKING:
+    from engrain.core.model.results import Explanation, ForgetResult
+    from engrain.core.model.sessions import SessionEnd, SessionStart
+    from engrain.core.progress import Progress
+    from engrain.mirror.mirror import Mirror
+    from engrain.ports import Embedder, Model, Services
+    from engrain.privacy.erase import ErasureResult
+    from engrain.tasks.admin import Tasks
+    from engrain.tasks.run import Run
+    from engrain.tiers.conversation import ConversationMemory
+    from engrain.tiers.episodic import EpisodicMemory
+    from engrain.tiers.procedural import ProceduralMemory
+    from engrain.tiers.relations import Relations
+    from engrain.tiers.scoped_working import ScopedWorkingMemory
+    from engrain.tiers.semantic import SemanticMemory
+    from engrain.tiers.sessions import CurrentSession, Sessions
+    from engrain.tiers.slots import Slots
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult
+    from engrain.transfer.readers import Form
+
+Filter = Mapping[str, Any]
+Part = TypeVar("Part")
+
+
+class Memory:
+    """The memory of one (tenant, agent, user): a view of a store.
+
+        with Memory("agent.db", user="ana") as memory:
+            memory.remember("Ana prefers Python over JavaScript.", importance=0.8)
+            print(memory.recall("Which language should the example use?"))
+
+    `location` is a path (the file is made on first use), a URL, the path of a .toml file, or an opened Store. With a
+    Store the view costs nothing: no thread, no file, nothing to close; `store.memory(user="ana")` makes the same. With
+    anything else the view owns a store of its own, and the keywords from `embedder` on are those of Store. `reads` are
+    scopes of other memories in the same store that `recall` may look into; nothing is ever written there.
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str] | Store | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        reads: Sequence[Scope] = (),
+        embedder: Embedder | str | None = None,
+        model: Model | str | None = None,
+        clock: Clock = system_clock,
+        background: bool = True,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._scope = checked_scope(tenant, agent, user)
+        self._reads = tuple(one for one in checked_reads(reads) if one != self._scope)
+        self._owns = not isinstance(location, Store)
+        if isinstance(location, Store):
+            self._store = location
+        else:
+            self._store = Store(
+                location, embedder=embedder, model=model, clock=clock, background=background, settings=settings
+            )
+        self._parts: dict[str, Any] = {}
+        self._lock = threading.RLock()
+
+    # Knowledge
+
+    @traced
+    def remember(
+        self,
+        text: str,
+        *,
+        importance: float = 0.5,
+        slot: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        source: str | Source | None = None,
+        occurred_at: Time | None = None,
+        expires_at: Time | None = None,
+        ttl: timedelta | float | None = None,
+        place: SessionPosition | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep a text word for word, and return its id. When this returns, the text is on disk and can be found.
+
+        `slot` names a place for one value ("user.city"): a newer value closes the older one. After `expires_at`, or
+        `ttl` seconds from now, nobody finds it any more. `place` puts the text into a session as a turn. Repeating a
+        text returns the id it has; repeating a `request_id` gives the first answer and changes nothing.
+        """
+        ends = self._ends(expires_at, ttl)
+        note = Note(text, importance, slot, metadata, source, occurred_at, place, expires_at=ends)
+        return self.semantic.remember(note, request_id)
+
+    @traced
+    def remember_many(
+        self,
+        notes: Iterable[str | Note | Mapping[str, Any]],
+        *,
+        request_id: str | None = None,
+        progress: Progress | None = None,
+    ) -> builtins.list[Outcome]:
+        """Keep many texts, in transactions of a few hundred.
+
+        All notes are checked before the first is written. With a `request_id` a call that was cut off can be repeated.
+        """
+        return self.semantic.remember_many(notes, request_id, progress)
+
+    @traced
+    def recall(
+        self,
+        query: str,
+        *,
+        n: int = 5,
+        budget: int | None = None,
+        as_of: Time | None = None,
+        min_relevance: float | None = None,
+        where: Filter | None = None,
+        min_importance: float = 0.0,
+        shown: Collection[str] | None = None,
+    ) -> Recall:
+        """Look through every kind of memory. `str()` of the answer is the block for the prompt.
+
+        `budget` bounds its tokens. `as_of` asks what held at that time (of a date: at its end). With no `min_relevance`
+        the embedder's own calibrated floor applies, 0 turns it off: the answer may be empty, and `omitted` says what
+        was cut and why. `shown` are ids of items that the prompt has already, with the work in progress: they are left
+        out.
+        """
+        from engrain.memory.recall import recall
+
+        request = RecallRequest(
+            query=query,
+            n=n,
+            budget=budget,
+            at=as_of,  # type: ignore[arg-type]  # checked below
+            min_relevance=min_relevance,
+            where=where,  # type: ignore[arg-type]
+            min_importance=min_importance,
+            shown=None if shown is None else frozenset(shown),
+        )
+        return recall(self, self._services, request)
+
+    @traced
+    def prompt(self, request: str, *, budget: int | None = None, history: bool = True) -> str:
+        """A request with all that memory has for it: the work in progress, recall, and the conversation so far."""
+        from engrain.memory.recall import prompt
+
+        return prompt(self, self._services, request, budget, history)
+
+    @traced
+    def get(self, id: str) -> Item | None:
+        """The item of this id, in whatever version; None if there is none, or none any more."""
+        return self._holder(id).get(id)
+
+    @traced
+    def list(
+        self,
+        where: Filter | None = None,
+        *,
+        as_of: Time | None = None,
+        history: bool = False,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> builtins.list[Item]:
+        """Items that match a filter, newest first: list({"kind": "fact", "importance": {">=": 0.5}}).
+
+        `history` shows replaced and corrected versions as well. For the next page pass the last id as `after`.
+        """
+        return self.semantic.list(where, as_of=as_of, history=history, limit=limit, after=after)
+
+    @traced
+    def update(
+        self,
+        id: str,
+        *,
+        importance: float | None = None,
+        pinned: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Change what is known of an item, not its text: how much it matters, from 0 to 1, or its metadata.
+
+        A pinned item is never consolidated away."""
+        self.semantic.change(Change(id, importance, pinned, metadata), request_id)
+
+    @traced
+    def correct(self, id: str, text: str, *, source: str | Source | None = None, request_id: str | None = None) -> str:
+        """It was never so: replace the text; returns the new version's id. If it changed, `remember` the new value."""
+        return self.semantic.correct(id, Note(text, source=source), request_id)
+
+    @traced
+    def forget(self, what: str | Filter, *, keep_source: bool = False, request_id: str | None = None) -> ForgetResult:
+        """Remove an item, or all that match a filter, with everything derived from it, from every file of the store.
+
+        What it cites in the log is cut out as well; `keep_source` leaves the log as it is.
+        """
+        return self.semantic.forget(what, keep_source=keep_source, request_id=request_id)
+
+    @traced
+    def explain(self, id: str) -> Explanation:
+        """Where an item came from, what it rests on, what it led to, how far it is trusted. `print` it."""
+        return self._holder(id).explain(id)
+
+    # Sessions
+
+    def session(self, id: str | None = None) -> Session:
+        """A session, new or continued. Several may be open at once; none of them becomes the default one."""
+        return Session(self._services, self._scope, self._session_id(id))
+
+    @traced
+    def start_session(self, id: str | None = None) -> SessionStart:
+        """Begin a session, or go on with one, and make it the default of this memory.
+
+        `str()` of the answer is a block for the prompt: what is known of the user, how the last session ended, and what
+        mattered lately. A default session that is still open is ended first."""
+        return start_session(self._session_id(id), self._current, self.sessions, self.working)
+
+    @traced
+    def add_message(
+        self,
+        role: str,
+        text: str,
+        *,
+        speaker: str | None = None,
+        session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        occurred_at: Time | None = None,
+        expect: int | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep what was said, word for word, and return its id. Without a session it goes to the default one.
+
+        What a user says that lasts ("I prefer …", "my city is …", "remember that …") becomes a fact that cites these
+        words. With `expect` the session must have that many messages, else Conflict.
+        """
+        said = Message(role, text, speaker, metadata=metadata or {}, occurred_at=occurred_at)
+        return self._conversation(session).add_many([said], expect=expect, request_id=request_id)[0]
+
+    @traced
+    def add_messages(
+        self,
+        messages: Sequence[Any],
+        *,
+        session: str | None = None,
+        expect: int | None = None,
+        request_id: str | None = None,
+    ) -> builtins.list[str]:
+        """Keep several with nobody else's between them: Messages, or dicts as Anthropic and OpenAI have them."""
+        return self._conversation(session).add_many(messages, expect=expect, request_id=request_id)
+
+    @traced
+    def end_session(self) -> SessionEnd | None:
+        """End the default session: its summary is kept, and found by recall. None if there is none."""
+        current = self._current
+        session = current.id
+        if session is None:
+            return None
+        end = self.sessions.end(session)
+        current.id = None
+        return end
+
+    # Durable tasks
+
+    def task(
+        self,
+        id: str,
+        *,
+        goal: str = "",
+        version: str = "",
+        accepts: Sequence[str] = (),
+        lease: float = 30.0,
+        max_age: timedelta | float | None = None,
+        procedure: str | None = None,
+        working: bool = True,
+    ) -> Run:
+        """A task whose steps never run twice: with memory.task("order-42", goal="ship it") as run: …
+
+        Entering claims it for this worker and replays its journal; TaskClaimed says who else runs it. `version` is that
+        of your code, `accepts` the older ones whose tasks it may continue. The lease is `lease` seconds without a sign
+        of life. After `max_age` (seconds) an unfinished task becomes "expired". While it runs it is in progress in
+        working memory (`run.working`), which is stored with each of its steps; `run.outcome` becomes knowledge when it
+        is done, which counts for the `procedure` it uses. working=False leaves working memory alone. docs/tasks.md has
+        the promises.
+        """
+        from engrain.tasks.execution import TaskOptions
+        from engrain.tasks.run import Run
+
+        options = TaskOptions(id, goal, version, accepts, lease, max_age)
+        return Run(self.tasks.execution(options, procedure, working))
+
+    # A person's own data
+
+    @traced
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        form: Literal["jsonl", "markdown"] = "jsonl",
+        vectors: bool = False,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> ExportResult:
+        """Write all that this memory holds to a file: JSON Lines that `load` restores item for item, or Markdown for
+        people. The file is there whole or not at all, and only you can read it. docs/export.md has the form."""
+        from engrain.memory.transfer import export, writing
+
+        return export(self._services, self._scope, writing(path, overwrite), form, vectors, progress)
+
+    @traced
+    def load(
+        self,
+        path: str | os.PathLike[str] | BinaryIO,
+        *,
+        form: Form | None = None,
+        source: str | None = None,
+        skip_bad: bool = False,
+        other_scope: bool = False,
+        dry_run: bool = False,
+        facts: bool = False,
+        progress: Progress | None = None,
+    ) -> LoadResult:
+        """Bring in an export of engrain, notes as JSON Lines, or an export of mem0, ChatGPT or Claude; which of them it
+        is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
+        written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
+        conversations what the user said that lasts, as is done with what is said now."""
+        from engrain.memory.transfer import load
+        from engrain.transfer.load import Terms
+
+        terms = Terms(form, source, skip_bad, other_scope, dry_run, facts)
+        return load(self._services, self._scope, path, terms, progress)
+
+    @traced
+    def erase(
+        self,
+        *,
+        session: str | None = None,
+        source: str | None = None,
+        id: str | None = None,
+        folders: Sequence[str | os.PathLike[str]] = (),
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> ErasureResult:
+        """Erase everything of this memory's user, whatever agent knows it; or a session, a source, or an item of this
+        memory. Every tier, index, journal and server goes, and the files in `folders`, down to the bytes.
+
+        Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
+        legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
+        from engrain.memory.privacy import erase, subject_of
+
+        subject = subject_of(self._scope, session=session, source=source, id=id)
+        return erase(self._services, subject, folders, dry_run, progress)
+
+    def mirror(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        max_lines: int = 200,
+        max_bytes: int = 25_000,
+        by: SourceKind = "user",
+    ) -> Mirror:
+        """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
+        `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
+        from engrain.core.markdown.layout import Budget
+        from engrain.factory import open_folder
+        from engrain.mirror.mirror import Mirror
+
+        return Mirror(self._services, self._scope, open_folder(folder), Budget(max_lines, max_bytes), by)
+
+    # Parts, each made when it is first used
+
+    @property
+    def slots(self) -> Slots:
+        """Places for one value each, such as user.city."""
+        from engrain.tiers.slots import Slots
+
+        return self._part("slots", lambda: Slots(self._services, self._scope))
+
+    @property
+    def relations(self) -> Relations:
+        """Relations between two entities."""
+        from engrain.tiers.relations import Relations
+
+        return self._part("relations", lambda: Relations(self._services, self._scope))
+
+    @property
+    def working(self) -> ScopedWorkingMemory:
+        """The work in progress, with its goal, results and thoughts."""
+        from engrain.tiers.scoped_working import ScopedWorkingMemory
+
+        return self._part("working", lambda: ScopedWorkingMemory(self._services, self._scope, self._current))
+
+    @property
+    def conversation(self) -> ConversationMemory:
+        """The messages of the default session, which begins now if there is none."""
+        return self._conversation(None)
+
+    @property
+    def episodic(self) -> EpisodicMemory:
+        """What happened: turns, tool calls, decisions, errors and what helped."""
+        from engrain.tiers.episodic import EpisodicMemory
+
+        return self._part("episodic", lambda: EpisodicMemory(self._services, self._scope, self._current))
+
+    @property
+    def semantic(self) -> SemanticMemory:
+        """Facts, preferences, knowledge, relations."""
+        from engrain.tiers.semantic import SemanticMemory
+
+        return self._part("semantic", lambda: SemanticMemory(self._services, self._scope))
+
+    @property
+    def procedural(self) -> ProceduralMemory:
+        """How to do things, in versions, with their record."""
+        from engrain.tiers.procedural import ProceduralMemory
+
+        return self._part("procedural", lambda: ProceduralMemory(self._services, self._scope))
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of this memory."""
+        from engrain.tiers.sessions import Sessions
+
+        return self._part("sessions", lambda: Sessions(self._services, self._scope))
+
+    @property
+    def tasks(self) -> Tasks:
+        """The durable tasks of this memory."""
+        from engrain.tasks.admin import Tasks
+
+        return self._part("tasks", lambda: Tasks(self._services, self._scope, lambda: self.working))
+
+    # The view itself
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory this is: (tenant, agent, user)."""
+        return self._scope
+
+    @property
+    def reads(self) -> tuple[Scope, ...]:
+        """The other scopes that `recall` looks into."""
+        return self._reads
+
+    @property
+    def current_session(self) -> str | None:
+        """The id of the default session; None before it begins."""
+        return self._current.id
+
+    @property
+    def store(self) -> Store:
+        """The store that this memory opened, with the operator's verbs. A view of somebody else's store has none."""
+        if not self._owns:
+            raise InvalidInput("this memory is a view: the operator's verbs are on the Store that made it.")
+        return self._store
+
+    def close(self) -> None:
+        """Close the store that this memory opened. A view of somebody else's store has nothing to close."""
+        if self._owns:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Memory({self._scope})"
+
+    @property
+    def _services(self) -> Services:
+        return self._store.services
+
+    @property
+    def _current(self) -> CurrentSession:
+        from engrain.tiers.sessions import CurrentSession
+
+        return self._part("current", lambda: CurrentSession(self._services))
+
+    def _conversation(self, session: str | None) -> ConversationMemory:
+        """That of the default session is kept: it knows what it has read."""
+        from engrain.tiers.conversation import ConversationMemory
+
+        name = self._current.resolve(session)
+        known: ConversationMemory | None = self._parts.get("conversation")
+        if known is None or known.session != name:
+            known = ConversationMemory(self._services, self._scope, name)
+            if name == self._current.id:
+                self._parts["conversation"] = known
+        return known
+
+    def _session_id(self, id: str | None) -> str:
+        from engrain.tiers.sessions import new_session
+
+        return new_session(self._services.clock()) if id is None else checked_key(id, "session")
+
+    def _holder(self, id: str) -> SemanticMemory:
+        """The memory that has the item: this one, or one of those that it reads."""
+        from engrain.tiers.semantic import SemanticMemory
+
+        others = (SemanticMemory(self._services, scope) for scope in self._reads)
+        return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
+
+    def _ends(self, expires_at: Time | None, ttl: timedelta | float | None) -> Time | None:
+        if ttl is None:
+            return expires_at
+        if expires_at is not None:
+            raise InvalidInput("remember takes expires_at= or ttl=, not both.")
+        return self._services.clock() + checked_span(ttl, "ttl")
+
+    def _part(self, name: str, make: Callable[[], Part]) -> Part:
+        found: Part | None = self._parts.get(name)
+        if found is None:
+            with self._lock:
+                found = self._parts.get(name)
+                if found is None:
+                    found = self._parts[name] = make()
+        return found
+
+
+def checked_scope(tenant: str | None, agent: str | None, user: str | None) -> Scope:
+    for name, value in (("tenant", tenant), ("agent", agent), ("user", user)):
+        # Nearly always a variable that was not set: all its users would share one memory.
+        if value == "":
+            raise EmptyText(f"{name} is empty. Leave it out for a memory that has none.")
+    return Scope(tenant, agent, user)
+
+
+def checked_reads(reads: object) -> tuple[Scope, ...]:
+    if isinstance(reads, (list, tuple)) and all(isinstance(one, Scope) for one in reads):
+        return tuple(dict.fromkeys(reads))
+    raise InvalidInput(f"reads takes a list of Scopes, such as [Scope(agent='team')], not {reads!r}.")

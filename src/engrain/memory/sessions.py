@@ -1,0 +1,99 @@
+"""Session: what is said in one conversation, from its start to its summary."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from engrain.core.clock import Time
+from engrain.core.errors import StoreError
+from engrain.core.validation import checked_key
+from engrain.telemetry import traced
+
+if TYPE_CHECKING:
+    from engrain.core.identity import Scope
+    from engrain.core.model.messages import Message
+    from engrain.core.model.sessions import SessionEnd, SessionStart
+    from engrain.ports import Services
+    from engrain.tiers.scoped_working import ScopedWorkingMemory
+    from engrain.tiers.sessions import CurrentSession, Sessions
+
+_log = logging.getLogger("engrain")
+
+
+class Session:
+    """One session of one scope. Several may be open at once, in this process and in others.
+
+    session = memory.session("monday")
+    print(session.start)
+    session.add_message("user", "Hello.")
+    session.end()
+    """
+
+    def __init__(self, services: Services, scope: Scope, id: str) -> None:
+        from engrain.tiers.conversation import ConversationMemory
+        from engrain.tiers.sessions import Sessions
+
+        self.id = checked_key(id, "session")
+        self.conversation = ConversationMemory(services, scope, id)
+        self._sessions = Sessions(services, scope)
+        self._start: SessionStart | None = None
+
+    @property
+    def start(self) -> SessionStart:
+        """What to know at the beginning, read once. `str()` of it is a block for the prompt."""
+        if self._start is None:
+            self._start = self._sessions.start(self.id)
+        return self._start
+
+    @traced
+    def add_message(
+        self,
+        role: str,
+        text: str,
+        *,
+        speaker: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        occurred_at: Time | None = None,
+        request_id: str | None = None,
+    ) -> str:
+        """Keep what was said, word for word, and return its id."""
+        return self.conversation.add(
+            role, text, speaker=speaker, metadata=metadata, occurred_at=occurred_at, request_id=request_id
+        )
+
+    @traced
+    def add_messages(
+        self, messages: Sequence[Any], *, expect: int | None = None, request_id: str | None = None
+    ) -> list[str]:
+        """Keep several with nobody else's between them: Messages, or dicts as Anthropic and OpenAI have them."""
+        return self.conversation.add_many(messages, expect=expect, request_id=request_id)
+
+    def messages(self, n: int = 20) -> list[Message]:
+        """The newest messages, oldest of them first."""
+        return self.conversation.last(n)
+
+    @traced
+    def end(self) -> SessionEnd:
+        """Sum the session up: its summary is kept, and found by recall. It may go on afterwards."""
+        return self._sessions.end(self.id)
+
+    def __repr__(self) -> str:
+        return f"Session({self.id!r})"
+
+
+def start_session(id: str, current: CurrentSession, sessions: Sessions, working: ScopedWorkingMemory) -> SessionStart:
+    """Make a session the default one of a view; one that is still open there is ended first."""
+    if current.id is not None and current.id != id:
+        # To begin a session needs reading alone: where nothing can be written, the last one's summary waits.
+        try:
+            sessions.end(current.id)
+        except StoreError as exc:
+            _log.warning("session %r is not summed up yet: %s", current.id, exc)
+        current.id = None
+    working.clear_erased()
+    start = sessions.start(id)
+    current.id = id
+    working.resume_session(id)
+    return start

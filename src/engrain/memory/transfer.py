@@ -1,0 +1,216 @@
+"""Take a memory along in a file, and bring one in."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, BinaryIO
+
+from engrain.core.errors import (
+    Conflict,
+    DiskFull,
+    EmbedderFailed,
+    EngrainError,
+    InvalidInput,
+    NotFound,
+    OnHold,
+    ReadOnlyStore,
+    StoreError,
+    TooLarge,
+)
+from engrain.core.model.erasure import owner
+from engrain.core.progress import Progress, count_progress
+from engrain.ingest import write
+from engrain.privacy.audit import record
+
+if TYPE_CHECKING:
+    from engrain.core.identity import Scope
+    from engrain.ports import Services
+    from engrain.transfer.copy import CopyResult
+    from engrain.transfer.export import ExportResult
+    from engrain.transfer.load import LoadResult, Terms
+
+MAX_PIPED = 1 << 30
+FORMS = ("jsonl", "markdown")
+OWN_FORMS = ("engrain", "notes")
+COUNTED = ("added", "repeated", "replaced", "behind", "kept_out")
+
+_log = logging.getLogger("engrain")
+
+
+def export(
+    services: Services,
+    scope: Scope,
+    file: AbstractContextManager[BinaryIO],
+    form: str,
+    vectors: bool,
+    progress: Progress | None,
+) -> ExportResult:
+    """`file` is made on entering, and gone again if that is left by an error."""
+    if form not in FORMS:
+        raise InvalidInput(f"unknown form {form!r}. Known: {', '.join(FORMS)}.")
+    _refuse_hidden(services, scope)
+    begun: dict[str, int] = {}
+    try:
+        with file as out:
+            # Before anything is read: one that is killed leaves a part of it, and a receipt must know.
+            entry = record(services, "export_begun", {"form": form}, scope)
+            begun = {"begun": entry.n} if entry else {}
+            done = count_progress(progress, "rows")
+            exported = _write_export(services, scope, out, form, vectors, done)
+            record(services, "export", {"form": form, "counts": dict(exported.rows), **begun}, scope)
+    except BaseException:
+        if begun:
+            with suppress(EngrainError):
+                record(services, "export_failed", begun, scope)
+        raise
+    return exported
+
+
+def _write_export(
+    services: Services, scope: Scope, out: BinaryIO, form: str, vectors: bool, done: Callable[[int], None]
+) -> ExportResult:
+    from engrain.transfer import export, markdown
+
+    if form == "markdown":
+        return markdown.tell(services, scope, out, done)
+    return export.export(services, scope, out, vectors=vectors, done=done)
+
+
+def _refuse_hidden(services: Services, scope: Scope) -> None:
+    """What a hold hides reads as empty, and a file that says so would not be true."""
+    erasing, user = services.erasing, owner(scope)
+    if erasing is None or user is None:
+        return
+    mark = erasing.mark(user)
+    if any(one.mark == mark and one.hidden for one in erasing.holds()):
+        raise OnHold(
+            "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
+        )
+
+
+def load(
+    services: Services,
+    scope: Scope,
+    path: str | os.PathLike[str] | BinaryIO,
+    terms: Terms,
+    progress: Progress | None,
+) -> LoadResult:
+    """Bring a file in, record it, and see to the vectors of what is new."""
+    from engrain.transfer.load import load
+
+    done = count_progress(progress, "rows")
+    with _reading(path) as file:
+        loaded = load(file, scope, services, terms, done)
+    if loaded.written:
+        counts = {name: getattr(loaded, name) for name in COUNTED}
+        what = "load" if loaded.form in OWN_FORMS else "import"
+        record(services, what, {"form": loaded.form, "counts": counts}, scope)
+    if loaded.written and loaded.rows.get("item"):
+        _embed(services, count_progress(progress, "vectors"))
+    return loaded
+
+
+def _embed(services: Services, done: Callable[[int], None]) -> None:
+    """In the background where there is one; else right now."""
+    if services.background is not None:
+        services.background.embed()
+        return
+    try:
+        while made := write.embed_missing(services, write.BATCH):
+            done(made)
+    except KeyboardInterrupt as stop:
+        stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")
+        raise
+    except (EmbedderFailed, StoreError) as exc:
+        # All of it is written: to raise would say that nothing was.
+        _log.warning("what was loaded is without vectors for now: %s", exc)
+
+
+def copy(services: Services, to: str | os.PathLike[str], progress: Progress | None) -> CopyResult:
+    """Copy an opened store to another one, and compare both."""
+    from engrain.factory import open_movable
+    from engrain.transfer.copy import copy_recorded
+    from engrain.transfer.export import movable
+
+    with closing(open_movable(to)) as target:
+        log = partial(record, services)
+        return copy_recorded(movable(services), target, os.fspath(to), log, progress)
+
+
+def writing(path: object, overwrite: bool) -> AbstractContextManager[BinaryIO]:
+    """A file that takes its name when it is whole and on disk."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidInput(f"an export goes to the path of a file, not to {type(path).__name__}.")
+    return _written(Path(path), overwrite)
+
+
+@contextmanager
+def _reading(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+    if not isinstance(path, (str, os.PathLike)):
+        _check_bytes(path)
+        yield path if path.seekable() else _spooled(path)
+        return
+    if "\x00" in os.fspath(path):
+        raise InvalidInput("a path holds no NUL.")
+    try:
+        with Path(path).open("rb") as file:
+            yield file if file.seekable() else _spooled(file)
+    except FileNotFoundError as exc:
+        raise NotFound(f"there is no file {os.fspath(path)}.") from exc
+    except OSError as exc:
+        raise InvalidInput(f"{os.fspath(path)!r} cannot be read: {exc.strerror}.") from exc
+
+
+def _check_bytes(file: object) -> None:
+    if not hasattr(file, "read") or isinstance(file, io.TextIOBase) or getattr(file, "closed", False):
+        raise InvalidInput(
+            f"a path or a file that is open for reading bytes is loaded, such as open(path, 'rb'), not {file!r:.80}."
+        )
+
+
+def _spooled(file: BinaryIO) -> BinaryIO:
+    """What comes through a pipe is read twice as well."""
+    raw = file.read(MAX_PIPED + 1)
+    if len(raw) > MAX_PIPED:
+        raise TooLarge(f"more than {MAX_PIPED:,} bytes come through the pipe. Write them to a file first.")
+    return io.BytesIO(raw)
+
+
+@contextmanager
+def _written(path: Path, overwrite: bool) -> Iterator[BinaryIO]:
+    """A file beside it, which takes its name when it is whole and on disk."""
+    if "\x00" in str(path) or path.name in ("", ".", ".."):
+        raise InvalidInput(f"{str(path)!r} is not the name of a file.")
+    # With a name of its own: what it is to be called may be as long as a name can be.
+    beside = path.with_name(f".engrain-{os.getpid()}-{token_hex(8)}.part")
+    try:
+        _check_free(path, overwrite)
+        with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(beside, path)
+    except OSError as exc:
+        kind = DiskFull if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ReadOnlyStore
+        raise kind(f"{path} cannot be written: {exc.strerror}.") from exc
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    """A link is taken for what it is, and not for what it leads to; a device or a pipe keeps its place."""
+    if not os.path.lexists(path):
+        return
+    if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISLNK(mode):
+        raise InvalidInput(f"{path} is not a file. Choose another name.")
+    if not overwrite:
+        raise Conflict(f"{path} is there already. Choose another name, or say overwrite=True, --overwrite.")

@@ -1,0 +1,141 @@
+"""What is asked for somebody's data: erase it, take a source back, hold it, and read the record of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from engrain.core.errors import ConfigError, EngrainError, InvalidInput
+from engrain.core.identity import Scope
+from engrain.core.model.audit import AuditResult, Entry, compared, kept
+from engrain.core.model.erasure import Hold, HoldRelease, Reach, Subject, Which, owner
+from engrain.ports import AuditLog, Erasable, Services
+from engrain.privacy.audit import newest
+from engrain.privacy.checks import base, check_free, checked, under_way
+from engrain.privacy.erase import ErasureResult, Report, UndoResult, erase, folder_at, port
+from engrain.privacy.files import count_files
+
+_ALL = 1_000_000
+_log = logging.getLogger("engrain")
+
+
+def user_subject(tenant: str | None, name: object) -> Subject:
+    """A user of a tenant, whatever the agent."""
+    if not isinstance(name, str) or not name:
+        raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
+    return Subject(Scope(tenant, None, name), "user", name)
+
+
+def erase_subject(
+    services: Services, subject: Subject, folders: Sequence[str], dry_run: bool, report: Report
+) -> ErasureResult:
+    """Begin an erasure, or go on with the one that takes all of this already."""
+    found = port(services).reach(subject)
+    reached = checked(services, subject, found, [folder_at(services, path) for path in folders], dry_run)
+    cleaned = list(dict.fromkeys([*folders, *_mirrored(services, found)]))
+    if dry_run:
+        files = sum(count_files(services, folder_at(services, path), subject) for path in cleaned)
+        return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
+    notes = {"folders": cleaned, "named": len(folders)}
+    return erase(services, subject, notes, report, under_way(services, subject, found, folders))
+
+
+def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, report: Report) -> UndoResult:
+    """Take back what came from a source, with all it led to."""
+    subject = Subject(scope, "source", source)
+    found = port(services).reach(subject)
+    items = tuple(services.items.get_many(scope, found.ids))
+    stays = tuple(services.items.get_many(scope, found.kept))
+    if dry_run and found:
+        check_free(services, subject)
+    id = None if dry_run else under_way(services, subject, found, ())
+    if dry_run or not (found or id):
+        return UndoResult(items, stays, None)
+    notes = {"undo": {"items": len(items), "kept": len(stays)}}
+    return UndoResult(items, stays, erase(services, subject, notes, report, id))
+
+
+def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
+    """The answer names no user if nothing is kept of them yet."""
+    held = port(services).hold(subject, reason)
+    known = any(one.parts() == subject.parts() for one in port(services).users())
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            try:
+                server.hold(subject)
+                known = known or bool(server.scopes(subject))
+            except EngrainError as exc:
+                _log.warning("%s holds on to it only from the next maintain on: %s", server.where, exc)
+    return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
+
+
+def release_user(services: Services, subject: Subject, reason: Which) -> HoldRelease:
+    """End a reason, or several; with the last one the hold."""
+    held = next(iter(list_holds(services, subject)), None)
+    done = port(services).release(subject, reason)
+    left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
+    refused = []
+    if held is not None and held.hidden and not left:
+        refused = [one.at for one in list_entries(services, subject, 0, _ALL) if one.what == "erase_refused"]
+    return HoldRelease(done, left, refused[-1] if refused else None)
+
+
+def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]:
+    """All, by name where a memory says it; or that of one user."""
+    erasing = port(services)
+    found = erasing.holds()
+    users = [subject] if subject is not None else _everybody(services) if found else []
+    known = {erasing.mark(one): one for one in users}
+    named = [
+        replace(one, tenant=known[one.mark].scope.tenant, user=known[one.mark].name) if one.mark in known else one
+        for one in found
+    ]
+    return named if subject is None else [one for one in named if one.mark in known]
+
+
+def find_hold(services: Services, scope: Scope) -> Hold | None:
+    """The hold on the user whose scope it is."""
+    if services.erasing is None or scope.user is None:
+        return None
+    return next(iter(list_holds(services, user_subject(scope.tenant, scope.user))), None)
+
+
+def list_entries(services: Services, subject: Subject | None, after: int | None, limit: int) -> list[Entry]:
+    """Entries of the audit log above a number, or the newest; of one subject if it is named."""
+    log = audit_log(services)
+    if subject is not None:
+        mark = port(services).mark(subject)
+        found = [one for one in log.entries(after or 0, _ALL) if one.subject == mark]
+        return found[-limit:] if after is None else found[:limit]
+    return newest(log, limit) if after is None else log.entries(after, limit)
+
+
+def verify_log(services: Services, head: str | None) -> AuditResult:
+    """Find an entry that was changed, removed, moved or cut off; with a head, also a log that was put back."""
+    n, hash = kept(head) if head is not None else (0, "")
+    log = audit_log(services)
+    return compared(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+
+
+def audit_log(services: Services) -> AuditLog:
+    if services.audit is None:
+        raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
+    return services.audit
+
+
+def _everybody(services: Services) -> list[Subject]:
+    """Also those whom only a server beside knows; one that does not answer names nobody."""
+    scopes: list[Scope] = []
+    for server in services.servers:
+        if isinstance(server, Erasable):
+            with suppress(EngrainError):
+                scopes += server.known()
+    return [*port(services).users(), *(user for user in map(owner, scopes) if user)]
+
+
+def _mirrored(services: Services, found: Reach) -> list[str]:
+    """The folders of the settings that are kept in step with a scope that is erased."""
+    own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
+    return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]
