@@ -40,7 +40,8 @@ def measure_one(memory: Any, burst: str) -> Figures:
         began = time.perf_counter()
         memory.remember(f"Fact {number} of {burst} is about a parcel.")
         took.append((time.perf_counter() - began) * 1000)
-    return {"one remember, ms": statistics.median(took)}
+    # The tenth as well: with more programs than processors, the median is the system's time slice.
+    return {"one remember, median ms": statistics.median(took), "one remember, best tenth ms": sorted(took)[ONE // 10]}
 
 
 def measure_threads(memory: Any, burst: str) -> Figures:

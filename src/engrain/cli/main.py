@@ -14,7 +14,7 @@ import click
 
 from engrain.cli.context import DEFAULT_STORE, Session
 from engrain.cli.output import document
-from engrain.core.errors import EngrainError
+from engrain.core.errors import EngrainError, OutcomeUnknown
 from engrain.version import __version__
 
 INTERRUPTED, PIPE_CLOSED = 130, 141
@@ -36,6 +36,10 @@ def ended(run: Callable[[], object], args: Sequence[str]) -> int:
         return _told(wrong.format_message(), "UsageError", True, wrong.exit_code)
     except click.ClickException as wrong:
         return _told(wrong.format_message(), type(wrong).__name__, wants_json, 1)
+    except OutcomeUnknown as error:
+        if isinstance(error.interrupt, KeyboardInterrupt):
+            return _interrupted(str(error), *getattr(error, "__notes__", ()))
+        return _told(str(error), type(error).__name__, wants_json, 1)
     except EngrainError as error:
         return _told(str(error), type(error).__name__, wants_json, 1)
     except BrokenPipeError:
@@ -63,10 +67,14 @@ def _told(message: str, kind: str, as_json: bool, code: int) -> int:
 
 def _stopped(stop: click.Abort) -> int:
     if isinstance(stop.__cause__, KeyboardInterrupt):
-        click.echo(" ".join(["Stopped.", *getattr(stop.__cause__, "__notes__", ())]), err=True)
-        return INTERRUPTED
+        return _interrupted(*getattr(stop.__cause__, "__notes__", ()))
     click.echo("Nothing was changed.", err=True)
     return 1
+
+
+def _interrupted(*notes: str) -> int:
+    click.echo(" ".join(["Stopped.", *notes]), err=True)
+    return INTERRUPTED
 
 
 def reader_gone() -> int:

@@ -147,11 +147,20 @@ class StoreUnavailable(StoreError):
 
 class OutcomeUnknown(StoreError):
     """The commit reported an error, or an interrupt came while the write was under way, so that it may or may not be
-    durable. Repeat it with the same `request_id`, which is here if the write had one."""
+    durable. Repeat it with the same `request_id`, which is here if the write had one. `interrupt` is the exception
+    that a signal handler raised, if that was the reason."""
 
-    def __init__(self, message: str = "", request_id: str | None = None) -> None:
+    def __init__(
+        self, message: str = "", request_id: str | None = None, interrupt: BaseException | None = None
+    ) -> None:
         super().__init__(message)
         self.request_id = request_id
+        self.interrupt = interrupt
+
+    def raise_interrupt(self) -> None:
+        """For who would repeat the write by itself: the interrupt must not be lost by that."""
+        if self.interrupt is not None:
+            raise self.interrupt
 
 
 # Durable tasks

@@ -322,6 +322,7 @@ def sure(write: Callable[..., T], *what: object) -> T:
 def repeated(unknown: OutcomeUnknown, write: Callable[..., T], *what: object) -> T:
     """A write whose outcome is not known, once more: every write of the journal may be repeated."""
     for _ in range(_REPEATS - 1):
+        unknown.raise_interrupt()
         _log.warning("a write to the journal is repeated: %s", unknown)
         try:
             return write(*what)

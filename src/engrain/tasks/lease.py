@@ -96,14 +96,16 @@ class Tenure:
         """LeaseLost, unless the journal says at this moment that the task is ours."""
         try:
             self._extend()
-        except OutcomeUnknown:
+        except OutcomeUnknown as unknown:
+            unknown.raise_interrupt()
             self._extend()
 
     def end(self, end: TaskEnd) -> None:
         self.stop()
         try:
             self._journal.end(self.lease, end)
-        except OutcomeUnknown:
+        except OutcomeUnknown as unknown:
+            unknown.raise_interrupt()
             task = self._journal.task(self.lease.scope, self.lease.task)
             if task is None or task.epoch != self.lease.epoch or task.worker is not None:
                 self._journal.end(self.lease, end)
@@ -114,7 +116,8 @@ class Tenure:
     def _claimed(self) -> Lease:
         try:
             return self._journal.claim(self._claim)
-        except OutcomeUnknown:
+        except OutcomeUnknown as unknown:
+            unknown.raise_interrupt()
             return self._ours() or self._journal.claim(self._claim)
         except TaskClaimed:
             # Whose process is gone cannot write any more: no need to wait until its lease has run out.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import BinaryIO
 
-from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound
+from engrain.core.errors import BadFile, BadLine, Conflict, EngrainError, InvalidInput, NotFound, OutcomeUnknown
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.core.model.plans import Add, Plan
@@ -76,7 +76,7 @@ def load(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: D
 def _whole() -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, OutcomeUnknown) as stop:
         stop.add_note("An export comes in whole or not at all. The same load again tells which, and finishes it.")
         raise
 
@@ -93,7 +93,7 @@ def _counted(done: Done) -> Iterator[Done]:
 
     try:
         yield counting
-    except KeyboardInterrupt as stop:
+    except (KeyboardInterrupt, OutcomeUnknown) as stop:
         known = f" (at least {count:,} notes)" if count else ""
         stop.add_note(f"What was written by then stays{known}. The same load again skips it and goes on.")
         raise

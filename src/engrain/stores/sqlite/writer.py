@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, cast
 
@@ -120,7 +120,7 @@ class WriteQueue:
         except BaseException as interrupt:
             if write.take() is not None:
                 raise
-            raise _unknown(request_id) from interrupt
+            raise _unknown(request_id, interrupt) from interrupt
         return cast("Answer", _result(write))
 
     def run_alone(self, work: Callable[[Connection], Answer]) -> Answer:
@@ -167,7 +167,7 @@ class WriteQueue:
             self._start()
         # Asked last: who closes says so first, and looks then for what came in.
         if self._closed and write.take() is not None:
-            raise StoreClosed(CLOSED)
+            write.fail(StoreClosed(CLOSED))
 
     def _start(self) -> None:
         with self._guard:
@@ -195,14 +195,16 @@ class WriteQueue:
         """Before a fork: what waits is written, the thread ends, and with `drop` the connection is closed."""
         self._guard.acquire()
         self._end_thread()
+        self.access.acquire()
         if drop:
             self.drop_connection()
 
     def thaw(self) -> None:
         """After a fork, in the parent."""
         self._end_thread()  # an interrupt may have cut `freeze` short
-        with suppress(RuntimeError):
-            self._guard.release()
+        for lock in (self.access, self._guard):
+            with suppress(RuntimeError):
+                lock.release()
         if not self._queue.empty():
             self._start()
 
@@ -233,9 +235,7 @@ class WriteQueue:
         return following
 
     def _next(self) -> object:
-        with suppress(Empty):
-            return self._queue.get_nowait()
-        return None
+        return None if self._queue.empty() else self._queue.get()  # only this thread takes from it
 
     def _run_alone(self, write: Write) -> None:
         work = write.take()
@@ -244,18 +244,21 @@ class WriteQueue:
         try:
             write.answer = work(self.connection())
         except BaseException as error:  # noqa: BLE001  (its caller gets it)
+            write.error = _without_frame(error)
+        with _log_errors():
             self.clear()
-            write.fail(_without_frame(error))
-        else:
-            self.clear()
-            write.done.release()
+        write.done.release()
 
     def clear(self) -> None:
         """Undo a transaction that was left open, and release the lock."""
-        if self._db is not None and self._db.in_transaction:
-            self._roll_back(self._db)
-        if self._lock:
-            self._lock.release()
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.run("rollback")
+        except EngrainError:
+            self.drop_connection()  # it is of no use, and the next write opens another
+        finally:
+            if self._lock:
+                self._lock.release()
 
     def _run_group(self, first: Write) -> object:
         """Run it with those that wait as one transaction; the answer is what came up next and is no part of it."""
@@ -273,9 +276,18 @@ class WriteQueue:
                 following = None if full else self._next()
             self._commit(db, members)
         except BaseException as error:  # noqa: BLE001  (its callers get it)
-            self._fail(members, error)
+            with _log_errors():
+                self.clear()
+                self._hooks.after_failure()
+            for write in members:
+                write.fail_with_group(error)
         else:
-            self._acknowledge(db, members)
+            with _log_errors():
+                self.clear()
+            for write in members:
+                write.done.release()
+            with _log_errors():
+                self._hooks.after_commit(db)
         return following
 
     def _begin(self) -> Connection:
@@ -325,30 +337,6 @@ class WriteQueue:
         db.commit()
         self._hooks.committed()
 
-    def _acknowledge(self, db: Connection, members: list[Write]) -> None:
-        if self._lock:
-            self._lock.release()
-        for write in members:
-            write.done.release()
-        if members:
-            try:
-                self._hooks.after_commit(db)
-            except Exception:  # noqa: BLE001  (nobody waits for it)
-                _log.exception("the work after a commit failed")
-
-    def _fail(self, members: list[Write], error: BaseException) -> None:
-        self.clear()
-        if members:
-            self._hooks.after_failure()
-        for write in members:
-            write.fail_with_group(error)
-
-    def _roll_back(self, db: Connection) -> None:
-        try:
-            db.run("rollback")
-        except EngrainError:
-            self.drop_connection()  # it is of no use, and the next write opens another
-
 
 def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: threading.Lock) -> None:
     """Only the queue is held while there is nothing to do, so that a store nobody uses can go."""
@@ -363,6 +351,15 @@ def _serve(alive: weakref.ref[WriteQueue], queue: SimpleQueue[object], running: 
             del writer
     finally:
         running.release()
+
+
+@contextmanager
+def _log_errors() -> Iterator[None]:
+    """For what no caller waits for. The thread goes on: others wait for it."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001
+        _log.exception("the work around a commit failed")
 
 
 def _result(write: Write) -> object:
@@ -391,7 +388,7 @@ def _copy(error: BaseException) -> StoreError:
     """An error for each member: a traceback belongs to one thread."""
     if isinstance(error, StoreError):
         return type(error)(str(error))
-    return StoreError("another write of the same transaction failed. Nothing was kept; repeat it.")
+    return StoreError("the transaction failed, perhaps by another's write. Nothing was kept; repeat it.")
 
 
 def _without_frame(error: BaseException) -> BaseException:
@@ -399,11 +396,9 @@ def _without_frame(error: BaseException) -> BaseException:
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 
-def _unknown(request_id: str | None) -> OutcomeUnknown:
+def _unknown(request_id: str | None, interrupt: BaseException) -> OutcomeUnknown:
     repeat = "Look for it before you repeat it."
     if request_id is not None:
         repeat = f"Repeat it with the same request_id ({request_id})."
-    return OutcomeUnknown(
-        f"the caller was interrupted while its write was under way, so it may or may not be durable. {repeat}",
-        request_id,
-    )
+    why = "the caller was interrupted while its write was under way, so it may or may not be durable."
+    return OutcomeUnknown(f"{why} {repeat}", request_id, interrupt)
