@@ -335,7 +335,7 @@ def test_what_stays_out_is_found_without_reading_every_item(
 
 def test_a_store_is_replaced_only_if_that_is_said(store: Path, backup: Path) -> None:
     before = store.read_bytes()
-    with pytest.raises(InvalidInput, match="--replace"):
+    with pytest.raises(InvalidInput, match="--replace", "--yes"):
         restore_backup(backup, store)
     assert store.read_bytes() == before
 
@@ -786,7 +786,7 @@ def test_the_commands_take_a_backup_and_bring_it_back(
     assert (code, (tmp_path / "other.db").exists()) == (0, True), said
     code, said = run("restore", "b.db", "alone.db", "--alone", "--json")
     assert (code, json.loads(said)["kept_out"]) == (0, None), said
-    code, said = run("restore", "b.db", str(store), "--replace")
+    code, said = run("restore", "b.db", str(store), "--replace", "--yes")
     assert code == 0, said
     code, said = run("--store", str(store), "backup", "sealed.db", "--encrypt")
     assert (code, "ENGRAIN_BACKUP_KEY" in said) == (1, True), said

@@ -138,7 +138,7 @@ def test_a_store_that_can_be_read_is_asked_beside_the_receipts(healthy: Path) ->
     ways = (
         ("new.db", "--against", healthy / "h.db"),
         ("other.db", "--store", healthy / "h.db"),
-        ("h.db", "--replace"),
+        ("h.db", "--replace", "--yes"),
     )
     for name, *how in ways:
         told = run("restore", healthy / "hb.db", healthy / name, *how, *receipts, "--json")
@@ -172,10 +172,10 @@ def test_a_store_that_is_whole_is_not_passed_over(healthy: Path) -> None:
     shutil.copy(healthy / "hb.db", healthy / "older.db")
     for other in (["--alone"], ["--against", healthy / "older.db"]):
         for more in ((), ("--receipts", healthy / "ana.json")):
-            told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", *other, *more)
+            told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--yes", *other, *more)
             assert (told.exit_code, f"({other[0]})" in told.output) == (1, True), told.output
             assert kept(healthy / "h.db")[0] == ["Bo lives in Bergen."]
-    told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--against", healthy / "h.db")
+    told = run("restore", healthy / "hb.db", healthy / "h.db", "--replace", "--yes", "--against", healthy / "h.db")
     assert (told.exit_code, kept(healthy / "h.db")[0]) == (0, ["Bo lives in Bergen."]), told.output
 
 
@@ -183,7 +183,14 @@ def test_receipts_replace_a_store_that_cannot_be_read(healthy: Path) -> None:
     for more in ((), ("--alone",)):
         (healthy / "h.db").write_bytes(b"\0" * 8192)
         told = run(
-            "restore", healthy / "hb.db", healthy / "h.db", "--replace", "--receipts", healthy / "ana.json", *more
+            "restore",
+            healthy / "hb.db",
+            healthy / "h.db",
+            "--replace",
+            "--yes",
+            "--receipts",
+            healthy / "ana.json",
+            *more,
         )
         assert (told.exit_code, "erased since by 1 receipt" in told.output) == (0, True), told.output
         with opened(healthy / "h.db", background=False) as ana:

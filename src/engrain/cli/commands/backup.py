@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engrain.cli.command import verb
-from engrain.cli.context import DEFAULT_STORE, Session
+from engrain.cli.context import DEFAULT_STORE, Session, confirm
 from engrain.cli.output import faint, many, progress
 from engrain.core.errors import InvalidInput, ReadOnlyStore
 from engrain.core.model.results import describe_counts
@@ -49,7 +49,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
 @verb(
     "restore",
     examples=(
-        "engrain restore agent-monday.db agent.db --replace",
+        "engrain restore agent-monday.db agent.db --replace --yes",
         "engrain restore agent-monday.db new.db --against agent.db",
         "engrain restore agent-monday.db agent.db --receipts receipts",
     ),
@@ -68,6 +68,7 @@ def backup(cli: Session, path: str, encrypt: bool) -> None:
     multiple=True,
     help="Who was erased by these stays out, if the store is lost or older.",
 )
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before TO is replaced.")
 def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     """Bring a backup back, without what was forgotten or erased since it was taken.
 
@@ -78,8 +79,10 @@ def restore(cli: Session, source: str, target: str, **chosen: Any) -> None:
     be read and receipts both are asked. If TO is whole it is always asked: --alone, or another store than it with
     --against, is then refused. The backup itself is never changed.
     """
-    from engrain.memory.restoring import restore_backup
+    from engrain.memory.restoring import goal_of, restore_backup
 
+    if chosen["replace"] and goal_of(target).exists():
+        confirm(f"Replace {target} by the backup?", chosen["yes"])
     against, alone = _against(cli, target, chosen), chosen["alone"]
     key = os.environ.get(KEY_VARIABLE) or None
     with progress("Restoring", None, cli.json):
