@@ -1,4 +1,4 @@
-"""The two faces have the same verbs, and the public names are the ones we mean."""
+"""The two faces have the same verbs, and what they answer has a public name."""
 
 from __future__ import annotations
 
@@ -7,82 +7,95 @@ import re
 import subprocess
 import sys
 
-from examples import for_each
+import pytest
 
 import engrain
-from engrain import AgentWithMemory, AsyncAgentWithMemory, AsyncMemory, AsyncRun, Memory, Run
+from engrain import (
+    AgentWithMemory,
+    AsyncAgentWithMemory,
+    AsyncMemory,
+    AsyncRun,
+    AsyncStore,
+    Memory,
+    ResumableAgent,
+    Run,
+    Store,
+    WorkingMemory,
+)
 
-# `task` gives a run to be entered, which the run's own face does; `mirror` gives a folder, whose verbs are awaited.
-TIERS = {"working", "conversation", "episodic", "semantic", "procedural"}
-NOT_AWAITED = {"scope", "task", "mirror", *TIERS}
+PARTS = {"slots", "relations", "working", "conversation", "episodic", "semantic", "procedural", "sessions", "tasks"}
+VALUES = {"scope", "reads", "current_session", "store", "services", "workers", *PARTS}
+# Each gives an object whose own verbs are awaited.
+NOT_AWAITED = {"task", "mirror", "session", "memory"}
+OWN = {"hop", "opened", "run_in_thread"}  # how the awaited face reaches the other
 STEPS = ("step", "effect", "remember_step", "sleep_until", "sleep", "wait_event", "keep")
-PUBLIC = """
-    __version__ AgentWithMemory Answer AsyncAgentWithMemory AsyncMemory AsyncRun Audited BackedUp BackendMissing
-    BadFile BadText BeingErased Checked Cite Closing Compensate ConfigError Conflict ConversationMemory DiskFull
-    Effect EmbedderFailed EmptyText EngrainError Erased Event Exported Forgotten Hit Hold InputChanged InvalidInput
-    Item LeaseLost LeftOut Loaded Maintained Memory Message ModelFailed NewerStore NotADatabase NotDone Note
-    NotFound OlderStore OnHold Opening OutcomeUnknown Owned Place Procedure ReadOnlyStore Recall
-    Receipt Relation Released replay_erasures restore_backup Restored ResumableAgent Retry Run Scope Section
-    ServerAway Source Status StepAmbiguous StepConcurrent StepFailed StepNested StepRecord StoreBusy StoreClosed
-    StoreCorrupt StoreError StoreUnavailable TaskClaimed TaskEnded TaskError TaskRecord TaskWaiting TIERS Timeline
-    Tool tool TooLarge ToolCall Undone UnknownKey Verified VersionChanged Why Without WorkingMemory WrongKey
-"""
+FACES = [(Memory, AsyncMemory), (Store, AsyncStore)]
+MOST_KEYWORDS = 9
 
 
 def verbs(face: type) -> set[str]:
     return {name for name in dir(face) if not name.startswith("_")}
 
 
-def test_the_public_names_are_these() -> None:
-    assert sorted(engrain.__all__) == sorted(PUBLIC.split())
+def test_the_public_names_are_sorted_and_there() -> None:
+    assert engrain.__all__ == sorted(engrain.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert all(hasattr(engrain, name) for name in engrain.__all__)
 
 
-@for_each(
-    "verb",
-    [
-        "forget",
-        "recall",
-        "status",
-        "why",
-        "check",
-        "maintain",
-        "backup",
-        "erase",
-        "verify_erasure",
-        "undo",
-        "hold",
-        "verify_audit",
-        "export",
-        "load",
-        "timeline",
-    ],
-)
-def test_what_a_verb_returns_can_be_named_in_a_typed_program(verb: str) -> None:
-    returned = inspect.signature(getattr(Memory, verb)).return_annotation
-    assert set(re.findall(r"[A-Z]\w+", returned)) <= set(engrain.__all__)
+@pytest.mark.parametrize("face", [Memory, Store])
+def test_what_a_verb_returns_can_be_named_in_a_typed_program(face: type) -> None:
+    for verb in verbs(face) - VALUES:
+        returned = inspect.signature(getattr(face, verb)).return_annotation
+        assert set(re.findall(r"[A-Z]\w+", str(returned))) - {"None"} <= set(engrain.__all__), verb
 
 
-def test_every_verb_is_on_both_faces() -> None:
-    assert verbs(Memory) == verbs(AsyncMemory)
+@pytest.mark.parametrize(("sync", "awaited"), FACES)
+def test_every_verb_is_on_both_faces(sync: type, awaited: type) -> None:
+    assert verbs(sync) - {"services", "workers"} == verbs(awaited) - OWN
 
 
-def test_a_verb_has_one_signature() -> None:
-    for name in verbs(Memory) - NOT_AWAITED:
-        sync, awaited = getattr(Memory, name), getattr(AsyncMemory, name)
-        assert inspect.iscoroutinefunction(awaited), name
-        assert not inspect.iscoroutinefunction(sync), name
-        assert inspect.signature(sync) == inspect.signature(awaited), name
+@pytest.mark.parametrize(("sync", "awaited"), FACES)
+def test_a_verb_has_one_signature(sync: type, awaited: type) -> None:
+    for name in verbs(sync) - VALUES:
+        plain, coroutine = getattr(sync, name), getattr(awaited, name)
+        assert not inspect.iscoroutinefunction(plain), name
+        assert inspect.iscoroutinefunction(coroutine) == (name not in NOT_AWAITED), name
+        assert inspect.signature(plain).parameters == inspect.signature(coroutine).parameters, name
+
+
+@pytest.mark.parametrize(("sync", "awaited"), FACES)
+def test_both_faces_are_made_alike(sync: type, awaited: type) -> None:
+    plain, other = inspect.signature(sync).parameters, inspect.signature(awaited).parameters
+    assert [(one.name, one.kind, one.default) for one in plain.values()] == [
+        (one.name, one.kind, one.default) for one in other.values()
+    ]
+
+
+@pytest.mark.parametrize("made", [Memory, Store, AgentWithMemory, WorkingMemory, ResumableAgent])
+def test_a_constructor_takes_at_most_nine_keywords(made: type) -> None:
+    keywords = [one for one in inspect.signature(made).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    assert len(keywords) <= MOST_KEYWORDS
+
+
+def test_nothing_is_a_dry_run_unless_it_is_asked_for() -> None:
+    for face in (Memory, Store, engrain.SemanticMemory, engrain.Mirror):
+        for name in verbs(face):
+            verb = getattr(face, name)
+            dry = inspect.signature(verb).parameters.get("dry_run") if callable(verb) else None
+            assert dry is None or dry.default is False, name
+
+
+def test_progress_has_one_shape() -> None:
+    for face in (Memory, Store):
+        for name in verbs(face) - VALUES:
+            found = inspect.signature(getattr(face, name)).parameters.get("progress")
+            assert found is None or (found.kind is found.KEYWORD_ONLY and found.annotation == "Progress | None"), name
 
 
 def test_a_run_has_the_same_steps_on_both_faces() -> None:
     for sync, awaited in [(Memory.task, AsyncMemory.task), *((getattr(Run, n), getattr(AsyncRun, n)) for n in STEPS)]:
         assert inspect.signature(sync).parameters == inspect.signature(awaited).parameters
     assert all(set(STEPS) == {name for name in vars(face) if name[0] != "_"} for face in (Run, AsyncRun))
-
-
-def test_a_folder_is_named_alike_on_both_faces() -> None:
-    assert inspect.signature(Memory.mirror).parameters == inspect.signature(AsyncMemory.mirror).parameters
 
 
 def test_both_agents_are_made_and_run_alike() -> None:
@@ -101,12 +114,12 @@ def test_importing_engrain_is_light() -> None:
 
 def test_every_public_name_says_what_it_is() -> None:
     for name in engrain.__all__:
-        if name not in ("__version__", "TIERS"):
+        if name not in ("__version__", "TIERS", "Progress"):
             assert inspect.getdoc(getattr(engrain, name)), name
 
 
 def test_every_verb_says_what_it_does() -> None:
-    verbs_alone = verbs(Memory) - {"scope", *TIERS}
-    assert [name for name in sorted(verbs_alone) if not getattr(Memory, name).__doc__] == []
+    for face in (Memory, Store):
+        assert [name for name in sorted(verbs(face)) if not getattr(face, name).__doc__] == []
     for run in (Run, AsyncRun):
         assert [name for name in STEPS if not getattr(run, name).__doc__] == []

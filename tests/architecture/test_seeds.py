@@ -10,19 +10,25 @@ from examples import for_each
 
 import engrain
 from engrain import Memory
+from engrain.tasks.admin import Tasks
 from engrain.tiers.conversation import ConversationMemory
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
+from engrain.tiers.relations import Relations
+from engrain.tiers.scoped_working import ScopedWorkingMemory
 from engrain.tiers.semantic import SemanticMemory
-from engrain.tiers.working import WorkingMemory
+from engrain.tiers.slots import Slots
 
 PAGE = Path(__file__).parents[2] / "docs" / "seeds.md"
 TIERS = {
-    "working": WorkingMemory,
+    "working": ScopedWorkingMemory,
     "conversation": ConversationMemory,
     "episodic": EpisodicMemory,
     "semantic": SemanticMemory,
     "procedural": ProceduralMemory,
+    "relations": Relations,
+    "slots": Slots,
+    "tasks": Tasks,
 }
 ROWS = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| ") and "there |" not in line]
 NAMES = sorted({name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[2])})
@@ -32,8 +38,10 @@ NAMES = sorted({name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[2
 def test_a_counterpart_is_there(name: str) -> None:
     first, *rest = name.split(".")
     if first == "memory":
-        owner = TIERS[rest.pop(0)] if rest[0] in TIERS else Memory
+        owner = TIERS[rest.pop(0)] if rest[0] in TIERS and len(rest) > 1 else Memory
         assert hasattr(owner, rest[0]), name
+    elif first == "Store":
+        assert hasattr(engrain.Store, rest[0]), name
     elif rest:
         assert hasattr(import_module(f"engrain.{'.'.join([first, *rest[:-1]])}"), rest[-1]), name
     else:

@@ -134,9 +134,9 @@ def kept(store: Path) -> tuple[list[str], list[str]]:
 
 def test_the_replaced_store_is_asked_beside_the_receipts(healthy: Path) -> None:
     with opened(healthy / "h.db", user="cleo", background=False) as cleo:
-        cleo.backup(healthy / "older.db")  # a copy of the store that does not know of the next erasure
+        cleo.store.backup(healthy / "older.db")  # a copy of the store that does not know of the next erasure
         (healthy / "older.db.json").unlink()
-        (healthy / "bo.json").write_text(str(cleo.erase(user="bo").receipt))
+        (healthy / "bo.json").write_text(str(cleo.store.erase(user="bo").receipt))
     wanted = {"h.db": ["ana.json"], "older.db": ["bo.json"]}
     for name, receipts in wanted.items():
         named = [word for receipt in receipts for word in ("--receipts", healthy / receipt)]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from engrain_conformance.embedder import HashEmbedder
-from examples import for_each
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.main import root
@@ -156,8 +155,8 @@ def test_a_person_parks_and_cancels(run: Run, memory: Memory) -> None:
         task.step("late", lambda: 1)
     assert json.loads(run("cancel", "order", "--json").stdout)["status"] == "cancelled"
     assert "ended already" in run("park", "order", code=1).output
-    assert run("prune").output == "Removed 0 tasks.\n"
-    assert json.loads(run("prune", "--days", "0", "--json").stdout) == {"removed": 1}
+    assert run("prune", "--yes").output == "Removed 0 tasks.\n"
+    assert json.loads(run("prune", "--yes", "--days", "0", "--json").stdout) == {"removed": 1}
 
 
 def test_one_task_is_removed_by_its_name(run: Run, memory: Memory) -> None:
@@ -166,10 +165,10 @@ def test_one_task_is_removed_by_its_name(run: Run, memory: Memory) -> None:
             pass
     with suppress(RuntimeError), memory.task("parked"):
         raise RuntimeError
-    assert json.loads(run("prune", "order", "--json").stdout) == {"removed": 1}
+    assert json.loads(run("prune", "--yes", "order", "--json").stdout) == {"removed": 1}
     assert sorted(task.task for task in memory.tasks.list()) == ["other", "parked"]
-    assert "no task 'order'" in run("prune", "order", code=1).output
-    assert "not ended" in run("prune", "parked", code=1).output
+    assert "no task 'order'" in run("prune", "--yes", "order", code=1).output
+    assert "not ended" in run("prune", "--yes", "parked", code=1).output
 
 
 def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:
@@ -179,7 +178,7 @@ def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:
         assert "\x1b" not in shown
 
 
-@for_each("name", ["show", "resume", "resolve", "park", "cancel", "prune"])
+@pytest.mark.parametrize("name", ["show", "resume", "resolve", "park", "cancel", "prune", "--yes"])
 def test_help_teaches(name: str) -> None:
     shown: Any = CliRunner().invoke(root, ["tasks", name, "--help"]).output
     assert f"engrain tasks {name}" in shown.split("Examples:")[1]
@@ -207,7 +206,7 @@ def test_a_running_task_is_not_resumed(run: Run, memory: Memory) -> None:
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf", "1e300"])
 def test_days_that_cannot_be_are_named(run: Run, days: str) -> None:
-    assert "older_than" in run("prune", "--days", days, code=1).output
+    assert "older_than" in run("prune", "--yes", "--days", days, code=1).output
 
 
 def test_a_long_task_is_followed_without_reading_it_once_for_each_step(

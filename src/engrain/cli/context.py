@@ -129,6 +129,15 @@ class Session:
         return Path(path).expanduser().absolute() if file else None
 
 
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is lost. Conflict if nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Conflict("nothing was changed: add --yes to do it without being asked.")
+    click.confirm(question, abort=True, err=True)
+
+
 def typed(ctx: click.Context | None, option: str) -> bool:
     """On the command line, here or before the command; not by a variable of the environment."""
     if ctx is None:

@@ -366,10 +366,10 @@ class Memory:
 
         Then it is looked for, and the answer has a receipt. NotFound if nothing was ever kept of it; OnHold under a
         legal hold. A dry run changes nothing. Killed anywhere, it goes on when the store is next opened."""
-        from engrain.memory.privacy import erase, subject_of
+        from engrain.privacy.requests import erase_subject, subject_of
 
         subject = subject_of(self._scope, session=session, source=source, id=id)
-        return erase(self._services, subject, folders, dry_run, progress)
+        return erase_subject(self._services, subject, folders, dry_run, progress)
 
     def mirror(
         self,

@@ -183,21 +183,18 @@ class Store:
 
         Names are matched exactly: NotFound if nothing was ever kept of the user. OnHold under a legal hold. A dry run
         changes nothing. Killed anywhere, it goes on when the store is next opened, or when it is asked for again."""
-        from engrain.memory.privacy import erase
-        from engrain.privacy.requests import user_subject
+        from engrain.privacy.requests import erase_subject, user_subject
 
-        return erase(self.services, user_subject(tenant, user), folders, dry_run, progress)
+        return erase_subject(self.services, user_subject(tenant, user), folders, dry_run, progress)
 
     @traced
     def undo(self, source: str, scope: Scope, *, dry_run: bool = False, progress: Progress | None = None) -> UndoResult:
         """Take back what came from one source into a memory, such as a poisoned page, with all it led to.
 
         What those items had replaced or corrected holds again. A dry run only shows them."""
-        from engrain.core.progress import stage_progress
         from engrain.privacy.requests import undo_source
 
-        name = checked_key(source, "source")
-        return undo_source(self.services, scope, name, dry_run, stage_progress(progress))
+        return undo_source(self.services, scope, checked_key(source, "source"), dry_run, progress)
 
     @traced
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:

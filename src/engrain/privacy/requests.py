@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.audit import AuditResult, Entry, compared, kept
 from engrain.core.model.erasure import Hold, HoldRelease, Reach, Subject, Which, owner
+from engrain.core.progress import Progress, stage_progress
+from engrain.core.validation import checked_key
 from engrain.ports import AuditLog, Erasable, Services
 from engrain.privacy.audit import newest
 from engrain.privacy.checks import base, check_free, checked, under_way
-from engrain.privacy.erase import ErasureResult, Report, UndoResult, erase, folder_at, port
+from engrain.privacy.erase import ErasureResult, UndoResult, erase, folder_at, port
 from engrain.privacy.files import count_files
 
 _ALL = 1_000_000
@@ -28,10 +32,31 @@ def user_subject(tenant: str | None, name: object) -> Subject:
     return Subject(Scope(tenant, None, name), "user", name)
 
 
+def subject_of(scope: Scope, **parts: str | None) -> Subject:
+    """A session, a source or an item of a scope; without any of them, the scope's user."""
+    given = [(by, name) for by, name in parts.items() if name is not None]
+    if len(given) > 1:
+        raise InvalidInput("erase takes one of session=, source= and id=, or none of them.")
+    if given:
+        ((by, name),) = given
+        return Subject(scope, by, checked_key(name, by))  # type: ignore[arg-type]
+    if scope.user is None:
+        raise InvalidInput("this memory has no user: erase takes session=, source= or id= here.")
+    return user_subject(scope.tenant, scope.user)
+
+
 def erase_subject(
-    services: Services, subject: Subject, folders: Sequence[str], dry_run: bool, report: Report
+    services: Services,
+    subject: Subject,
+    named: Sequence[str | os.PathLike[str]],
+    dry_run: bool,
+    progress: Progress | None,
 ) -> ErasureResult:
-    """Begin an erasure, or go on with the one that takes all of this already."""
+    """Begin an erasure, or go on with the one that takes all of this already. The folders that are named are cleaned
+    as well."""
+    folders = [str(Path(one).expanduser().absolute()) for one in named]
+    if missing := [path for path in folders if not Path(path).is_dir()]:
+        raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
     found = port(services).reach(subject)
     reached = checked(services, subject, found, [folder_at(services, path) for path in folders], dry_run)
     cleaned = list(dict.fromkeys([*folders, *_mirrored(services, found)]))
@@ -39,10 +64,11 @@ def erase_subject(
         files = sum(count_files(services, folder_at(services, path), subject) for path in cleaned)
         return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
     notes = {"folders": cleaned, "named": len(folders)}
-    return erase(services, subject, notes, report, under_way(services, subject, found, folders))
+    running = under_way(services, subject, found, folders)
+    return erase(services, subject, notes, stage_progress(progress), running)
 
 
-def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, report: Report) -> UndoResult:
+def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, progress: Progress | None) -> UndoResult:
     """Take back what came from a source, with all it led to."""
     subject = Subject(scope, "source", source)
     found = port(services).reach(subject)
@@ -54,7 +80,7 @@ def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, re
     if dry_run or not (found or id):
         return UndoResult(items, stays, None)
     notes = {"undo": {"items": len(items), "kept": len(stays)}}
-    return UndoResult(items, stays, erase(services, subject, notes, report, id))
+    return UndoResult(items, stays, erase(services, subject, notes, stage_progress(progress), id))
 
 
 def hold_user(services: Services, subject: Subject, reason: str) -> Hold:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engrain.cli.command import Verb
-from engrain.cli.context import Session
+from engrain.cli.context import Session, confirm
 from engrain.cli.output import faint, line, many, safe
 from engrain.cli.task_output import step_lines, task_lines, timeline_lines
 from engrain.core.errors import EngrainError, InvalidInput, NotFound, TaskWaiting
@@ -185,13 +185,17 @@ def cancel(cli: Session, task: str, why: str) -> None:
 
 @verb(
     "prune",
-    examples=("engrain tasks prune", "engrain tasks prune --days 30", "engrain tasks prune order-42"),
+    examples=("engrain tasks prune --yes", "engrain tasks prune --days 30", "engrain tasks prune order-42"),
     prints="How many tasks were removed. Never one that has not ended. A backup from before still has them.",
 )
 @click.argument("task", required=False)
 @click.option("--days", type=float, default=7.0, show_default=True, help="Those that ended so long ago.")
-def prune(cli: Session, task: str | None, days: float) -> None:
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def prune(cli: Session, task: str | None, days: float, yes: bool) -> None:
     """Remove tasks that ended some time ago, with their steps; or this one, whenever it ended."""
+    cli.must_exist()
+    what = f"the tasks that ended {days:g} days ago" if task is None else f"task {task!r}"
+    confirm(f"Remove {what} for good?", yes)
     with cli.memory() as memory:
         if task is None:
             count = memory.tasks.prune(days * 86_400)
