@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from engrain_conformance.embedder import HashEmbedder
+from examples import for_each
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.main import root
@@ -178,7 +179,7 @@ def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:
         assert "\x1b" not in shown
 
 
-@pytest.mark.parametrize("name", ["show", "resume", "resolve", "park", "cancel", "prune", "--yes"])
+@for_each("name", ["show", "resume", "resolve", "park", "cancel", "prune"])
 def test_help_teaches(name: str) -> None:
     shown: Any = CliRunner().invoke(root, ["tasks", name, "--help"]).output
     assert f"engrain tasks {name}" in shown.split("Examples:")[1]
