@@ -28,7 +28,7 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 @for_each("path", FILES)
 def test_a_file_and_its_functions_fit(path: Path) -> None:
     # The face of one scope is one class, and most of it says what its verbs do.
-    most = 600 if path == SOURCE / "memory" / "memory.py" else 400
+    most = 600 if path == SOURCE / "memory" / "memory.py" else 500
     assert len(path.read_text().splitlines()) <= most, f"split it: {most} lines are the most"
     for function in functions(path):
         length = (function.end_lineno or 0) - function.lineno + 1
