@@ -335,7 +335,7 @@ def test_what_stays_out_is_found_without_reading_every_item(
 
 def test_a_store_is_replaced_only_if_that_is_said(store: Path, backup: Path) -> None:
     before = store.read_bytes()
-    with pytest.raises(InvalidInput, match="--replace", "--yes"):
+    with pytest.raises(InvalidInput, match="--replace"):
         restore_backup(backup, store)
     assert store.read_bytes() == before
 

@@ -16,6 +16,7 @@ from engrain_conformance.embedder import HashEmbedder
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.main import root
+from engrain.tasks.admin import Tasks
 
 Run = Callable[..., Result]
 
@@ -178,7 +179,7 @@ def test_a_name_cannot_command_the_terminal(run: Run, memory: Memory) -> None:
         assert "\x1b" not in shown
 
 
-@pytest.mark.parametrize("name", ["show", "resume", "resolve", "park", "cancel", "prune", "--yes"])
+@pytest.mark.parametrize("name", ["show", "resume", "resolve", "park", "cancel", "prune"])
 def test_help_teaches(name: str) -> None:
     shown: Any = CliRunner().invoke(root, ["tasks", name, "--help"]).output
     assert f"engrain tasks {name}" in shown.split("Examples:")[1]
@@ -216,8 +217,8 @@ def test_a_long_task_is_followed_without_reading_it_once_for_each_step(
         for number in range(30):
             task.step("step", lambda number=number: number)
     looks: list[str] = []
-    seen = Memory.timeline
-    monkeypatch.setattr(Memory, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
+    seen = Tasks.timeline
+    monkeypatch.setattr(Tasks, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
     assert run("show", "long", "--follow").output.count("✓ step") == 30
     assert len(looks) <= 3
 
@@ -247,3 +248,10 @@ def test_an_approval_is_given_at_the_shell(run: Run, memory: Memory) -> None:
 def test_an_event_for_a_task_that_is_not_there_yet_is_kept_and_told(run: Run, memory: Memory) -> None:
     assert "there is no task 'order-43' yet: the event waits for it" in run("signal", "order-43", "approved").stderr
     assert "--payload is not JSON" in run("signal", "order-43", "x", "--payload", "{", code=1).stderr
+
+
+def test_tasks_go_only_if_somebody_says_so(run: Run, memory: Memory) -> None:
+    with memory.task("order"):
+        pass
+    assert "--yes" in run("prune", "--days", "0", code=1).output
+    assert [one.task for one in memory.tasks.list()] == ["order"]
