@@ -334,6 +334,7 @@ def _change(work: Work, step: Change) -> Outcome:
         "importance": step.importance,
         "pinned": step.pinned,
         "metadata": None if step.metadata is None else metadata_text(step.metadata),
+        "expires_at": micros_of(step.expires_at),
     }
     work.db.run(_SQL["change_item"], {**values, "changed": work.mark(), "n": number})
     return Outcome(step.id, "changed")
