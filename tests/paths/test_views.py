@@ -175,9 +175,14 @@ def test_an_update_changes_what_is_given_and_nothing_else(store: Store) -> None:
     id = memory.remember("Ana likes tea.", importance=0.4)
     memory.update(id, pinned=True)
     memory.update(id, metadata={"by": "hand"})
+    memory.update(id, expires_at="2999-01-01T00:00:00Z")
     item = memory.get(id)
     assert item is not None
     assert (item.importance, item.pinned, item.metadata) == (0.4, True, {"by": "hand"})
+    assert item.expires_at is not None
+    assert item.expires_at.year == 2999
+    memory.update(id, expires_at="2001-01-01T00:00:00Z")
+    assert memory.list() == []
     with pytest.raises(InvalidInput, match="at least one"):
         memory.update(id)
 

@@ -134,7 +134,7 @@ def test_backups_by_the_clock_are_gone_by_a_day_that_is_named(tmp_path: Path) ->
     remains = {one["what"]: one for one in receipt.values["remains"]}
     assert remains["backups_in_rotation"]["until"] == (START + timedelta(days=8)).date().isoformat()
     assert remains["backups_made_before"]["known"] == 1, "the one by hand: each is told once"
-    options["lifecycle"] = {**rules, "backup_folder": str(tmp_path / "elsewhere")}
+    options["settings"] = {"lifecycle": {**rules, "backup_folder": str(tmp_path / "elsewhere")}}
     with Memory(tmp_path / "agent.db", user="ana", **options) as memory:  # type: ignore[arg-type]
         receipt = memory.store.erase(user="ana").receipt
     assert receipt is not None

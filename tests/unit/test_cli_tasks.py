@@ -17,6 +17,7 @@ from examples import for_each
 
 from engrain import LeaseLost, Memory, StepAmbiguous, TaskWaiting
 from engrain.cli.main import root
+from engrain.tasks.admin import Tasks
 
 Run = Callable[..., Result]
 
@@ -217,8 +218,8 @@ def test_a_long_task_is_followed_without_reading_it_once_for_each_step(
         for number in range(30):
             task.step("step", lambda number=number: number)
     looks: list[str] = []
-    seen = Memory.timeline
-    monkeypatch.setattr(Memory, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
+    seen = Tasks.timeline
+    monkeypatch.setattr(Tasks, "timeline", lambda self, name: (looks.append(name), seen(self, name))[1])
     assert run("show", "long", "--follow").output.count("✓ step") == 30
     assert len(looks) <= 3
 
@@ -248,3 +249,10 @@ def test_an_approval_is_given_at_the_shell(run: Run, memory: Memory) -> None:
 def test_an_event_for_a_task_that_is_not_there_yet_is_kept_and_told(run: Run, memory: Memory) -> None:
     assert "there is no task 'order-43' yet: the event waits for it" in run("signal", "order-43", "approved").stderr
     assert "--payload is not JSON" in run("signal", "order-43", "x", "--payload", "{", code=1).stderr
+
+
+def test_tasks_go_only_if_somebody_says_so(run: Run, memory: Memory) -> None:
+    with memory.task("order"):
+        pass
+    assert "--yes" in run("prune", "--days", "0", code=1).output
+    assert [one.task for one in memory.tasks.list()] == ["order"]

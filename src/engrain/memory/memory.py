@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 
-from engrain.core.clock import Clock, Time, checked_span, system_clock
+from engrain.core.clock import Clock, Time, checked_span, checked_time, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
@@ -197,12 +197,14 @@ class Memory:
         importance: float | None = None,
         pinned: bool | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: Time | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Change what is known of an item, not its text: how much it matters, from 0 to 1, or its metadata.
+        """Change what is known of an item, not its text: how much it matters, from 0 to 1, its metadata, its end.
 
-        A pinned item is never consolidated away."""
-        self.semantic.change(Change(id, importance, pinned, metadata), request_id)
+        A pinned item is never consolidated away. What is not given stays as it is."""
+        ends = None if expires_at is None else checked_time(expires_at, "expires_at")
+        self.semantic.change(Change(id, importance, pinned, metadata, ends), request_id)
 
     @traced
     def correct(self, id: str, text: str, *, source: str | Source | None = None, request_id: str | None = None) -> str:

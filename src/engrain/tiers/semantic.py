@@ -115,7 +115,7 @@ class SemanticMemory:
         if change.metadata is not None:
             change = replace(change, metadata=checked_metadata(change.metadata))
         if change == Change(change.id):
-            raise InvalidInput("update takes at least one of importance, pinned and metadata.")
+            raise InvalidInput("update takes at least one of importance, pinned, metadata and expires_at.")
         self._standing(change.id)
         self._services.items.apply(Plan(self._scope, (change,), _request(request_id)))
 

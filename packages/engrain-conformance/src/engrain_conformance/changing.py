@@ -97,6 +97,17 @@ class ChangingSuite(Suite):
         assert (after.importance, after.pinned, after.metadata) == (0.0, False, {})
         assert (after.text, after.recorded_at, after.valid_from) == (before.text, before.recorded_at, before.valid_from)
 
+    def test_a_change_sets_when_an_item_ends(self, store: ItemStore) -> None:
+        (id,) = add(store, fact("The code of today is 4711."))
+        before = get(store, id)
+        end = before.recorded_at + timedelta(hours=1)
+        store.apply(Plan(ANA, (Change(id, expires_at=end),)))
+        assert get(store, id).expires_at == end
+        store.apply(Plan(ANA, (Change(id, importance=0.9),)))
+        assert get(store, id).expires_at == end, "what is not given stays as it is"
+        store.apply(Plan(ANA, (Change(id, expires_at=before.recorded_at),)))
+        assert page(store) == []
+
     # Embed
 
     def test_missing_vectors_are_found_and_made_up_for(self, store: ItemStore, clock: SetClock) -> None:

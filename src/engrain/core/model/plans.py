@@ -39,6 +39,7 @@ class Change:
     importance: float | None = None
     pinned: bool | None = None
     metadata: Mapping[str, Any] | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def gist(steps: tuple[Step, ...]) -> str:
 
 def _gist(step: Step) -> str:
     if isinstance(step, Change):
-        return repr((step.id, step.importance, step.pinned))
+        return repr((step.id, step.importance, step.pinned, step.expires_at))
     if not isinstance(step, (Add, Correct)):
         return repr((type(step).__name__, step.id))
     draft = step.draft

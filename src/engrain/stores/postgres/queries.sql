@@ -134,7 +134,7 @@ update item set replaced_by = %s where scope = %s and id = %s;
 
 -- change_item --
 update item set importance = coalesce(%(importance)s, importance), pinned = coalesce(%(pinned)s, pinned),
-  metadata = coalesce(%(metadata)s, metadata),
+  metadata = coalesce(%(metadata)s, metadata), expires_at = coalesce(%(expires_at)s, expires_at),
   filters = case when %(metadata)s::text is null then filters else %(filters)s::jsonb end, changed = nextval('change')
 where scope = %(scope)s and id = %(id)s;
 

@@ -369,6 +369,7 @@ def _change(work: Work, step: Change) -> Outcome:
         "pinned": step.pinned,
         "metadata": None if step.metadata is None else write_metadata(step.metadata),
         "filters": None if step.metadata is None else filters_text(step.metadata),
+        "expires_at": write_time(step.expires_at),
     }
     work.change(_SQL["change_item"], {**values, "scope": work.owner, "id": step.id})
     return Outcome(step.id, "changed")

@@ -117,7 +117,8 @@ update item set replaced_by = ? where n = ?;
 
 -- change_item --
 update item set importance = coalesce(:importance, importance), pinned = coalesce(:pinned, pinned),
-  metadata = coalesce(:metadata, metadata), changed = :changed where n = :n;
+  metadata = coalesce(:metadata, metadata), expires_at = coalesce(:expires_at, expires_at), changed = :changed
+where n = :n;
 
 -- hash_of --
 select n, hash from item where scope = ? and id = ?;

@@ -344,6 +344,7 @@ def _change(work: Work, step: Change) -> Outcome:
         "importance": step.importance,
         "pinned": step.pinned,
         "metadata": None if step.metadata is None else write_metadata(step.metadata),
+        "expires_at": write_time(step.expires_at),
     }
     work.db.run(_SQL["change_item"], {**values, "changed": work.mark(), "n": number})
     return Outcome(step.id, "changed")

@@ -286,7 +286,8 @@ class Transaction(Work):
 
     def _change(self, step: Change) -> Outcome:
         self._standing(step.id)
-        wanted = {"importance": step.importance, "pinned": step.pinned, "metadata": step.metadata}
+        names = ("importance", "pinned", "metadata", "expires_at")
+        wanted = {name: getattr(step, name) for name in names}
         self.update(step.id, **{name: value for name, value in wanted.items() if value is not None})
         return Outcome(step.id, "changed")
 
