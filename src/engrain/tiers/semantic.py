@@ -10,15 +10,15 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Place, Relation, Source, as_note, checked
+from engrain.core.model.items import Item, Note, Place, Relation, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.model.results import Forgotten, Why
-from engrain.core.model.retention import left_of
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.core.model.retention import remaining_importance
+from engrain.core.validation import MAX_BATCH, check_count, check_key, check_name, check_share
 from engrain.ingest import write
 from engrain.ports import Kit, ListQuery
 
@@ -36,7 +36,7 @@ class SemanticMemory:
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
-        return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
+        return _id(write.commit([check_note(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -47,7 +47,7 @@ class SemanticMemory:
     ) -> list[Outcome]:
         if isinstance(notes, (str, bytes, Mapping)):
             raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
-        proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        proved = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
         return write.commit_many(proved, self._scope, self._kit, _request(request_id), progress or _silent)
@@ -59,22 +59,22 @@ class SemanticMemory:
         )
 
     def about(self, entity: str, as_of: Time | None) -> list[Item]:
-        return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
+        return self._kit.items.about(self._scope, check_key(entity, "entity"), _moment(as_of))
 
     def slot(self, name: str, as_of: Time | None) -> Item | None:
-        return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
+        return self._kit.items.slot(self._scope, check_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
-        found = self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        found = self._kit.items.slots(self._scope, check_name(prefix, "slot prefix"), _moment(as_of))
         return [item for item in found if item.kind not in ("procedure", "summary")]
 
     def get(self, id: str) -> Item | None:
-        return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)
+        return next(iter(self._kit.items.get_many(self._scope, [check_key(id, "id")])), None)
 
     def list(self, query: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
-        checked_count(view.limit, "limit", 1, MAX_BATCH)
+        check_count(view.limit, "limit", 1, MAX_BATCH)
         if view.after is not None:
-            checked_key(view.after, "after")
+            check_key(view.after, "after")
         at, where = _moment(view.at), parse_filter(query)
         return self._kit.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
 
@@ -84,14 +84,14 @@ class SemanticMemory:
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
         place = Place(old.session, None, old.speaker, old.role) if old.session else None
-        note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.drafts([note], self._kit)
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 
     def change(self, change: Change, request_id: str | None) -> None:
         if change.importance is not None:
-            checked_share(change.importance, "importance")
+            check_share(change.importance, "importance")
         if change.pinned is not None and not isinstance(change.pinned, bool):
             raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
         self._standing(change.id)
@@ -99,7 +99,7 @@ class SemanticMemory:
 
     def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
         if isinstance(what, str):
-            step = Forget(checked_key(what, "id"), keep_source)
+            step = Forget(check_key(what, "id"), keep_source)
             outcomes = self._kit.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
             if outcomes[0].status == "missing":
                 raise self._unknown(what)
@@ -128,7 +128,7 @@ class SemanticMemory:
 
     def _left(self, item: Item) -> float | None:
         half_life = self._kit.policies.half_life_days
-        return left_of(item, self._kit.clock(), half_life) if half_life else None
+        return remaining_importance(item, self._kit.clock(), half_life) if half_life else None
 
     def _purged(self) -> bool:
         try:
@@ -179,11 +179,11 @@ def _id(outcome: Outcome) -> str:
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")
 
 
 def _moment(as_of: Time | None) -> datetime | None:
-    return None if as_of is None else checked_time(as_of, "as_of", end_of_day=True)
+    return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
 
 
 def _silent(_: int) -> None:
