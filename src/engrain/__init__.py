@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     )
     from engrain.core.formats.manifests import BackupInfo, RestoreResult
     from engrain.core.identity import Scope
-    from engrain.core.model.audit import AuditResult, Entry
+    from engrain.core.model.audit import AuditEntry, AuditResult
     from engrain.core.model.chat import ToolCall
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.items import Citation, Item, Note, Relation, SessionPosition, Source
@@ -190,7 +190,7 @@ __all__ = [
     "EmbedderFailed",
     "EmptyText",
     "EngrainError",
-    "Entry",
+    "AuditEntry",
     "EpisodicMemory",
     "ErasureResult",
     "Event",

@@ -14,14 +14,14 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
-from engrain.core.tokens import estimated_tokens, proved_counter
+from engrain.core.tokens import check_counter, estimate_tokens
 from engrain.ports import Embedder, ItemStore, Model, Movable, Services, VectorServer
 from engrain.ports.storage import Folder
 from engrain.stores.composite import Door
 
 if TYPE_CHECKING:
     from engrain.core.model.rows import RowKind
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.stores.redis import RedisStore
     from engrain.stores.redis.transfer import RedisMoving
     from engrain.stores.vectors.outbox import FedIndex
@@ -42,7 +42,7 @@ def open_services(
 ) -> Services:
     """Open the stores, the embedder and the model that the settings name."""
     chosen = settings(location, tables)
-    count_tokens = proved_counter(chosen.count_tokens or estimated_tokens)
+    count_tokens = check_counter(chosen.count_tokens or estimate_tokens)
     read_only = read_only or chosen.read_only
     if key is not None:
         chosen = replace(chosen, key=key)
@@ -128,9 +128,9 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
 
 
 def _folders(pattern: str) -> Callable[[Scope], Folder]:
-    from engrain.core.markdown.sync_state import folder_of
+    from engrain.core.markdown.folder_names import fill_folder_pattern
 
-    return lambda scope: open_folder(folder_of(pattern, scope))
+    return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
 
 
 def open_embedder(chosen: Settings) -> Embedder:
@@ -188,12 +188,12 @@ def _open_store(chosen: Settings, clock: Clock, read_only: bool):  # type: ignor
     raise ConfigError(f"unknown kind of store {scheme!r}. Use a path such as agent.db, or postgresql://….")
 
 
-def _redactor(wanted: object) -> Redact | None:
+def _redactor(wanted: object) -> RedactFunction | None:
     if wanted == ():
         return None
-    from engrain.core.secrets.redact import redactor
+    from engrain.core.secrets.redact import make_redactor
 
-    return redactor(wanted)
+    return make_redactor(wanted)
 
 
 def _open_postgres(url: str, clock: Clock, read_only: bool):  # type: ignore[no-untyped-def]

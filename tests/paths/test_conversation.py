@@ -17,14 +17,14 @@ from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 from examples import REFERENCE, for_each
 
-from engrain.core.chat.window import UNDERSTOOD
+from engrain.core.chat.window import ACKNOWLEDGEMENT
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED, load_summary
 from engrain.ports import Services, Summary
@@ -134,7 +134,7 @@ def test_both_forms_begin_with_the_summary_as_quoted_context(talk: ConversationM
     said = chatter(talk, 30)
     first, second, *rest = talk.messages_for_llm("openai")
     assert first["content"].startswith("[Context from earlier conversation]\n> user: Turn 0")
-    assert second == {"role": "assistant", "content": UNDERSTOOD}
+    assert second == {"role": "assistant", "content": ACKNOWLEDGEMENT}
     assert [one["content"] for one in rest] == said[-10:]
     assert len(talk.messages_for_llm()) == len(rest) + 2
     with pytest.raises(InvalidInput, match="anthropic"):
@@ -221,7 +221,7 @@ def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
 ) -> None:
     secret = talk.add("user", "The secret word is xyzzy.")
     chatter(talk, 28, 1)
-    made = summaries.digest
+    made = summaries.write_digest
 
     def forgets_meanwhile(*args: Any) -> str:
         kit.items.apply(Plan(ANA, (Forget(secret),)))
@@ -293,7 +293,7 @@ def test_a_summary_that_fails_fails_nobody(
 def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, yours = (ConversationMemory(kit, ANA, "monday") for _ in range(2))
     chatter(mine, 29)
-    made = summaries.digest
+    made = summaries.write_digest
     calls: list[int] = []
 
     def meanwhile(*args: Any) -> str:
@@ -590,7 +590,7 @@ def test_limits_are_checked(kit: Services) -> None:
 
 
 def test_a_counter_of_ones_own_is_used(kit: Services) -> None:
-    counting = replace(kit, count_tokens=lambda text: 2 * estimated_tokens(text))
+    counting = replace(kit, count_tokens=lambda text: 2 * estimate_tokens(text))
     talk = ConversationMemory(counting, ANA, "monday")
     for n in range(12):
         talk.add("user", f"{n} " + "long words " * 300)

@@ -23,7 +23,7 @@ from held_read import held_read
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.core.errors import BeingErased, Conflict, OnHold
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Citation, Note
 from engrain.core.model.plans import Add, Plan
@@ -215,10 +215,10 @@ class SlowModel:
     def __init__(self) -> None:
         self.reads, self.may = threading.Event(), threading.Event()
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self.reads.set()
         self.may.wait(180)
-        return Reply("[]", (), "end", "slow")
+        return ChatReply("[]", (), "end", "slow")
 
 
 @pytest.mark.parametrize("by", ["user", "session"])

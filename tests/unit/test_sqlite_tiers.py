@@ -16,8 +16,8 @@ from engrain_conformance.episodes import episode, raw
 
 from engrain.core.errors import NotFound, ReadOnlyStore
 from engrain.core.model.items import Citation
-from engrain.core.model.plans import Add, Change, Plan, own
-from engrain.ports import Episode, Happening
+from engrain.core.model.plans import Add, Change, Plan, refer_to_step
+from engrain.ports import Episode, EpisodeDraft
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.dialect import load_statements
 from engrain.stores.sqlite.engine import Connection, Row
@@ -68,9 +68,11 @@ def happens(chance: random.Random, store: SqliteStore, known: list[str]) -> None
         store.episodes.add(scope, one, raw() if chance.random() < 0.5 else None)
     elif luck < 10:
         steps = (Add(message("Said.", session)), *([Change("nothing", pinned=True)] if luck == 9 else []))
-        over = Episode("", session, "turn", "", 0.5, one.happened_at, one.expires_at, item=own(0), key=one.key)
+        over = Episode(
+            "", session, "turn", "", 0.5, one.happened_at, one.expires_at, item=refer_to_step(0), key=one.key
+        )
         with suppress(NotFound):
-            outcomes = store.apply(Plan(ANA, steps, episodes=(Happening(over), Happening(one, raw())))).outcomes
+            outcomes = store.apply(Plan(ANA, steps, episodes=(EpisodeDraft(over), EpisodeDraft(one, raw())))).outcomes
             known.append(outcomes[0].id or "")
     elif luck == 10 and known:
         forget(store, known.pop(chance.randrange(len(known))))
@@ -109,7 +111,7 @@ def test_the_episodes_of_a_session_are_counted_right_whatever_happens() -> None:
 def test_what_expires_in_masses_goes_in_parts_and_is_counted_whole() -> None:
     store = SqliteStore(":memory:")
     happenings = [
-        Happening(episode(f"{n}", session=str(n % 4), expires_at=START + HOUR * (n % 5)), raw(hours=n % 3))
+        EpisodeDraft(episode(f"{n}", session=str(n % 4), expires_at=START + HOUR * (n % 5)), raw(hours=n % 3))
         for n in range(3_000)
     ]
     store.apply(Plan(ANA, (), episodes=tuple(happenings)))
@@ -123,9 +125,9 @@ def test_a_member_of_a_shared_commit_that_fails_takes_its_episode_alone(tmp_path
 
     def write(n: int) -> bool:
         steps = (Add(message(f"m{n}")), *([Change("nothing", pinned=True)] if n % 3 == 0 else []))
-        over = Episode("", "s", "turn", "", 0.5, START, None, item=own(0), key="k")
+        over = Episode("", "s", "turn", "", 0.5, START, None, item=refer_to_step(0), key="k")
         try:
-            store.apply(Plan(ANA, steps, episodes=(Happening(over),)))
+            store.apply(Plan(ANA, steps, episodes=(EpisodeDraft(over),)))
         except NotFound:
             return False
         return True

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.model.recall import SESSION, Section
-from engrain.core.model.recall import quoted as line_of
-from engrain.core.tokens import estimated_tokens
+from engrain.core.model.recall import SESSION_HEADING, Section
+from engrain.core.model.recall import quote_item as line_of
+from engrain.core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from engrain.core.chat.window import Window
@@ -68,9 +68,9 @@ class MemoryPrompt:
         parts = [str(opening)]
         if at_work:
             context = memory.working.context(int(self._budget * WORK_SHARE))
-            parts.append(str(Section(SESSION, tuple(context.splitlines()))))
+            parts.append(str(Section(SESSION_HEADING, tuple(context.splitlines()))))
         shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
-        left = max(0, self._budget - sum(map(estimated_tokens, parts)))
+        left = max(0, self._budget - sum(map(estimate_tokens, parts)))
         found = memory.recall(question[:QUERY], n=HITS, budget=left, shown=shown)
         return "\n\n".join(part for part in (*parts, str(found)) if part)
 
@@ -95,7 +95,7 @@ def _holds(memory: Memory, opening: SessionStart) -> bool:
 def _cut(opening: SessionStart, budget: int) -> SessionStart:
     kept: set[str] = set()
     for item in _items(opening):
-        tokens = estimated_tokens(line_of(item))
+        tokens = estimate_tokens(line_of(item))
         if tokens <= budget:
             budget -= tokens
             kept.add(item.id)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from engrain.agent.schema import parameters_of, purpose_of
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ToolCall, ToolSpec, checked_timeout
+from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
 from engrain.core.model.items import Citation, Item, Note, Source
-from engrain.core.validation import checked_text
+from engrain.core.validation import check_text
 from engrain.tasks.policies import Retry, as_retry
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Tool:
             raise InvalidInput(f"the description of tool {self.name!r} must be a str.")
         self.retry  # noqa: B018
         if self.timeout is not None:
-            checked_timeout(self.timeout)
+            check_timeout(self.timeout)
 
     @property
     def spec(self) -> ToolSpec:
@@ -222,7 +222,7 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             text: One whole sentence that can be understood alone.
         """
-        checked_text(text)
+        check_text(text)
         return "Noted."
 
     def recall(question: str) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 from engrain.core.clock import to_micros
 from engrain.core.errors import ConfigError, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import owner, too_late
+from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Draft, Note, Source
-from engrain.core.model.messages import RESERVED
-from engrain.core.model.plans import Applied, Plan, own
+from engrain.core.model.messages import RESERVED_KEY
+from engrain.core.model.plans import Applied, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Happening, Raw
-from engrain.core.rules.importance import Happened, Score, repeat_key, score
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
+from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFE
 from engrain.ports import Episodes, Services
@@ -43,9 +43,9 @@ def before(services: Services, scope: Scope, session: str) -> list[str]:
     return [item.text for item in services.log.last(scope, session, BEFORE)]
 
 
-def entry(happened: Happened, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
+def entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
     """The entry over a log row. It lives for a day, or for ever if it matters; with no id, it takes the row's."""
-    scored = score(happened)
+    scored = score_importance(happened)
     data: dict[str, Any] = {WHY: reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
     return Episode(
         id="",
@@ -57,25 +57,25 @@ def entry(happened: Happened, session: str, at: datetime, item: str, tool: str |
         expires_at=None if scored.promotes else at + LIFE,
         data={name: value for name, value in data.items() if value is not None},
         item=item,
-        key=repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
+        key=make_repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
     )
 
 
-def raw_of(text: str | None, at: datetime) -> Raw | None:
-    return None if text is None else Raw(text, at + RAW_LIFE)
+def raw_of(text: str | None, at: datetime) -> RawOutput | None:
+    return None if text is None else RawOutput(text, at + RAW_LIFE)
 
 
-def lasting(happened: Happened, source: Source, occurred_at: datetime | None = None) -> Note:
+def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
     """The item that an important episode becomes, unless the gate keeps it as a fact: then that is what lasts.
 
     Its source cites the log rows, so that forgetting them takes it along; what was forgotten is not brought back. With
     no time of its own, the same words again are the same item.
     """
-    scored = score(happened)
+    scored = score_importance(happened)
     return Note(
         happened.text,
         scored.importance,
-        metadata={RESERVED: {"episode": happened.kind, WHY: reasons(scored)}},
+        metadata={RESERVED_KEY: {"episode": happened.kind, WHY: reasons(scored)}},
         source=source,
         occurred_at=occurred_at,
         derived=True,
@@ -88,7 +88,7 @@ def drafts(rows: Sequence[Note], kept: Sequence[Note], services: Services) -> tu
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
-def reasons(scored: Score) -> list[list[Any]]:
+def reasons(scored: ImportanceScore) -> list[list[Any]]:
     """As an entry's data and an item's metadata keep them."""
     return [[name, part] for name, part in scored.reasons]
 
@@ -99,7 +99,7 @@ def commit(plan: Plan, services: Services) -> Applied:
         return services.items.apply(plan)
     book = episodes_of(services)
     applied = services.items.apply(replace(plan, episodes=()))
-    ids = {own(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
+    ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
         try:
@@ -110,12 +110,12 @@ def commit(plan: Plan, services: Services) -> Applied:
     if added and _outlived(plan, services):
         # The rows are gone with their user, and whoever looked through this store did so before they came.
         book.remove(plan.scope, added)
-        raise too_late()
+        raise make_erased_error()
     return applied
 
 
 def _outlived(plan: Plan, services: Services) -> bool:
-    user, erasing = owner(plan.scope), services.erasing
+    user, erasing = find_owner(plan.scope), services.erasing
     if plan.began is None or user is None or erasing is None:
         return False
     mark, done = erasing.mark(user), erasing.erased(user)
@@ -123,7 +123,9 @@ def _outlived(plan: Plan, services: Services) -> bool:
     return any(to_micros(at) >= plan.began for at in times)
 
 
-def _add(happening: Happening, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool) -> list[str]:
+def _add(
+    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool
+) -> list[str]:
     """The id under which it was written, if it was."""
     episode = happening.episode
     item = ids.get(episode.item, episode.item) if episode.item else None

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engrain.core.clock import leapt
+from engrain.core.clock import clock_jumped
 from engrain.core.errors import StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.results import MaintenanceAction
-from engrain.core.model.retention import left_of
+from engrain.core.model.retention import remaining_importance
 from engrain.maintenance.clock_guard import seen
 from engrain.maintenance.passes import REMOVED, Done, MaintenanceContext, MaintenancePass, Tell
 from engrain.ports import ListQuery, Services
@@ -58,7 +58,7 @@ def consolidate(services: Services, scope: Scope, *, dry_run: bool = False) -> C
     counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
     """
     now = services.clock()
-    care = MaintenanceContext(services, scope, now, leapt=leapt(seen(services, now, scope), now))
+    care = MaintenanceContext(services, scope, now, leapt=clock_jumped(seen(services, now, scope), now))
     going = _fading(care)
     if not dry_run:
         gone = _let_go(care, [one.item.id for one in going], lambda _: None)
@@ -158,7 +158,7 @@ def _pages(care: MaintenanceContext) -> Iterator[list[Item]]:
 
 
 def _left(item: Item, care: MaintenanceContext) -> float:
-    return left_of(item, care.now, care.policies.half_life_days)
+    return remaining_importance(item, care.now, care.policies.half_life_days)
 
 
 def _reason(item: Item, care: MaintenanceContext) -> str:

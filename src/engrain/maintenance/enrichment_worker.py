@@ -12,14 +12,14 @@ from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import Ask, Said
+from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.items import Citation, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
-from engrain.core.model.recall import escaped
-from engrain.core.model.sessions import SLOT
-from engrain.core.rules.message_filters import unrecalled
-from engrain.core.text.summarize import agrees
-from engrain.core.tokens import clipped
+from engrain.core.model.recall import escape_text
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX
+from engrain.core.rules.message_filters import find_unrecalled_spans
+from engrain.core.text.summarize import shares_words
+from engrain.core.tokens import clip_text
 from engrain.ingest import write
 from engrain.ingest.extraction import MODEL, asked, extracted
 from engrain.ingest.facts import another
@@ -53,7 +53,7 @@ def improve_summary(services: Services, scope: Scope, session: str, timeout: flo
 def improve_recap(services: Services, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
     seen = version(services, scope, session)
-    held = services.items.slot(scope, SLOT + session, None)
+    held = services.items.slot(scope, SESSION_SLOT_PREFIX + session, None)
     if (
         services.model is None
         or held is None
@@ -83,11 +83,11 @@ def improve_recap(services: Services, scope: Scope, session: str, timeout: float
 def _asked(services: Services, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
     """The model's summary, and its name."""
     assert services.model is not None
-    lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
-    text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
-    reply = services.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(clean(reply.text.strip(), services.redact), LIMIT, services.count_tokens)
-    if not agrees(made, [before, *(item.text for item in messages)]):
+    lines = [f'{item.role}: "{escape_text(item.text[:SHOWN])}"' for item in messages]
+    text = "\n".join([f'Summary so far: "{escape_text(before)}"', "Messages:", *lines])
+    reply = services.model.reply(ChatRequest((ChatMessage("user", text),), SYSTEM, timeout=timeout))
+    made = clip_text(clean(reply.text.strip(), services.redact), LIMIT, services.count_tokens)
+    if not shares_words(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
 
@@ -254,7 +254,9 @@ class EnrichmentWorker:
         assert self._services.model is not None
         reply = self._services.model.reply(asked(messages, TIMEOUT))
         try:
-            found = extracted(reply.text, messages, unrecalled, lambda name: another(name, scope, self._services))
+            found = extracted(
+                reply.text, messages, find_unrecalled_spans, lambda name: another(name, scope, self._services)
+            )
         except ValueError as exc:
             raise _Unusable(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}

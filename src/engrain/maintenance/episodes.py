@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from functools import partial
 
 from engrain.core.model.items import Citation, Item, Note, Source
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import MaintenanceAction
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Happening
-from engrain.core.rules.importance import PROMOTE_AT
+from engrain.core.model.sessions import Episode, EpisodeDraft
+from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as made
 from engrain.maintenance.passes import ALL, REMOVED, MaintenanceContext, MaintenancePass, Tell
 
@@ -64,7 +64,7 @@ def _ending(care: MaintenanceContext, entry: Episode) -> bool:
 
 def _left_behind(entry: Episode) -> bool:
     """What is important lasts from when it is written; one that came another way still has an end."""
-    return entry.importance >= PROMOTE_AT and entry.expires_at is not None
+    return entry.importance >= MIN_PROMOTED_IMPORTANCE and entry.expires_at is not None
 
 
 def _promote(care: MaintenanceContext, book: Book, entries: Sequence[Episode]) -> MaintenancePass:
@@ -73,7 +73,7 @@ def _promote(care: MaintenanceContext, book: Book, entries: Sequence[Episode]) -
             _keep(care, one, book)
             tell(1)
 
-    why = f"of importance %.2f: from {PROMOTE_AT:g} on it lasts"
+    why = f"of importance %.2f: from {MIN_PROMOTED_IMPORTANCE:g} on it lasts"
     each = tuple(MaintenanceAction("keep", one.id, why % one.importance, book.text(one)) for one in entries)
     return MaintenancePass("promoted", each, ("kept", "keep"), "episode", "for good, as knowledge", act)
 
@@ -83,10 +83,10 @@ def _keep(care: MaintenanceContext, entry: Episode, book: Book) -> None:
     row = book.rows.get(entry.item or "")
     source = replace(row.sources[0], cites=(Citation(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, made.WHY: entry.data.get(made.WHY, [])}
-    note = Note(book.text(entry), entry.importance, metadata={RESERVED: known}, source=source)
+    note = Note(book.text(entry), entry.importance, metadata={RESERVED_KEY: known}, source=source)
     _, drafts = made.drafts([], [note], care.services)
     raw = made.raw_of(care.services.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
-    lasting = Happening(replace(entry, expires_at=None), raw)
+    lasting = EpisodeDraft(replace(entry, expires_at=None), raw)
     made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.services)
 
 

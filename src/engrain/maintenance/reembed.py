@@ -11,7 +11,7 @@ from engrain.ingest import write
 from engrain.maintenance.embedding_worker import Embedding
 from engrain.maintenance.passes import ALL, Done, MaintenanceContext, MaintenancePass, Tell
 from engrain.maintenance.vector_sync import BATCH as FEED_BATCH
-from engrain.ports import Services, Unembedded
+from engrain.ports import Services, UnembeddedItem
 from engrain.ports.search import VectorModels
 from engrain.privacy.audit import record
 
@@ -52,7 +52,7 @@ def passes(care: MaintenanceContext, stands: Standing, going: Collection[str]) -
     return [_embed(care, [one for one in missing if one.id not in going]), _drop(care, stands.models)]
 
 
-def _embed(care: MaintenanceContext, missing: list[Unembedded]) -> MaintenancePass:
+def _embed(care: MaintenanceContext, missing: list[UnembeddedItem]) -> MaintenancePass:
     """Of all memories of the store. It goes on where it was stopped."""
     model = care.services.embedder.model
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.core.markdown.sync_state import BASE, MEMORY, SOUL, base_of
+from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import MaintenanceAction
-from engrain.core.model.tasks import ENDED, TaskQuery
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.maintenance import backups
 from engrain.maintenance.backups import Rotation
 from engrain.maintenance.passes import ALL, REMOVED, Done, MaintenanceContext, MaintenancePass, Tell
@@ -21,7 +21,11 @@ def prune(care: MaintenanceContext) -> MaintenancePass:
     """In all memories of the store, of which this one's are told."""
     journal, kept = care.services.journal, timedelta(days=care.policies.task_days)
     before = care.now - kept
-    ended = [] if journal is None or care.held or care.leapt else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
+    ended = (
+        []
+        if journal is None or care.held or care.leapt
+        else journal.tasks(TaskQuery(care.scope, ENDED_STATUSES, limit=ALL))
+    )
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
 
     def act(tell: Tell) -> None:
@@ -37,7 +41,7 @@ def prune(care: MaintenanceContext) -> MaintenancePass:
 
 def belongs_to(folder: Folder) -> str | None:
     """The id of the scope that a folder was last in step with; None if it is new."""
-    base = base_of((folder.read(BASE) or b"").decode("utf-8", "replace"))
+    base = read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
     return base.scope if base else None
 
 

@@ -18,7 +18,7 @@ from engrain.core.errors import InvalidInput, StoreClosed
 from engrain.core.identity import Scope
 from engrain.core.model.items import SourceKind
 from engrain.core.model.tasks import TaskRecord
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.memory.memory import Memory, checked_reads, checked_scope
 from engrain.memory.sessions import Session
 from engrain.memory.store import Store
@@ -278,7 +278,7 @@ class AsyncMemory:
 
     def session(self, id: str | None = None) -> AsyncSession:
         """A session, new or continued; its verbs are awaited."""
-        return AsyncSession(self, new_session(system_clock()) if id is None else checked_key(id, "session"))
+        return AsyncSession(self, new_session(system_clock()) if id is None else check_key(id, "session"))
 
     def task(
         self,

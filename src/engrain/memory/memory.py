@@ -10,14 +10,14 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 
-from engrain.core.clock import Clock, Time, checked_span, checked_time, system_clock
+from engrain.core.clock import Clock, Time, check_duration, check_time, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Note, SessionPosition, Source, SourceKind
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import Recall, RecallRequest
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.memory.sessions import Session, start_session
 from engrain.memory.store import Store
 from engrain.telemetry import traced
@@ -203,7 +203,7 @@ class Memory:
         """Change what is known of an item, not its text: how much it matters, from 0 to 1, its metadata, its end.
 
         A pinned item is never consolidated away. What is not given stays as it is."""
-        ends = None if expires_at is None else checked_time(expires_at, "expires_at")
+        ends = None if expires_at is None else check_time(expires_at, "expires_at")
         self.semantic.change(Change(id, importance, pinned, metadata, ends), request_id)
 
     @traced
@@ -383,11 +383,11 @@ class Memory:
     ) -> Mirror:
         """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
         `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
-        from engrain.core.markdown.layout import Budget
+        from engrain.core.markdown.layout import PageBudget
         from engrain.factory import open_folder
         from engrain.mirror.mirror import Mirror
 
-        return Mirror(self._services, self._scope, open_folder(folder), Budget(max_lines, max_bytes), by)
+        return Mirror(self._services, self._scope, open_folder(folder), PageBudget(max_lines, max_bytes), by)
 
     # Parts, each made when it is first used
 
@@ -517,7 +517,7 @@ class Memory:
     def _session_id(self, id: str | None) -> str:
         from engrain.tiers.sessions import new_session
 
-        return new_session(self._services.clock()) if id is None else checked_key(id, "session")
+        return new_session(self._services.clock()) if id is None else check_key(id, "session")
 
     def _holder(self, id: str) -> SemanticMemory:
         """The memory that has the item: this one, or one of those that it reads."""
@@ -531,7 +531,7 @@ class Memory:
             return expires_at
         if expires_at is not None:
             raise InvalidInput("remember takes expires_at= or ttl=, not both.")
-        return self._services.clock() + checked_span(ttl, "ttl")
+        return self._services.clock() + check_duration(ttl, "ttl")
 
     def _part(self, name: str, make: Callable[[], Part]) -> Part:
         found: Part | None = self._parts.get(name)

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import check_time
 from engrain.core.errors import BackendUnavailableWarning, StoreUnavailable
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.messages import note_of
+from engrain.core.model.messages import message_to_note
 from engrain.core.model.recall import (
-    RECENT,
-    SESSION,
+    RECENT_HEADING,
+    SESSION_HEADING,
     Degraded,
     Recall,
     RecallRequest,
     Section,
-    escaped,
-    indented,
+    escape_text,
+    quote_lines,
 )
 from engrain.core.model.sessions import Event
-from engrain.core.validation import MAX_QUERY, checked_count, checked_share, checked_text
+from engrain.core.validation import MAX_QUERY, check_count, check_share, check_text
 from engrain.retrieval.search import search
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def recall(memory: Memory, services: Services, request: RecallRequest) -> Recall
 
 def prompt(memory: Memory, services: Services, request: str, budget: int | None, history: bool) -> str:
     """The request, what is known that bears on it, and what was said so far."""
-    head = f"Current task: {checked_text(request, 'request')}"
+    head = f"Current task: {check_text(request, 'request')}"
     left = None if budget is None else max(0, budget - services.count_tokens(head + "\n\n"))
     told, shown = "", None
     if history and memory.current_session is not None:
@@ -75,7 +75,7 @@ def _work(memory: Memory, budget: int | None) -> str:
     """The work in progress. Recall tells it itself where no conversation is shown."""
     room = SESSION_TOKENS if budget is None else min(SESSION_TOKENS, budget // 4)
     text = memory.working.context(room) if memory.working.current_work() else ""
-    return str(Section(SESSION, tuple(text.splitlines()))) if text else ""
+    return str(Section(SESSION_HEADING, tuple(text.splitlines()))) if text else ""
 
 
 def _history(
@@ -83,10 +83,10 @@ def _history(
 ) -> tuple[str, frozenset[str] | None]:
     """The newest turns that fit, after the summary of those before; and the ids of these messages."""
     window = conversation.window()
-    told = [(one, note_of(one, "").text) for one in window.messages]  # with the calls in it
-    lines = [(f'- {one.speaker or one.role}: "{escaped(text)}"', one.id or "") for one, text in told]
+    told = [(one, message_to_note(one, "").text) for one in window.messages]  # with the calls in it
+    lines = [(f'- {one.speaker or one.role}: "{escape_text(text)}"', one.id or "") for one, text in told]
     if window.summary:
-        lines.insert(0, ("\n".join(("- before:", *indented(window.summary))), ""))
+        lines.insert(0, ("\n".join(("- before:", *quote_lines(window.summary))), ""))
     while lines and budget is not None and services.count_tokens(_history_block(lines)) > budget:
         del lines[0]
     return (_history_block(lines), frozenset(id for _, id in lines)) if lines else ("", None)
@@ -118,33 +118,33 @@ def _context(memory: Memory, request: RecallRequest, recent: Sequence[Event]) ->
     room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
     session = []
     if _is_open(request) and working.current_work():
-        session = [Section(SESSION, tuple(working.context(room).splitlines()))]
-    return (*session, *([Section(RECENT, tuple(map(_line, recent)))] if recent else []))
+        session = [Section(SESSION_HEADING, tuple(working.context(room).splitlines()))]
+    return (*session, *([Section(RECENT_HEADING, tuple(map(_line, recent)))] if recent else []))
 
 
 def _without_repeats(found: Recall, recent: Sequence[Event]) -> tuple[Section, ...]:
     lines = {_line(one) for one in recent}
     fewer = [
-        Section(one.title, tuple(line for line in one.lines if one.title != RECENT or line in lines))
+        Section(one.title, tuple(line for line in one.lines if one.title != RECENT_HEADING or line in lines))
         for one in found.context
     ]
     return tuple(one for one in fewer if one.lines)
 
 
 def _checked(memory: Memory, services: Services, request: RecallRequest) -> RecallRequest:
-    checked_text(request.query, "query", MAX_QUERY)
-    checked_count(request.n, "n", 1, MAX_HITS)
+    check_text(request.query, "query", MAX_QUERY)
+    check_count(request.n, "n", 1, MAX_HITS)
     if request.budget is not None:
-        checked_count(request.budget, "budget", 0, MAX_BUDGET)
+        check_count(request.budget, "budget", 0, MAX_BUDGET)
     if request.min_relevance is not None:
-        checked_share(request.min_relevance, "min_relevance")
-    checked_share(request.min_importance, "min_importance")
+        check_share(request.min_relevance, "min_relevance")
+    check_share(request.min_importance, "min_importance")
     return RecallRequest(
         query=request.query,
         scopes=(memory.scope, *memory.reads),
         n=request.n,
         budget=request.budget,
-        at=None if request.at is None else checked_time(request.at, "as_of", end_of_day=True),
+        at=None if request.at is None else check_time(request.at, "as_of", end_of_day=True),
         now=services.clock(),
         min_relevance=request.min_relevance,
         where=parse_filter(request.where),

@@ -17,7 +17,7 @@ from engrain.core.formats.manifests import RestoreResult
 from engrain.memory.replay import PathOrUrl, changed_meanwhile, open_present
 
 if TYPE_CHECKING:
-    from engrain.core.model.audit import Head
+    from engrain.core.model.audit import AuditHead
     from engrain.privacy.receipts import Receipt
     from engrain.privacy.tombstones import Forgetting
     from engrain.stores.sqlite import SqliteStore
@@ -109,7 +109,7 @@ def _remove_forgotten(restored: SqliteStore, target: Path, key: str | None) -> t
     return Counter(), True
 
 
-def _read_head(target: Path, chosen: Settings, key: str | None) -> Head | None:
+def _read_head(target: Path, chosen: Settings, key: str | None) -> AuditHead | None:
     """The end of the audit log. None if there is no store, or it is damaged beyond reading."""
     from engrain.stores.sqlite.opening import find_engine
     from engrain.stores.sqlite.placing import last_word
@@ -145,9 +145,9 @@ def _check_target(target: Path, backup: Path, force: bool) -> None:
 
 
 def _is_backup(path: Path) -> bool:
-    beside = path.with_name(path.name + manifests.MANIFEST)
+    beside = path.with_name(path.name + manifests.MANIFEST_SUFFIX)
     try:
-        return bool(manifests.read(beside.read_bytes(), str(beside)))
+        return bool(manifests.read_backup_manifest(beside.read_bytes(), str(beside)))
     except (errors.EngrainError, OSError):
         return False
 
@@ -167,7 +167,7 @@ def _find_file(to: PathOrUrl) -> Path:
     chosen = settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        raise errors.ConfigError(f"a {scheme} store is {manifests.TOOLS}")
+        raise errors.ConfigError(f"a {scheme} store is {manifests.SERVER_BACKUP_ADVICE}")
     named = Path(rest if found else chosen.store).expanduser()
     try:
         # A link is not replaced: programs may have the file behind it open.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.clock import Time
 from engrain.core.errors import StoreError
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Session:
         from engrain.tiers.conversation import ConversationMemory
         from engrain.tiers.sessions import Sessions
 
-        self.id = checked_key(id, "session")
+        self.id = check_key(id, "session")
         self.conversation = ConversationMemory(services, scope, id)
         self._sessions = Sessions(services, scope)
         self._start: SessionStart | None = None

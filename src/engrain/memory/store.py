@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import StoreClosed
 from engrain.core.identity import Scope
-from engrain.core.validation import checked_count, checked_key
+from engrain.core.validation import check_count, check_key
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackupInfo
-    from engrain.core.model.audit import AuditResult, Entry
+    from engrain.core.model.audit import AuditEntry, AuditResult
     from engrain.core.model.erasure import Hold, HoldRelease
     from engrain.core.model.results import CheckResult, MaintenanceReport, MemoryInfo, Status
     from engrain.core.progress import Progress
@@ -194,7 +194,7 @@ class Store:
         What those items had replaced or corrected holds again. A dry run only shows them."""
         from engrain.privacy.requests import undo_source
 
-        return undo_source(self.services, scope, checked_key(source, "source"), dry_run, progress)
+        return undo_source(self.services, scope, check_key(source, "source"), dry_run, progress)
 
     @traced
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:
@@ -245,14 +245,14 @@ class Store:
     @traced
     def audit(
         self, *, user: str | None = None, tenant: str | None = None, after: int | None = None, limit: int = 1_000
-    ) -> list[Entry]:
+    ) -> list[AuditEntry]:
         """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
         `user`, those that concern all of them, not one session or item."""
         from engrain.privacy.requests import list_entries, user_subject
 
         subject = None if user is None else user_subject(tenant, user)
-        after = None if after is None else checked_count(after, "after", 0, 1 << 60)
-        return list_entries(self.services, subject, after, checked_count(limit, "limit", 1, 1_000_000))
+        after = None if after is None else check_count(after, "after", 0, 1 << 60)
+        return list_entries(self.services, subject, after, check_count(limit, "limit", 1, 1_000_000))
 
     @traced
     def verify_audit(self, *, head: str | None = None) -> AuditResult:

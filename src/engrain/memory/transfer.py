@@ -26,7 +26,7 @@ from engrain.core.errors import (
     StoreError,
     TooLarge,
 )
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.core.progress import Progress, count_progress
 from engrain.ingest import write
 from engrain.privacy.audit import record
@@ -87,7 +87,7 @@ def _write_export(
 
 def _refuse_hidden(services: Services, scope: Scope) -> None:
     """What a hold hides reads as empty, and a file that says so would not be true."""
-    erasing, user = services.erasing, owner(scope)
+    erasing, user = services.erasing, find_owner(scope)
     if erasing is None or user is None:
         return
     mark = erasing.mark(user)

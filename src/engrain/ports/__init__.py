@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import Rest
+from engrain.core.markdown.sync_state import IdleState
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import (
-    Behind,
     Changes,
     Finding,
     ItemChange,
-    Lineage,
+    ItemCitation,
     ListQuery,
-    Matches,
     Nearest,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
     StoreStatus,
     Summary,
-    Unembedded,
+    UnembeddedItem,
+    UnprocessedSession,
     VectorQuery,
     WordHit,
+    WordMatches,
     WordQuery,
 )
 from engrain.core.model.retention import Policies
-from engrain.core.model.sessions import Episode, Happening, Raw
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasable, Erasing
 from engrain.ports.items import ItemStore
@@ -41,14 +41,14 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.model.chat import Ask, Reply
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.model.chat import ChatReply, ChatRequest
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [
     "AuditLog",
     "Background",
-    "Behind",
+    "UnprocessedSession",
     "Changes",
     "Embedder",
     "Episode",
@@ -57,19 +57,19 @@ __all__ = [
     "Erasing",
     "Feed",
     "Finding",
-    "Happening",
+    "EpisodeDraft",
     "ItemChange",
     "ItemStore",
-    "Lineage",
+    "ItemCitation",
     "ListQuery",
-    "Matches",
+    "WordMatches",
     "Model",
     "Movable",
     "Nearest",
     "OutboxEntry",
     "Outcomes",
-    "Outdated",
-    "Raw",
+    "OutdatedSpan",
+    "RawOutput",
     "Server",
     "Services",
     "SessionLog",
@@ -81,7 +81,7 @@ __all__ = [
     "Tally",
     "TaskJournal",
     "Trial",
-    "Unembedded",
+    "UnembeddedItem",
     "VectorIndex",
     "VectorQuery",
     "VectorServer",
@@ -97,7 +97,7 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         """ModelFailed if there is no usable answer within the time-out and the retries."""
 
 
@@ -162,8 +162,8 @@ class Services:
     folder: Callable[[Scope], Folder] | None = None
     open_folder: Callable[[str], Folder] | None = None  # any other, by its path
     # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
-    rests: dict[tuple[str, str], Rest] = field(default_factory=dict)
-    redact: Redact | None = None  # what every text goes through before it is embedded or kept
+    rests: dict[tuple[str, str], IdleState] = field(default_factory=dict)
+    redact: RedactFunction | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None
     background: Background | None = None  # where nothing runs in the background

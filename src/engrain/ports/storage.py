@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from engrain.core.formats.manifests import BackupManifest
 from engrain.core.identity import Scope
 from engrain.core.model.queries import Finding
-from engrain.core.model.rows import Key, Row, RowKind, Standing
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 
 
 @runtime_checkable
@@ -72,11 +72,11 @@ class Movable(Protocol):
         """Run `do` in one transaction and roll it back, whether it returns or raises. Reads in `do` see its writes.
         `do` may be called twice. Other writers may have to wait for it. Never called inside another transaction."""
 
-    def standing(self, scopes: Sequence[Scope]) -> Standing:
+    def standing(self, scopes: Sequence[Scope]) -> ChangeToken:
         """Its mark changes when something of these scopes is forgotten, and when any erasure begins or ends."""
 
     def restore(
-        self, rows: Sequence[Row], since: Standing | None = None, done: Callable[[int], None] | None = None
+        self, rows: Sequence[Row], since: ChangeToken | None = None, done: Callable[[int], None] | None = None
     ) -> None:
         """In one transaction, each in place of the row that has its key. In the order of ROW_KINDS, since a row may
         name one of an earlier kind; of the items, those with the lower ids first. One that names an item or a task

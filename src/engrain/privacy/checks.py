@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import BASE, Base, base_of
-from engrain.core.model.erasure import Erasure, Hold, Reach, Subject, owner, refusal
-from engrain.core.validation import hint
+from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
+from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
+from engrain.core.validation import suggest_name
 from engrain.maintenance.clock_guard import memories
 from engrain.ports import Erasable, Services
 from engrain.ports.storage import Folder
@@ -22,7 +22,7 @@ _HINTS = {
 
 
 def checked(
-    services: Services, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool
+    services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
 ) -> tuple[Scope, ...]:
     """The scopes that it reaches. What is refused is refused in a dry run too."""
     if dry_run:
@@ -39,7 +39,7 @@ def checked(
     return found.scopes
 
 
-def under_way(services: Services, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+def under_way(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
     """The erasure that takes all of this already, by its id.
 
     Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
@@ -54,16 +54,16 @@ def under_way(services: Services, subject: Subject, found: Reach, folders: Seque
     return None
 
 
-def base(folder: Folder) -> Base | None:
+def base(folder: Folder) -> SyncBase | None:
     """What the last sync of a folder noted in it."""
-    return base_of((folder.read(BASE) or b"").decode(errors="replace"))
+    return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
 
 
 def check_free(services: Services, subject: Subject) -> None:
     """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
-    user = subject if subject.by == "user" else owner(subject.scope)
+    user = subject if subject.by == "user" else find_owner(subject.scope)
     if user and (held := _holding(services, subject)):
-        raise refusal(user, held.reasons)
+        raise make_hold_error(user, held.reasons)
 
 
 def _check_known(services: Services, user: Subject) -> None:
@@ -71,7 +71,7 @@ def _check_known(services: Services, user: Subject) -> None:
     if port(services).erased(user) or _running(services, user) or _holding(services, user):
         return
     scopes = memories(services)
-    meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
+    meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
     )
@@ -103,7 +103,7 @@ def _running(services: Services, subject: Subject) -> list[Erasure]:
 
 
 def _holding(services: Services, subject: Subject) -> Hold | None:
-    user = subject if subject.by == "user" else owner(subject.scope)
+    user = subject if subject.by == "user" else find_owner(subject.scope)
     mark = port(services).mark(user) if user else ""
     return next((one for one in port(services).holds() if one.mark == mark), None)
 

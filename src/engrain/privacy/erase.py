@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.erasure import SETTLED, Erasure, Subject, owner
+from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import describe_counts, looked_again
+from engrain.core.model.results import describe_counts, describe_verification
 from engrain.ports import Erasable, Erasing, Services
 from engrain.ports.storage import Folder
 from engrain.privacy.receipts import Receipt, receipt_of
@@ -49,7 +49,7 @@ class ErasureResult:
     def __str__(self) -> str:
         if self.receipt:
             values = self.receipt.values
-            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{looked_again(values['verified'])}"
+            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{describe_verification(values['verified'])}"
         if self.dry_run:
             return f"Would erase: {describe_counts(self.counts) or 'nothing that is in the store'}."
         return f"{'Not erased' if self.over else 'Pending'}: {self.why}"
@@ -157,7 +157,7 @@ def _beside(services: Services, one: Erasure, report: Report) -> Erasure:
         raise _Pending(" ".join(stuck))
     if one.by == "user" and services.servers:
         # A write that was under way when the user was shut out may have come to a server since.
-        time.sleep(SETTLED)
+        time.sleep(SETTLE_SECONDS)
         counts["beside"] += _servers(services, one)
     asked = {name: one.notes[name] for name in ("named", "undo") if name in one.notes}
     return port(services).unname(one.id, {**counts, **asked, "owner": _owner(services, one)})
@@ -178,7 +178,7 @@ def _cleaned(services: Services, one: Erasure) -> tuple[int, list[str]]:
 
 def _owner(services: Services, one: Erasure) -> str | None:
     """The mark of the user whose it is, which their exports carry; None of a memory of nobody."""
-    user = owner(one.subject.scope) if one.subject else None
+    user = find_owner(one.subject.scope) if one.subject else None
     return port(services).mark(user) if user else None
 
 

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreError
-from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, for_each
+from engrain.core.markdown.folder_names import has_placeholder
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.mirror.mirror import WAIT, Mirror
 from engrain.ports import Services
@@ -30,7 +31,7 @@ def clean_folder(services: Services, folder: Folder, one: Erasure) -> int:
         gone = _remove_all(folder)
         if (
             services.folder
-            and for_each(services.policies.mirror)
+            and has_placeholder(services.policies.mirror)
             and folder.path in {services.folder(own).path for own in one.scopes}
         ):
             folder.leave()  # its name is that of the user
@@ -95,4 +96,4 @@ def _tell_left(path: Path) -> None:
 
 
 def _names(folder: Folder) -> list[str]:
-    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), BASE]
+    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), SYNC_BASE]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.audit import AuditResult, Entry, compared, kept
-from engrain.core.model.erasure import Hold, HoldRelease, Reach, Subject, Which, owner
+from engrain.core.model.audit import AuditEntry, AuditResult, compare_with_kept, parse_kept_head
+from engrain.core.model.erasure import Hold, HoldRelease, Impact, ReasonChoice, Subject, find_owner
 from engrain.core.progress import Progress, stage_progress
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.ports import AuditLog, Erasable, Services
 from engrain.privacy.audit import newest
 from engrain.privacy.checks import base, check_free, checked, under_way
@@ -39,7 +39,7 @@ def subject_of(scope: Scope, **parts: str | None) -> Subject:
         raise InvalidInput("erase takes one of session=, source= and id=, or none of them.")
     if given:
         ((by, name),) = given
-        return Subject(scope, by, checked_key(name, by))  # type: ignore[arg-type]
+        return Subject(scope, by, check_key(name, by))  # type: ignore[arg-type]
     if scope.user is None:
         raise InvalidInput("this memory has no user: erase takes session=, source= or id= here.")
     return user_subject(scope.tenant, scope.user)
@@ -97,7 +97,7 @@ def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
     return replace(held, tenant=subject.scope.tenant, user=subject.name) if known else held
 
 
-def release_user(services: Services, subject: Subject, reason: Which) -> HoldRelease:
+def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
     """End a reason, or several; with the last one the hold."""
     held = next(iter(list_holds(services, subject)), None)
     done = port(services).release(subject, reason)
@@ -128,7 +128,7 @@ def find_hold(services: Services, scope: Scope) -> Hold | None:
     return next(iter(list_holds(services, user_subject(scope.tenant, scope.user))), None)
 
 
-def list_entries(services: Services, subject: Subject | None, after: int | None, limit: int) -> list[Entry]:
+def list_entries(services: Services, subject: Subject | None, after: int | None, limit: int) -> list[AuditEntry]:
     """Entries of the audit log above a number, or the newest; of one subject if it is named."""
     log = audit_log(services)
     if subject is not None:
@@ -140,9 +140,9 @@ def list_entries(services: Services, subject: Subject | None, after: int | None,
 
 def verify_log(services: Services, head: str | None) -> AuditResult:
     """Find an entry that was changed, removed, moved or cut off; with a head, also a log that was put back."""
-    n, hash = kept(head) if head is not None else (0, "")
+    n, hash = parse_kept_head(head) if head is not None else (0, "")
     log = audit_log(services)
-    return compared(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+    return compare_with_kept(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
 
 
 def audit_log(services: Services) -> AuditLog:
@@ -158,10 +158,10 @@ def _everybody(services: Services) -> list[Subject]:
         if isinstance(server, Erasable):
             with suppress(EngrainError):
                 scopes += server.known()
-    return [*port(services).users(), *(user for user in map(owner, scopes) if user)]
+    return [*port(services).users(), *(user for user in map(find_owner, scopes) if user)]
 
 
-def _mirrored(services: Services, found: Reach) -> list[str]:
+def _mirrored(services: Services, found: Impact) -> list[str]:
     """The folders of the settings that are kept in step with a scope that is erased."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
     return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]

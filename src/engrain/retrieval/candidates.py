@@ -15,11 +15,21 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import RecallRequest
-from engrain.core.rules.slots import same_name
-from engrain.core.rules.statements import STANDING
-from engrain.core.text.languages import languages
-from engrain.core.text.passages import passages
-from engrain.ports import Embedder, Nearest, Outdated, Services, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.core.rules.slots import states_same_name
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
+from engrain.core.text.languages import load_languages
+from engrain.core.text.passages import split_passages
+from engrain.ports import (
+    Embedder,
+    Nearest,
+    OutdatedSpan,
+    Services,
+    Sketch,
+    SketchQuery,
+    VectorQuery,
+    WordHit,
+    WordQuery,
+)
 from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
@@ -78,14 +88,16 @@ def gather(question: Question, scope: Scope, request: RecallRequest, services: S
     return replace(gathered, vector=vector.vector, background=background)
 
 
-def fetch(scope: Scope, ids: Sequence[str], services: Services) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+def fetch(
+    scope: Scope, ids: Sequence[str], services: Services
+) -> tuple[dict[str, Item], dict[str, list[OutdatedSpan]]]:
     """The items themselves, and which of their words have been overtaken by later ones."""
     if not ids:
         return {}, {}
     items = {item.id: item for item in services.items.get_many(scope, ids)}
     retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
     cited = dict.fromkeys(source for some in retold.values() for source in some)
-    outdated: dict[str, list[Outdated]] = {}
+    outdated: dict[str, list[OutdatedSpan]] = {}
     for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
     said = (
@@ -100,30 +112,30 @@ def fetch(scope: Scope, ids: Sequence[str], services: Services) -> tuple[dict[st
     return items, outdated
 
 
-def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
+def _changed(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
     """Without the marks on what was only said again in other words."""
     text = item.text if item else ""
-    return [mark for mark in marks if not mark.now or not same_name(text[mark.start : mark.end], mark.now)]
+    return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
 
 
 def _cited(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) -> list[Outdated]:
+def _retold(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Item]) -> list[OutdatedSpan]:
     """The same marks, where the summary has the words as they stand in the message."""
-    found: list[Outdated] = []
+    found: list[OutdatedSpan] = []
     for mark in marks:
         words = said[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
-            found.append(Outdated(summary.id, start, start + len(words), mark.until, mark.now))
+            found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now))
     return found
 
 
 def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
     """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
-    spans = passages(item.text)
+    spans = split_passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
     stored = services.items.vectors(scope, [item.id], services.embedder.model.key).get(item.id)
@@ -172,7 +184,7 @@ def _background(vector: Matrix, language: str | None, near: Nearest, embedder: E
     other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
     if language is None:
         return _without_best(near)
-    texts, key = languages().by_name[language].unrelated, (embedder.model.key, language)
+    texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
     if texts and key not in _centres:
         try:
             _centres[key] = embedder.embed(texts, "document").mean(axis=0)
@@ -193,7 +205,7 @@ def _without_best(near: Nearest) -> float:
 def _standing(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
     if not question.requests:
         return []
-    return services.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
+    return services.items.having(scope, INSTRUCTION_OR_PREFERENCE, filter_of(request), STANDING_LIMIT, request.at)
 
 
 def _rest(

@@ -12,12 +12,12 @@ from functools import cache, partial
 from typing import Any, Literal, get_args
 from weakref import WeakSet
 
-from engrain.core.clock import checked_span, checked_time
+from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import (
-    CHECKPOINT,
-    ENDED,
+    CHECKPOINT_VERSION,
+    ENDED_STATUSES,
     Claim,
     Lease,
     StepEnd,
@@ -27,7 +27,7 @@ from engrain.core.model.tasks import (
     TaskRecord,
     TaskStatus,
 )
-from engrain.core.validation import checked_count, checked_key, checked_name
+from engrain.core.validation import check_count, check_key, check_name
 from engrain.ports import Services, TaskJournal
 from engrain.privacy.audit import record
 from engrain.tasks.driver import Ask, Call, Flow, drive
@@ -74,8 +74,8 @@ class Tasks:
 
     def execution(self, options: TaskOptions, procedure: str | None = None, working: bool = True) -> TaskExecution:
         """One run of a task, in progress in working memory unless that is not wanted."""
-        if options.version == CHECKPOINT:
-            raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
+        if options.version == CHECKPOINT_VERSION:
+            raise InvalidInput(f"the version {CHECKPOINT_VERSION!r} is that of checkpoints: give the task another.")
         if procedure is not None and not working:
             raise InvalidInput("a procedure is noted in working memory: leave working=False out.")
         self._prune_once()
@@ -94,17 +94,17 @@ class Tasks:
         for one in wanted:
             if one not in get_args(TaskStatus):
                 raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
-        checked_count(limit, "limit", 1, MAX_TASKS)
+        check_count(limit, "limit", 1, MAX_TASKS)
         return journal_of(self._services).tasks(TaskQuery(self._scope, wanted, limit=limit))
 
     def get(self, task: str) -> TaskRecord | None:
         """One task; None if there is none of this id."""
-        return journal_of(self._services).task(self._scope, checked_key(task, "task"))
+        return journal_of(self._services).task(self._scope, check_key(task, "task"))
 
     def timeline(self, task: str) -> Timeline:
         """A task and its steps, in the order they began."""
         journal = journal_of(self._services)
-        found = journal.task(self._scope, checked_key(task, "task"))
+        found = journal.task(self._scope, check_key(task, "task"))
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
         return Timeline(found, tuple(journal.steps(self._scope, task)))
@@ -129,12 +129,12 @@ class Tasks:
             raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {outcome!r}.")
         if result is not None and outcome != "done":
             raise InvalidInput(f'only an effect that is "done" has a result, not one that is {outcome!r}.')
-        checked_count(occurrence, "occurrence", 0, MAX_TASKS * 100)
+        check_count(occurrence, "occurrence", 0, MAX_TASKS * 100)
         text = encode(result, "the result") if outcome == "done" else None
-        noted = f"resolved by hand: {checked_name(note, 'note')}" if note else "resolved by hand"
-        word = StepEnd(checked_key(step, "step"), occurrence, outcome, text, noted)
+        noted = f"resolved by hand: {check_name(note, 'note')}" if note else "resolved by hand"
+        word = StepEnd(check_key(step, "step"), occurrence, outcome, text, noted)
         journal = journal_of(self._services)
-        for one in journal.unsettled(self._scope, checked_key(task, "task")):
+        for one in journal.unsettled(self._scope, check_key(task, "task")):
             if one.kind == "memory" and (one.name, one.occurrence) == (word.name, word.occurrence):
                 raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
         try:
@@ -150,25 +150,25 @@ class Tasks:
         """Deliver an event to a task, which need not have begun; False if it has one of that name already. TaskEnded if
         the task has ended."""
         journal, text = journal_of(self._services), encode(payload, "the payload")
-        found = journal.task(self._scope, checked_key(task, "task"))
-        if found is not None and found.status in ENDED:
-            if journal.event(self._scope, task, checked_key(event, "event")) is not None:
+        found = journal.task(self._scope, check_key(task, "task"))
+        if found is not None and found.status in ENDED_STATUSES:
+            if journal.event(self._scope, task, check_key(event, "event")) is not None:
                 return False  # told once more, as whoever is not sure does
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
-        return journal.signal(self._scope, task, checked_key(event, "event"), text)
+        return journal.signal(self._scope, task, check_key(event, "event"), text)
 
     def park(self, task: str, why: str = "") -> TaskRecord:
         """Stop a task; whoever runs it is fenced off. It goes on when it is next started."""
         return self._overrule(task, "parked", why)
 
     def _overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
-        end = TaskEnd(status, checked_name(why, "why"))
-        return journal_of(self._services).overrule(self._scope, checked_key(task, "task"), end)
+        end = TaskEnd(status, check_name(why, "why"))
+        return journal_of(self._services).overrule(self._scope, check_key(task, "task"), end)
 
     def cancel(self, task: str, why: str = "") -> TaskRecord:
         """End a task for good; whoever runs it is fenced off. If it was parked, its procedure has failed once more."""
         # One that was under way was merely not wanted.
-        before = journal_of(self._services).task(self._scope, checked_key(task, "task"))
+        before = journal_of(self._services).task(self._scope, check_key(task, "task"))
         ended = self._overrule(task, "cancelled", why)
         if before is not None and before.status == "parked":
             count_failure(self._services, ended, before.outcome)
@@ -187,7 +187,7 @@ class Tasks:
         """Keep plain JSON under a task's name, in place of what was kept before. `done` ends it: kept for 7 days."""
         journal = journal_of(self._services)
         text = encode(state, "the state")
-        checked_key(task, "task")
+        check_key(task, "task")
         with self._lock:
             lease = self._checkpoints.get(task) or self._claimed(task)
             journal.keep(lease, text)
@@ -198,7 +198,7 @@ class Tasks:
 
     def load_checkpoint(self, task: str) -> Any:
         """What `checkpoint` or `run.keep` stored last; None if nothing. Whoever loads it takes over from others."""
-        checked_key(task, "task")
+        check_key(task, "task")
         with self._lock:
             self._checkpoints.pop(task, None)
         found = journal_of(self._services).task(self._scope, task)
@@ -207,10 +207,10 @@ class Tasks:
     def _claimed(self, task: str) -> Lease:
         journal = journal_of(self._services)
         before = journal.task(self._scope, task)
-        if before is not None and before.version != CHECKPOINT:
+        if before is not None and before.version != CHECKPOINT_VERSION:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
         # It lasts no time at all: whoever loads it after a crash need not wait, and the epoch fences the other off.
-        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT))
+        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT_VERSION))
         if lease.status != "running":
             raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it was ended, and is kept as it was.")
         return lease
@@ -232,12 +232,12 @@ class Tasks:
             self._prune(timedelta(days=self._services.policies.task_days))
 
     def _prune(self, older_than: timedelta | float) -> int:
-        return journal_of(self._services).prune(self._services.clock() - checked_span(older_than, "older_than"))
+        return journal_of(self._services).prune(self._services.clock() - check_duration(older_than, "older_than"))
 
     def remove(self, task: str) -> None:
         """Remove one task that has ended, with its steps, snapshot and events: in SQLite, every byte of them. A backup
         from before still has it, and brings it back."""
-        journal_of(self._services).remove(self._scope, checked_key(task, "task"))
+        journal_of(self._services).remove(self._scope, check_key(task, "task"))
         record(self._services, "remove_task", {"tasks": 1}, self._scope)
         # Only where the journal is in the store of the items.
         if getattr(self._services.items, "journal", None) is self._services.journal:
@@ -263,7 +263,7 @@ class Tasks:
 
     def _left(self, accepts: Sequence[str], limit: int) -> builtins.list[TaskRecord]:
         """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
-        checked_count(limit, "limit", 1, MAX_TASKS)
+        check_count(limit, "limit", 1, MAX_TASKS)
         journal = journal_of(self._services)
         late = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
         found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
@@ -279,7 +279,7 @@ class Tasks:
 
     def _over(self, task: str, wait: StepRecord) -> bool:
         """Whether there is something to go on with: the event, or the moment until which it waits."""
-        if wait.input and checked_time(wait.input, "the end of a wait") <= self._services.clock():
+        if wait.input and check_time(wait.input, "the end of a wait") <= self._services.clock():
             return True
         event = wait.name.partition("[")[0]
         return wait.kind == "event" and journal_of(self._services).event(self._scope, task, event) is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from engrain.core.clock import checked_span, checked_time
+from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -20,9 +20,9 @@ from engrain.core.errors import (
     VersionChanged,
 )
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, as_note, checked
-from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
-from engrain.core.validation import checked_key, checked_name, checked_text
+from engrain.core.model.items import Note, check_note, parse_note
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
+from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import clean
 from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
@@ -71,21 +71,21 @@ class TaskOptions:
     max_age: timedelta | float | None = None
 
     def __post_init__(self) -> None:
-        checked_key(self.task, "task")
-        checked_name(self.version, "version")
+        check_key(self.task, "task")
+        check_name(self.version, "version")
         if self.goal != "":
-            checked_text(self.goal, "goal", MAX_GOAL)
+            check_text(self.goal, "goal", MAX_GOAL)
         if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
             raise InvalidInput('accepts is a list of versions: accepts=("1",).')
         for one in self.accepts:
-            checked_name(one, "accepts")
+            check_name(one, "accepts")
         if self.max_age is not None:
-            checked_span(self.max_age, "max_age")
+            check_duration(self.max_age, "max_age")
         if not isinstance(self.lease, (int, float)) or not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
             raise InvalidInput(f"lease must be {SHORTEST_LEASE} to {LONGEST_LEASE:,.0f} seconds, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
-        return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
+        return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
 
 
 class TaskExecution:
@@ -157,7 +157,7 @@ class TaskExecution:
                 f"task {found.task!r} was started by version {found.version!r}, this is {self.terms.version!r}. "
                 f"If it may be continued: memory.task(…, version={self.terms.version!r}, accepts=({found.version!r},))."
             )
-        if found.status in ENDED and found.status != "done":
+        if found.status in ENDED_STATUSES and found.status != "done":
             raise TaskEnded(f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}.")
 
     def close(self, error: BaseException | None) -> None:
@@ -230,19 +230,19 @@ class TaskExecution:
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
-        notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
+        notes = [check_note(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
         flow = self._seated(wish, steps.remember, self._services, notes)
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
-        due = checked_time(until, "until")
+        due = check_time(until, "until")
         return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
 
     def event(
         self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
     ) -> Flow[Any]:
-        within = None if timeout is None else checked_span(timeout, "timeout")
+        within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
             raise InvalidInput("default= is what stands in for an event after its time-out: give timeout=, too.")
         instead = None if default is ... else encode(default, "default")
@@ -318,7 +318,7 @@ def journal_of(services: Services) -> TaskJournal:
 
 
 def _note(what: object, fields: Mapping[str, Any]) -> Note:
-    return as_note({"text": what, **fields} if isinstance(what, str) and fields else what)
+    return parse_note({"text": what, **fields} if isinstance(what, str) and fields else what)
 
 
 def _told(note: Note) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source
-from engrain.core.model.tasks import ENDED, TaskRecord
+from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import clean
 from engrain.ports import Services
 from engrain.tasks.serialization import opened, packed, plain
@@ -42,7 +42,7 @@ class WorkingStateBinding:
 
     def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
         """Put the task in progress, with working memory as an earlier run left it; the version of its procedure."""
-        over = task.status in ENDED  # it is only replayed, and nobody works at it
+        over = task.status in ENDED_STATUSES  # it is only replayed, and nobody works at it
         used = procedure if over else procedure or self._view.version_of(self._procedure)
         self._task = task.task
         if over or not self.working.take(task.goal or task.task, task.task, left):

@@ -7,16 +7,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import Citation, Item, Note, Source
-from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
-from engrain.core.model.plans import Add, Plan, own
-from engrain.core.model.sessions import Episode, Event, Happening, event
-from engrain.core.rules.importance import EPISODE_KINDS, EpisodeKind, Happened, novelty, repeat_key, score
-from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.core.model.messages import EVENTS, RESERVED_KEY, Message, check_message, message_to_note
+from engrain.core.model.plans import Add, Plan, refer_to_step
+from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
+from engrain.core.rules.importance import (
+    EPISODE_KINDS,
+    EpisodeEvent,
+    EpisodeKind,
+    make_repeat_key,
+    measure_novelty,
+    score_importance,
+)
+from engrain.core.validation import check_count, check_key, check_text
 from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
@@ -42,7 +49,7 @@ class EpisodicMemory:
 
     def record(
         self,
-        what: str | Happened,
+        what: str | EpisodeEvent,
         kind: EpisodeKind = "note",
         *,
         session: str | None = None,
@@ -56,18 +63,18 @@ class EpisodicMemory:
         is counted. What matters becomes an item that lasts, in the same transaction.
         """
         session = self._current.resolve(session)
-        given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
+        given = what if isinstance(what, EpisodeEvent) else EpisodeEvent(kind, what, failed=failed)
         if given.kind == "turn" and not given.explicit:
             return self._said(given, session, request_id)
         happened, raw = self._proved(given, session, tool)
         row, now = _row(happened, session, tool), self._services.clock()
-        entry = made.entry(happened, session, now, own(0), tool)
+        entry = made.entry(happened, session, now, refer_to_step(0), tool)
         kept = (
-            [made.lasting(happened, replace(_source(row), cites=(Citation(own(0)),)))]
+            [made.lasting(happened, replace(_source(row), cites=(Citation(refer_to_step(0)),)))]
             if entry.expires_at is None
             else []
         )
-        return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
+        return self._written(row, kept, [EpisodeDraft(entry, made.raw_of(raw, now))], request_id)
 
     def record_tool_call(
         self,
@@ -93,8 +100,8 @@ class EpisodicMemory:
         self, text: str, why: str = "", *, session: str | None = None, request_id: str | None = None
     ) -> str:
         """A decision always lasts, with its reasons."""
-        said = _labelled("Decided", checked_text(text))
-        reason = f"\nWhy: {checked_text(why, 'why')}" if why else ""
+        said = _labelled("Decided", check_text(text))
+        reason = f"\nWhy: {check_text(why, 'why')}" if why else ""
         return self.record(said + reason, "decision", session=session, request_id=request_id)
 
     def record_error(
@@ -113,29 +120,29 @@ class EpisodicMemory:
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         if not text.strip():
             raise EmptyText("the error is empty: say what went wrong.")
-        failure = Happened("error", _labelled("Error", text), failed=True, cites=cites)
+        failure = EpisodeEvent("error", _labelled("Error", text), failed=True, cites=cites)
         return self.record(failure, session=session, tool=tool, request_id=request_id)
 
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
         """What helped against an error, or a tool call that failed. From now on both matter: they last as one item,
         which cites both rows."""
-        failure = self._failure(checked_key(error, "error"))
+        failure = self._failure(check_key(error, "error"))
         session = str(failure.session)
-        happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
-        pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
+        happened, _ = self._proved(EpisodeEvent("resolution", _labelled("Resolved", check_text(text))), session, None)
+        pair = EpisodeEvent("error", check_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
-        kept = made.lasting(pair, replace(failure.sources[0], cites=(Citation(failure.id), Citation(own(0)))))
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Citation(failure.id), Citation(refer_to_step(0)))))
         now = self._services.clock()
-        new = made.entry(happened, session, now, own(0))
+        new = made.entry(happened, session, now, refer_to_step(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
-        happenings = [*self._raised(failure, now), Happening(new)]
+        happenings = [*self._raised(failure, now), EpisodeDraft(new)]
         return self._written(_row(happened, session, None), [kept], happenings, request_id)
 
     def recent(self, n: int = 10, session: str | None = None) -> list[Event]:
         """The newest, of one session or of all; what has expired or was forgotten is not among them."""
-        checked_count(n, "n", 1, MAX_FOUND)
+        check_count(n, "n", 1, MAX_FOUND)
         if session is not None:
-            checked_key(session, "session")
+            check_key(session, "session")
         now, wanted = self._services.clock(), n
         while True:
             entries = self._book.recent(self._scope, session, wanted, now)
@@ -146,25 +153,25 @@ class EpisodicMemory:
 
     def important(self, n: int = 5, since: Time | timedelta = LATELY) -> list[Event]:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
-        checked_count(n, "n", 1, MAX_FOUND)
+        check_count(n, "n", 1, MAX_FOUND)
         now = self._services.clock()
-        oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
+        oldest = since if isinstance(since, timedelta) else now - check_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
         found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
         return sorted(found, key=lambda one: -one.decayed)[:n]
 
     def raw(self, id: str) -> str | None:
         """The whole of a long output, as long as it is kept; None if the entry shows all, or its day is over."""
-        return self._book.raw(self._scope, checked_key(id, "id"), self._services.clock())
+        return self._book.raw(self._scope, check_key(id, "id"), self._services.clock())
 
     def why(self, id: str) -> tuple[tuple[str, float], ...]:
         """What the importance of an entry is made of, also of one that happened again since; empty if there is none any
         more."""
-        rows = self._services.items.get_many(self._scope, [checked_key(id, "id")])
+        rows = self._services.items.get_many(self._scope, [check_key(id, "id")])
         now = self._services.clock()
         entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
         own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
-        return event(own, "", now).why if own else ()
+        return make_event(own, "", now).why if own else ()
 
     def _again(self, rows: Sequence[Item], entries: Sequence[Episode]) -> Episode | None:
         """The entry of something that happened again, which stands over the last of its rows."""
@@ -180,30 +187,32 @@ class EpisodicMemory:
         """Let go of the entries over these rows: for a deployment whose episodes do not see what items forget."""
         return self._book.remove(self._scope, ids)
 
-    def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
+    def _said(self, turn: EpisodeEvent, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
         made.episodes_of(self._services)
-        message = checked_message(Message(turn.role or "user", turn.text))
+        message = check_message(Message(turn.role or "user", turn.text))
         terms = messages.Terms(_request(request_id))
         return messages.record([message], session, self._scope, self._services, terms).ids[0]
 
-    def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
+    def _proved(self, given: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
         if given.kind not in EPISODE_KINDS:
             raise InvalidInput(f"unknown kind of episode {given.kind!r}. Known: {', '.join(EPISODE_KINDS)}.")
         if tool is not None:
-            checked_key(tool, "tool")
+            check_key(tool, "tool")
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
         given = replace(given, text=self._services.redact(given.text)) if self._services.redact else given
         text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
         new = given.novelty
         if new is None:
-            new = novelty(text, made.before(self._services, self._scope, session))
+            new = measure_novelty(text, made.before(self._services, self._scope, session))
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
-    def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
+    def _written(
+        self, row: Note, kept: Sequence[Note], happenings: Sequence[EpisodeDraft], request_id: str | None
+    ) -> str:
         began = self._services.items.moment()
         rows, lasting = made.drafts([row], kept, self._services)
         steps = tuple(map(Add, (*rows, *lasting)))
@@ -216,22 +225,22 @@ class EpisodicMemory:
         rows = self._standing([id])
         if id not in rows:
             raise NotFound(f"there is no error {id!r} in this memory. `record_error` returns the id of one.")
-        known = rows[id].metadata.get(RESERVED)
+        known = rows[id].metadata.get(RESERVED_KEY)
         if not isinstance(known, dict) or not (known.get("event") == "error" or known.get("failed")):
             raise InvalidInput(f"{id!r} is not an error, nor a tool call that failed.")
         return rows[id]
 
-    def _raised(self, failure: Item, now: datetime) -> list[Happening]:
+    def _raised(self, failure: Item, now: datetime) -> list[EpisodeDraft]:
         """The entry of an error that was resolved: it stays, and the same error later is another one."""
-        known = score(Happened("error", failure.text, failed=True, resolves=True))
+        known = score_importance(EpisodeEvent("error", failure.text, failed=True, resolves=True))
         kind: EpisodeKind = "tool" if failure.role == "tool" else "error"
-        key = repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
+        key = make_repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
         for one in self._of_session(str(failure.session), now):
             # By the key as well: if it happened again since, the entry stands over the later row.
             if one.item == failure.id or one.key == key:
                 data = {**one.data, made.WHY: made.reasons(known), made.RESOLVED: True}
                 raised = replace(one, importance=known.importance, expires_at=None, key=None, data=data)
-                return [Happening(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
+                return [EpisodeDraft(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
         return []
 
     def _of_session(self, session: str, now: datetime) -> list[Episode]:
@@ -240,7 +249,7 @@ class EpisodicMemory:
     def _events(self, entries: Sequence[Episode], now: datetime) -> list[Event]:
         rows = self._standing([one.item for one in entries if one.item])
         texts = [rows[one.item].text if one.item in rows else one.text for one in entries]
-        return [event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
+        return [make_event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
 
     def _standing(self, ids: Sequence[str]) -> dict[str, Item]:
         """The rows of these ids; of a corrected one, its correction; none that is gone."""
@@ -255,7 +264,7 @@ class EpisodicMemory:
         return made.episodes_of(self._services)
 
 
-def _row(happened: Happened, session: str, tool: str | None) -> Note:
+def _row(happened: EpisodeEvent, session: str, tool: str | None) -> Note:
     by_tool = happened.role == "tool"
     message = Message(
         role=happened.role or "assistant",
@@ -264,18 +273,18 @@ def _row(happened: Happened, session: str, tool: str | None) -> Note:
         failed=happened.failed and by_tool,
         event=happened.kind if happened.kind in EVENTS else None,
     )
-    note = note_of(checked_message(message), session)
+    note = message_to_note(check_message(message), session)
     source = _source(note) if tool is None else Source(tool, "tool")
     return replace(note, source=replace(source, cites=happened.cites))
 
 
 def _key(row: Item, entry: Episode) -> tuple[str | None, str]:
     kind: EpisodeKind = "error" if entry.data.get(made.FAILED) or entry.kind == "error" else "tool"
-    return row.source or row.role, repeat_key(kind, row.text)
+    return row.source or row.role, make_repeat_key(kind, row.text)
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")
 
 
 def _source(row: Note) -> Source:

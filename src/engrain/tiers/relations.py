@@ -10,7 +10,7 @@ from engrain.core.clock import Time
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation, Source
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key
+from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ports import ListQuery, Services
 from engrain.tiers.semantic import SemanticMemory
 from engrain.tiers.slots import moment_of
@@ -43,10 +43,10 @@ class Relations:
 
     def about(self, entity: str, *, as_of: Time | None = None) -> builtins.list[Item]:
         """The relations that an entity is part of, newest first."""
-        return self._services.items.about(self._scope, checked_key(entity, "entity"), moment_of(as_of))
+        return self._services.items.about(self._scope, check_key(entity, "entity"), moment_of(as_of))
 
     def list(self, *, as_of: Time | None = None, limit: int = 100, after: str | None = None) -> builtins.list[Item]:
         """All relations, newest first. For the next page pass the last id as `after`."""
-        checked_count(limit, "limit", 1, MAX_BATCH)
+        check_count(limit, "limit", 1, MAX_BATCH)
         query = ListQuery(self._scope, _RELATIONS, moment_of(as_of), False, limit, after)
         return self._services.items.page(query)

@@ -11,10 +11,10 @@ from typing import Any
 
 from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.chat import Ask, Said
-from engrain.core.model.erasure import owner
-from engrain.core.model.recall import escaped
-from engrain.core.validation import checked_text
+from engrain.core.model.chat import ChatMessage, ChatRequest
+from engrain.core.model.erasure import find_owner
+from engrain.core.model.recall import escape_text
+from engrain.core.validation import check_text
 from engrain.ingest.write import clean
 from engrain.ports import Model, Services, SessionState
 from engrain.tiers.episodic import EpisodicMemory
@@ -73,7 +73,7 @@ class ScopedWorkingMemory(WorkingMemory):
         self._in_progress("step")
         if thought:
             self.add_thought(thought)
-        name = checked_text(action, "action")[:ACTION]
+        name = check_text(action, "action")[:ACTION]
         times = sum(key == name or key.startswith(f"{name} (") for key in self.results)
         self.add_result(f"{name} ({times + 1})" if times else name, result)
 
@@ -161,7 +161,7 @@ class ScopedWorkingMemory(WorkingMemory):
 
     def _last_erasure(self) -> str:
         """The id of this user's last erasure, done or running; "" for none."""
-        user, erasing = owner(self._scope), self._services.erasing
+        user, erasing = find_owner(self._scope), self._services.erasing
         if user is None or erasing is None:
             return ""
         mark, done = erasing.mark(user), erasing.erased(user)
@@ -193,8 +193,8 @@ def _summarizer(model: Model) -> Callable[[Sequence[str], int], str]:
     """Asks the model for a better summary of the older items."""
 
     def summarize(texts: Sequence[str], limit: int) -> str:
-        notes = "\n".join(f'"{escaped(text[:SHOWN])}"' for text in texts)
-        ask = Ask((Said("user", notes),), SYSTEM, max_tokens=max(1, limit), timeout=TIMEOUT)
+        notes = "\n".join(f'"{escape_text(text[:SHOWN])}"' for text in texts)
+        ask = ChatRequest((ChatMessage("user", notes),), SYSTEM, max_tokens=max(1, limit), timeout=TIMEOUT)
         return model.reply(ask).text.strip()
 
     return summarize

@@ -13,12 +13,12 @@ from engrain.core.clock import Time
 from engrain.core.errors import EmbedderFailed, InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, SessionPosition, Source, as_note, checked
+from engrain.core.model.items import Item, Note, SessionPosition, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.model.results import Explanation, ForgetResult
-from engrain.core.model.retention import left_of
+from engrain.core.model.retention import remaining_importance
 from engrain.core.progress import Progress, count_progress
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_metadata, checked_share
+from engrain.core.validation import MAX_BATCH, check_count, check_key, check_metadata, check_share
 from engrain.ingest import write
 from engrain.maintenance.vector_sync import push_changes
 from engrain.ports import ListQuery, Services
@@ -42,7 +42,7 @@ class SemanticMemory:
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
         """Keep a note word for word, and return its id."""
-        return _id(write.commit([checked(note)], self._scope, self._services, _request(request_id)).outcomes[0])
+        return _id(write.commit([check_note(note)], self._scope, self._services, _request(request_id)).outcomes[0])
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -54,7 +54,7 @@ class SemanticMemory:
         """Keep many notes, in transactions of a few hundred."""
         if isinstance(notes, (str, bytes, Mapping)):
             raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
-        proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        proved = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
         done = count_progress(progress, "notes", len(proved))
@@ -68,7 +68,7 @@ class SemanticMemory:
 
     def get(self, id: str) -> Item | None:
         """The item of this id, in whatever version; None if there is none."""
-        return next(iter(self._services.items.get_many(self._scope, [checked_key(id, "id")])), None)
+        return next(iter(self._services.items.get_many(self._scope, [check_key(id, "id")])), None)
 
     def change_number(self) -> int:
         """The store's last change: what a later write may give as the moment that it began at."""
@@ -89,9 +89,9 @@ class SemanticMemory:
         after: str | None = None,
     ) -> builtins.list[Item]:
         """Items that match a filter, newest first."""
-        checked_count(limit, "limit", 1, MAX_BATCH)
+        check_count(limit, "limit", 1, MAX_BATCH)
         if after is not None:
-            checked_key(after, "after")
+            check_key(after, "after")
         query = ListQuery(self._scope, parse_filter(where), moment_of(as_of), history, limit, after)
         return self._services.items.page(query)
 
@@ -101,7 +101,7 @@ class SemanticMemory:
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
-        note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.drafts([note], self._services)
         applied = self._services.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
@@ -109,11 +109,11 @@ class SemanticMemory:
     def change(self, change: Change, request_id: str | None = None) -> None:
         """Set values that make no new version."""
         if change.importance is not None:
-            checked_share(change.importance, "importance")
+            check_share(change.importance, "importance")
         if change.pinned is not None and not isinstance(change.pinned, bool):
             raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
         if change.metadata is not None:
-            change = replace(change, metadata=checked_metadata(change.metadata))
+            change = replace(change, metadata=check_metadata(change.metadata))
         if change == Change(change.id):
             raise InvalidInput("update takes at least one of importance, pinned, metadata and expires_at.")
         self._standing(change.id)
@@ -124,7 +124,7 @@ class SemanticMemory:
     ) -> ForgetResult:
         """Remove an item, or all that match a filter, with everything derived from it, from every store."""
         if isinstance(what, str):
-            step = Forget(checked_key(what, "id"), keep_source)
+            step = Forget(check_key(what, "id"), keep_source)
             outcomes = self._services.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
             if outcomes[0].status == "missing":
                 raise self._unknown(what)
@@ -182,7 +182,7 @@ class SemanticMemory:
 
     def _left(self, item: Item) -> float | None:
         half_life = self._services.policies.half_life_days
-        return left_of(item, self._services.clock(), half_life) if half_life else None
+        return remaining_importance(item, self._services.clock(), half_life) if half_life else None
 
     def _purged(self) -> bool:
         try:
@@ -233,4 +233,4 @@ def _id(outcome: Outcome) -> str:
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")

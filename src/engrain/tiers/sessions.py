@@ -12,13 +12,13 @@ from engrain.core.errors import Conflict, NotFound, StoreError
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Citation, Item, Note, Source
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Add, Change, Plan, Step
-from engrain.core.model.recall import Outlived
-from engrain.core.model.sessions import SLOT, SessionEnd, SessionInfo, SessionStart
-from engrain.core.rules.slots import SPEAKER
-from engrain.core.rules.statements import STANDING
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key
+from engrain.core.model.recall import OutdatedText
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX, SessionEnd, SessionInfo, SessionStart
+from engrain.core.rules.slots import SPEAKER_KEY
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
+from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version
 from engrain.ports import ListQuery, Services
@@ -51,7 +51,7 @@ class CurrentSession:
     def resolve(self, session: str | None = None) -> str:
         """The named session; without a name the current one, which begins now if there is none."""
         if session is not None:
-            return checked_key(session, "session")
+            return check_key(session, "session")
         with self._lock:
             if self.id is None:
                 self.id = new_session(self._clock())
@@ -73,17 +73,20 @@ class Sessions:
         before = self._before(session)
         ended = [self._left_open(name) for name in before]
         # The last session's, however late it was made; of a session without a log only the summary is left.
-        told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
+        told = [
+            *filter(None, ended),
+            *(item for item in self._newest("summary", 2) if item.slot != SESSION_SLOT_PREFIX + session),
+        ]
         summary = told[0] if told else None
         old = self._outlived(summary) if summary else ()
         for name in before:
             self._enrich(name)
         return SessionStart(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
-    def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
+    def _outlived(self, summary: Item) -> tuple[OutdatedText, ...]:
         _, marks = fetch(self._scope, [summary.id], self._services)
         some = marks.get(summary.id, ())
-        return tuple(Outlived(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
+        return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
     def _before(self, session: str) -> builtins.list[str]:
         """The few sessions before this one, newest first."""
@@ -108,14 +111,14 @@ class Sessions:
             return self._summed_up(session)
         except StoreError as exc:
             _log.warning("session %r is not summed up yet: %s", session, exc)
-            return self._services.items.slot(self._scope, SLOT + session, None)
+            return self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
 
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
             seen = version(self._services, self._scope, session)  # before all else
             length = self._services.log.length(self._scope, session)
-            held = self._services.items.slot(self._scope, SLOT + session, None)
+            held = self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
             if held is None and self._services.log.progress(self._scope, session, NOTHING) >= length:
@@ -129,7 +132,7 @@ class Sessions:
                 return self._keep(session, made, held, seen)
             except (Conflict, NotFound):
                 _log.debug("session %r has changed while it was summed up", session)
-        return self._services.items.slot(self._scope, SLOT + session, None)
+        return self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
 
     def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
         known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
@@ -138,7 +141,7 @@ class Sessions:
             step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
         else:
             source = Source(kind="agent", cites=tuple(map(Citation, made.sources)))
-            note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
+            note = Note(made.text, 0.6, SESSION_SLOT_PREFIX + session, known, source, made.at, derived=True)
             (draft,) = write.drafts([note], self._services)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, seen))
@@ -148,17 +151,17 @@ class Sessions:
 
     def list(self, limit: int = 20) -> builtins.list[SessionInfo]:
         """The sessions last added to, newest first, each with its length and its summary."""
-        return [self._info(name) for name in self._services.log.sessions(self._scope, checked_count(limit, "limit"))]
+        return [self._info(name) for name in self._services.log.sessions(self._scope, check_count(limit, "limit"))]
 
     def messages(self, session: str, n: int = 20) -> builtins.list[Message]:
         """The newest messages of a session, oldest of them first."""
-        checked_count(n, "n", 1, MAX_BATCH)
-        rows = self._services.log.last(self._scope, checked_key(session, "session"), n)
-        return [message_of(row) for row in rows]
+        check_count(n, "n", 1, MAX_BATCH)
+        rows = self._services.log.last(self._scope, check_key(session, "session"), n)
+        return [item_to_message(row) for row in rows]
 
     def _info(self, session: str) -> SessionInfo:
         last = self._services.log.last(self._scope, session, 1)
-        held = self._services.items.slot(self._scope, SLOT + session, None)
+        held = self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
         length = self._services.log.length(self._scope, session)
         when = last[0].occurred_at or last[0].recorded_at if last else None
         return SessionInfo(session, length, when, held.text if held else "")
@@ -168,10 +171,12 @@ class Sessions:
         wants; not what others said of themselves."""
         items = self._services.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
-        standing = items.get_many(self._scope, items.having(self._scope, STANDING, _WISHES, PROFILE, None))
+        standing = items.get_many(
+            self._scope, items.having(self._scope, INSTRUCTION_OR_PREFERENCE, _WISHES, PROFILE, None)
+        )
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
         important = items.page(ListQuery(self._scope, _IMPORTANT, limit=LOOKED_AT))
-        own = (item for item in (*important, *standing) if SPEAKER not in item.metadata)
+        own = (item for item in (*important, *standing) if SPEAKER_KEY not in item.metadata)
         return list({item.id: item for item in (*named, *pinned, *own)}.values())[:PROFILE]
 
     def _kept(self, session: str, start: int) -> builtins.list[Item]:

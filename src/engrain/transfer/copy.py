@@ -11,8 +11,8 @@ from typing import Any
 
 from engrain.core.clock import system_clock, to_micros
 from engrain.core.errors import Conflict, EngrainError, OnHold
-from engrain.core.model.audit import Entry
-from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, digest
+from engrain.core.model.audit import AuditEntry
+from engrain.core.model.rows import ROW_KINDS, Key, Row, RowKind, hash_rows
 from engrain.core.progress import Progress, count_progress
 from engrain.ports import Erasing, Movable
 
@@ -56,7 +56,7 @@ class CopyResult:
         return f"{told or 'an empty memory'}; {written}; hash {self.hash}"
 
 
-Record = Callable[[str, Mapping[str, Any]], Entry | None]
+Record = Callable[[str, Mapping[str, Any]], AuditEntry | None]
 
 
 def copy_recorded(source: Movable, target: Movable, to: str, record: Record, progress: Progress | None) -> CopyResult:
@@ -188,9 +188,9 @@ def _proof(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, 
         rows = list(_standing(page, now))
         for row in rows:
             counts[row.kind] = counts.get(row.kind, 0) + 1
-        known = digest(rows, known)
+        known = hash_rows(rows, known)
         done(len(page))
-    return counts, digest([], known).hexdigest()
+    return counts, hash_rows([], known).hexdigest()
 
 
 def _pages(store: Movable) -> Iterator[list[Row]]:

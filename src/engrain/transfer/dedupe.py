@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from engrain.core.formats.importers import ATTACHMENT
+from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Item, Note, Source, Worth
-from engrain.core.model.messages import message_of
+from engrain.core.model.items import Item, Note, Source, Statement
+from engrain.core.model.messages import item_to_message
 from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.statements import statements
+from engrain.core.rules.statements import load_statement_rules
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Said, note_for
 from engrain.ports import Services
@@ -108,14 +108,14 @@ HEAD = 20_000  # characters: what is behind them was pasted
 PAGE = 256
 
 
-def find_worth(text: str) -> list[Worth]:
+def find_worth(text: str) -> list[Statement]:
     """The statements of a message that are worth keeping. It takes a millisecond or two."""
     # What somebody wanted forgotten there is no matter of this memory.
-    return [one for one in gate.worth(blank_recalled(text[:HEAD])) if isinstance(one, Worth)]
+    return [one for one in gate.worth(blank_recalled(text[:HEAD])) if isinstance(one, Statement)]
 
 
 def drawn(
-    notes: Sequence[Note], scope: Scope, services: Services, find: Callable[[str], list[Worth]] = find_worth
+    notes: Sequence[Note], scope: Scope, services: Services, find: Callable[[str], list[Statement]] = find_worth
 ) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
@@ -125,20 +125,20 @@ def drawn(
     for start in range(0, len(ids), PAGE):
         for item in services.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                said = Said(message_of(item), item.id)
+                said = Said(item_to_message(item), item.id)
                 found = _facts(said, find(said.message.text), told[item.id], services)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
 def by_user(note: Note) -> bool:
     """Said by them, not handed over."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
+    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
 
 
-def _facts(said: Said, worth: Sequence[Worth], note: Note, services: Services) -> Iterator[Note]:
+def _facts(said: Said, worth: Sequence[Statement], note: Note, services: Services) -> Iterator[Note]:
     for found in worth:
         if (words := said.words(found)).strip():
-            ended = found.replaces is not None or statements().sign("ended").search(words) is not None
+            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
             fact = note_for(replace(found, slot=None) if ended else found, said, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.errors import ConfigError, Conflict
-from engrain.core.formats.jsonl import EXPORTED, Line, line_of
-from engrain.core.formats.manifests import Manifest, Sums
+from engrain.core.formats.jsonl import EXPORTED_KINDS, Line, row_to_line
+from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row, RowKind
 from engrain.ports import Movable, Services
@@ -68,14 +68,14 @@ def _written(
 ) -> ExportResult | None:
     """Read twice: once to count and hash, once to write. None if it was not the same."""
     uses: Uses = {}
-    counted = Sums()
+    counted = LineSums()
     for kind, raw in _lines(services, scope, vectors, uses):
         counted.add(kind, raw)
     manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
     out.seek(0)
     out.truncate()
     out.write(_raw(manifest.line))
-    written = Sums()
+    written = LineSums()
     for kind, raw in _lines(services, scope, vectors, uses):
         out.write(raw)
         written.add(kind, raw)
@@ -88,7 +88,7 @@ def _written(
 def rows_of(services: Services, scope: Scope) -> Iterator[Row]:
     """Every row that a person may take along, kind by kind, each in the order of its key."""
     store = movable(services)
-    for kind in EXPORTED:
+    for kind in EXPORTED_KINDS:
         if kind == "session":
             yield from _sessions(store, scope)
         elif kind == "episode" and not services.same_store:
@@ -126,7 +126,7 @@ def _lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Itera
         if row.kind == "item":
             used = uses.setdefault(row.key[0], {name: row.values[name] for name in USES})
             row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
-        yield row.kind, _raw(line_of(row))
+        yield row.kind, _raw(row_to_line(row))
 
 
 def _raw(line: Line) -> bytes:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches, parse_filter
+from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches_filter, parse_filter
 from engrain.core.model.items import Draft, Item, Relation, SessionPosition, Source
 from engrain.core.model.plans import Add, Change, Plan
 from engrain.ports import ItemStore, ListQuery
@@ -70,7 +70,7 @@ def fill(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
 
 
 def expected(store: ItemStore, where: Filter | None, scope: Scope = ANA, **values: Any) -> list[Item]:
-    return [item for item in page(store, scope, **values) if matches(where, item)]
+    return [item for item in page(store, scope, **values) if matches_filter(where, item)]
 
 
 def _tests(field: str) -> list[Any]:
@@ -128,7 +128,7 @@ class FilteringSuite(Suite):
             assert len(comparisons) > 10
             for where in comparisons:
                 found = filled.page(ListQuery(ANA, where, history=True, limit=1_000))
-                assert found == [item for item in everything if matches(where, item)], where
+                assert found == [item for item in everything if matches_filter(where, item)], where
 
     @settings(
         deadline=None,

@@ -19,7 +19,7 @@ from engrain.core.model.results import describe_counts
 
 if TYPE_CHECKING:
     from engrain.core.formats.manifests import RestoreResult
-    from engrain.core.model.audit import Entry
+    from engrain.core.model.audit import AuditEntry
     from engrain.ports import AuditLog
 
 
@@ -166,7 +166,7 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     from engrain.factory import open_movable
     from engrain.transfer.copy import copy_recorded
 
-    def record(what: str, told: Mapping[str, Any]) -> Entry | None:
+    def record(what: str, told: Mapping[str, Any]) -> AuditEntry | None:
         try:
             return _append(begins, what, told)
         except ReadOnlyStore:
@@ -183,7 +183,7 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
-def _append(store: object, what: str, told: Mapping[str, Any]) -> Entry | None:
+def _append(store: object, what: str, told: Mapping[str, Any]) -> AuditEntry | None:
     audit: AuditLog | None = getattr(store, "audit", None)
     return None if audit is None else audit.append(what, told)
 

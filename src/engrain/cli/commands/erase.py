@@ -22,10 +22,10 @@ from engrain.cli.erasure_output import (
 )
 from engrain.cli.output import faint
 from engrain.core.errors import InvalidInput, NotFound
-from engrain.core.validation import near
+from engrain.core.validation import find_similar_names
 
 if TYPE_CHECKING:
-    from engrain.core.model.audit import Entry
+    from engrain.core.model.audit import AuditEntry
     from engrain.core.progress import Progress
     from engrain.memory import Memory
 
@@ -150,14 +150,14 @@ def receipt(ctx: click.Context, id: str | None) -> None:
     cli.answer(kept, lambda: [str(kept)])
 
 
-def _erasures(memory: Memory, user: str) -> list[Entry]:
+def _erasures(memory: Memory, user: str) -> list[AuditEntry]:
     entries = memory.store.audit(user=user, tenant=memory.scope.tenant, after=0, limit=_ALL)
     return [entry for entry in entries if entry.what == "erase"]
 
 
 def _receipted(memory: Memory, name: str) -> str:
     """A user of nearly this name who has one and is here again, or where else to look."""
-    here = near(
+    here = find_similar_names(
         name, [one.user for one in memory.store.memories() if one.user and one.tenant == memory.scope.tenant], 3
     )
     meant = [one for one in here if _erasures(memory, one)]

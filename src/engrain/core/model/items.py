@@ -7,10 +7,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
 from engrain.core.plain import plain_values
-from engrain.core.validation import checked_count, checked_key, checked_metadata, checked_share, checked_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -166,7 +166,7 @@ class Draft:
 
 
 MAX_PLACE = 2**53
-RESERVED = ("procedure:", "session:")  # slots of procedures and of summaries
+RESERVED_SLOT_PREFIXES = ("procedure:", "session:")  # slots of procedures and of summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Note:
     expires_at: Time | None = None
 
 
-def as_note(value: object) -> Note:
+def parse_note(value: object) -> Note:
     """A Note, a text, or a dict with a Note's keys (`place`, `source` and `relation` may be dicts as well)."""
     if isinstance(value, Note):
         return value
@@ -205,27 +205,29 @@ def as_note(value: object) -> Note:
     return _made(Note, given, "note")  # type: ignore[no-any-return]
 
 
-def checked(note: Note) -> Note:
+def check_note(note: Note) -> Note:
     """The same note with every value proved, or a typed error that names the value."""
     return Note(
-        text=checked_text(note.text),
-        importance=checked_share(note.importance, "importance"),
+        text=check_text(note.text),
+        importance=check_share(note.importance, "importance"),
         slot=None if note.slot is None else _slot(note.slot),
-        metadata=checked_metadata(note.metadata),
+        metadata=check_metadata(note.metadata),
         source=_source(note.source),
-        occurred_at=None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at"),
+        occurred_at=None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at"),
         place=_place(note.place),
         relation=_relation(note.relation),
         derived=bool(note.derived),
-        request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
-        expires_at=None if note.expires_at is None else checked_time(note.expires_at, "expires_at"),
+        request_id=None if note.request_id is None else check_key(note.request_id, "request_id"),
+        expires_at=None if note.expires_at is None else check_time(note.expires_at, "expires_at"),
     )
 
 
 def _slot(slot: object) -> str:
-    name = checked_key(slot, "slot")
-    if name.startswith(RESERVED):
-        raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
+    name = check_key(slot, "slot")
+    if name.startswith(RESERVED_SLOT_PREFIXES):
+        raise InvalidInput(
+            f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED_SLOT_PREFIXES)} are taken."
+        )
     return name
 
 
@@ -233,11 +235,11 @@ def _source(source: str | Source | None) -> Source:
     if source is None:
         return Source()
     if isinstance(source, str):
-        return Source(checked_key(source, "source"), "document")
+        return Source(check_key(source, "source"), "document")
     if not isinstance(source, Source):
         raise InvalidInput(f"source must be a name or a Source, not {type(source).__name__}.")
     if source.name is not None:
-        checked_key(source.name, "source")
+        check_key(source.name, "source")
     for cite in source.cites:
         _cite(cite)
     return source
@@ -257,7 +259,7 @@ def _cites(given: object) -> tuple[Citation, ...]:
 def _cite(cite: object) -> None:
     if not isinstance(cite, Citation):
         raise InvalidInput(f"a source cites Citations, not {type(cite).__name__}.")
-    checked_key(cite.item, "cited item")
+    check_key(cite.item, "cited item")
     if cite.wordless or (cite.start is None and cite.end is None):
         return
     if not (isinstance(cite.start, int) and isinstance(cite.end, int) and 0 <= cite.start < cite.end):
@@ -272,19 +274,19 @@ def _place(place: SessionPosition | None) -> SessionPosition | None:
             f'place must be a SessionPosition, such as SessionPosition("monday", speaker="Ana"), '
             f"not {type(place).__name__}."
         )
-    checked_key(place.session, "session")
+    check_key(place.session, "session")
     if place.number is not None:
-        checked_count(place.number, "place number", 0, MAX_PLACE)
+        check_count(place.number, "place number", 0, MAX_PLACE)
     for name in ("speaker", "role"):
         if getattr(place, name) is not None:
-            checked_key(getattr(place, name), name)
+            check_key(getattr(place, name), name)
     return place
 
 
 def _relation(relation: Relation | None) -> Relation | None:
     if relation is not None:
         for name in ("subject", "relation", "object"):
-            checked_key(getattr(relation, name), name)
+            check_key(getattr(relation, name), name)
     return relation
 
 
@@ -308,7 +310,7 @@ def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Statement:
     """The words from `start` to `end` of a message say something that lasts.
 
     `slot` is a place for one value, where the statement has one. `explicit`: the speaker asked for it to be kept.
@@ -324,7 +326,7 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaid:
+class ForgetRequest:
     """The speaker wants something forgotten: what a slot holds, or the statement between `start` and `end`."""
 
     start: int

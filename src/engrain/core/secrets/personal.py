@@ -8,8 +8,8 @@ from contextlib import suppress
 from itertools import chain
 
 from engrain.core.errors import BackendMissing
-from engrain.core.secrets.credentials import service_keys
-from engrain.core.secrets.named import Span, places
+from engrain.core.secrets.credentials import find_service_keys
+from engrain.core.secrets.named import Span, find_stems
 
 _SPACES = " \xa0\u2009\u202f"
 _START = rf"(?<![\w+.,/-])(?<!\d[{_SPACES}-])"
@@ -56,13 +56,13 @@ def find_phones(text: str, lower: str) -> Iterator[Span]:
         version = "." in match[0] and _VERSION.search(text, max(0, match.start() - _LONGEST_VERSION), match.start())
         if not version and _is_phone(match[0], international=match.re is _INTERNATIONAL):
             yield match.span()
-    for at in places(lower, _CALLS):
+    for at in find_stems(lower, _CALLS):
         called = _CALLED.match(text, at)
         if called and 7 <= sum(map(str.isdigit, called[1])) <= 15 and not _DATE.match(called[1]):
             yield called.span(1)
 
 
-def names_a_phone(name: str) -> bool:
+def is_phone_name(name: str) -> bool:
     """Whether a field of this name holds a phone number: {"phone": …}."""
     return _NAME.search(name) is not None
 
@@ -109,16 +109,16 @@ _GIVEN = re.compile(
 _DIGITS = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 
 
-def gives_away_a_secret(text: str) -> bool:
+def contains_secret(text: str) -> bool:
     return (
-        next(service_keys(text), None) is not None
+        next(find_service_keys(text), None) is not None
         or _SHAPES.search(text) is not None
         or _GIVEN.search(text) is not None
-        or any(luhn(match[0]) for match in _DIGITS.finditer(text))
+        or any(passes_luhn(match[0]) for match in _DIGITS.finditer(text))
     )
 
 
-def luhn(number: str) -> bool:
+def passes_luhn(number: str) -> bool:
     """The checksum of card numbers: one long number in ten has it by chance."""
     digits = [int(digit) for digit in number if digit.isdecimal()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]

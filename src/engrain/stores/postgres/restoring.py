@@ -11,9 +11,9 @@ from engrain.core.clock import from_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.audit import Head, details_text
+from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.items import Vectors, Words
-from engrain.core.model.rows import Kept, Row
+from engrain.core.model.rows import Row, StoredItem
 from engrain.core.text.passages import index_words
 from engrain.stores.postgres.episodes import columns
 from engrain.stores.postgres.index_rows import word_count, write_vectors, write_words
@@ -55,7 +55,7 @@ class Restoring:
     # Items
 
     def _item(self, rows: Sequence[Row]) -> None:
-        given = [moving.item_of(row) for row in rows]
+        given = [moving.row_to_item(row) for row in rows]
         words = [index_words(one.item.text, one.item.speaker, one.item.slot) for one in given]
         names = [(one.scope, one.item.id) for one in given]
         self._clear(self._there({id_: scope.id for scope, id_ in names}))
@@ -85,7 +85,7 @@ class Restoring:
             for statement in (_SQL["drop_sources"], _SQL["drop_entities"]):
                 self.db.run(statement, ([id_ for id_, _ in items],))
 
-    def _beside(self, given: Sequence[Kept]) -> None:
+    def _beside(self, given: Sequence[StoredItem]) -> None:
         """Their sources, and the entities of relations."""
         numbered = [(self._numbers[one.scope, one.item.id], one) for one in given]
         sources = [
@@ -102,7 +102,7 @@ class Restoring:
         self.db.run_all(_SQL["keep_source"], sources)
         self.db.run_all(_SQL["keep_entity"], entities)
 
-    def _index(self, scope: Scope, given: Sequence[tuple[Kept, Words]]) -> None:
+    def _index(self, scope: Scope, given: Sequence[tuple[StoredItem, Words]]) -> None:
         numbered = [(self._numbers[scope, kept.item.id], kept, words) for kept, words in given]
         # What was corrected away is found at no moment.
         write_words(self.db, scope.id, [(n, words) for n, kept, words in numbered if kept.item.retracted_at is None])
@@ -112,7 +112,7 @@ class Restoring:
         )
 
     def _cites(self, rows: Sequence[Row]) -> None:
-        cites = [(row.scope, row.key[0], moving.cites_of(row)) for row in rows]
+        cites = [(row.scope, row.key[0], moving.row_to_cites(row)) for row in rows]
         self._find([(scope, id_) for scope, id_, _ in cites])
         self._find([(scope, cite.item) for scope, _, found in cites for _, cite in found])
         citing = [self._known(scope, id_) for scope, id_, _ in cites]
@@ -134,7 +134,7 @@ class Restoring:
         self._graves((row.scope.id, row.key[1]) for row in rows)
 
     def _request(self, rows: Sequence[Row]) -> None:
-        given = [(row, *moving.request_of(row)) for row in rows]
+        given = [(row, *moving.row_to_request(row)) for row in rows]
         kept = (
             {"scope": row.scope.id, "id": row.key[1], "answer": write_answer(answer, bytes.fromhex(asked))}
             for row, asked, answer in given
@@ -155,7 +155,7 @@ class Restoring:
         self.db.run(_SQL["reach_change"], {"rank": max(row.values["rank"] for row in rows)})
 
     def _summary(self, rows: Sequence[Row]) -> None:
-        given = [(row, moving.summary_of(row)) for row in rows]
+        given = [(row, moving.row_to_summary(row)) for row in rows]
         kept = (
             {"scope": row.scope.id, "session": row.key[1], "text": one.text, "upto": one.upto}
             | {"version": one.version, "made_by": one.by}
@@ -172,7 +172,7 @@ class Restoring:
 
     def _episode(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.values["item"]) for row in rows if row.values["item"] is not None])
-        given = [(row.scope, *moving.episode_of(row)) for row in rows]
+        given = [(row.scope, *moving.row_to_episode(row)) for row in rows]
         kept = [
             columns(scope.id, one) | {"item": None if one.item is None else self._known(scope, one.item)}
             for scope, one, _ in given
@@ -189,7 +189,7 @@ class Restoring:
 
     def _trial(self, rows: Sequence[Row]) -> None:
         self._find([(row.scope, row.key[1]) for row in rows])
-        trials = [(row.scope, moving.trial_of(row)) for row in rows]
+        trials = [(row.scope, moving.row_to_trial(row)) for row in rows]
         kept = (
             {"scope": owner.id, "item": self._known(owner, one.procedure), "task": one.task, "success": one.success}
             | {"at": write_time(one.at), "note": one.note}
@@ -250,11 +250,11 @@ class Restoring:
         self.db.run_all(_SQL["keep_hold"], ({**row.values, "subject_hash": row.values["mark"]} for row in rows))
 
     def _audit(self, rows: Sequence[Row]) -> None:
-        found = list(map(moving.audited_of, rows))
-        for head in (one for one in found if isinstance(one, Head)):
+        found = list(map(moving.row_to_audit, rows))
+        for head in (one for one in found if isinstance(one, AuditHead)):
             self.db.run(_SQL["keep_head"], (json.dumps([head.n, head.hash, head.seal]),))
-        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, Head))
-        self.db.run_all(_SQL["keep_entry"], ({**one, "details": details_text(one["details"])} for one in entries))
+        entries = (row.values for row, one in zip(rows, found, strict=True) if not isinstance(one, AuditHead))
+        self.db.run_all(_SQL["keep_entry"], ({**one, "details": encode_details(one["details"])} for one in entries))
 
     # By name
 
@@ -286,7 +286,7 @@ def _by_scope(rows: Sequence[Row]) -> dict[Scope, list[Row]]:
     return found
 
 
-def _values(kept: Kept, words: Words) -> Mapping[str, Any]:
+def _values(kept: StoredItem, words: Words) -> Mapping[str, Any]:
     """The row of an item."""
     item, relation = kept.item, kept.item.relation
     names = (

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import Conflict
-from engrain.core.model.erasure import Erased, Hold
-from engrain.core.model.erasure import read as read_reasons
+from engrain.core.model.erasure import ErasedSubject, Hold
+from engrain.core.model.erasure import read_reasons as read_reasons
 from engrain.core.model.items import Citation, Item, Relation, Source, SourceKind
 from engrain.core.model.plans import Applied, Outcome
 
@@ -86,9 +86,9 @@ def write_time(time: datetime | None) -> int | None:
     return None if time is None else to_micros(time)
 
 
-def read_receipt(row: Row) -> Erased:
+def read_receipt(row: Row) -> ErasedSubject:
     subject_hash, kind, at, receipt = row
-    return Erased(subject_hash, kind, from_micros(at), receipt)
+    return ErasedSubject(subject_hash, kind, from_micros(at), receipt)
 
 
 def read_hold(row: Row) -> Hold:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import first_version, session_marks
+from engrain.core.model.erasure import first_summary_version, hash_session_subjects
 from engrain.core.model.items import Draft, Item, SessionPosition
 from engrain.core.model.plans import Add, Applied, Plan
-from engrain.ports import Behind, Summary
+from engrain.ports import Summary, UnprocessedSession
 from engrain.stores.relational.dialect import Dialect, Transaction
 from engrain.stores.relational.rows import read_items
 
@@ -51,9 +51,9 @@ class Sessions:
         rows = self.dialect.ask(scope, "load_summary", session=session)
         if rows:
             return Summary(*rows[0])
-        hashes = session_marks(self.dialect.key, scope, session)
+        hashes = hash_session_subjects(self.dialect.key, scope, session)
         ((erased,),) = self.dialect.ask(scope, "find_erasure_time", hashes=hashes)
-        return Summary("", 0, first_version(erased)) if erased else None
+        return Summary("", 0, first_summary_version(erased)) if erased else None
 
     def summarize(self, scope: Scope, session: str, summary: Summary) -> None:
         def do(tx: Transaction) -> None:
@@ -81,9 +81,9 @@ class Sessions:
 
         self.dialect.write(scope, do, repeat=True)
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         rows = self.dialect.ask(scope, "list_sessions_behind", work=work, limit=limit)
-        return [Behind(scope, *row) for row in rows]
+        return [UnprocessedSession(scope, *row) for row in rows]
 
 
 def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: str, version: int) -> None:
@@ -92,8 +92,8 @@ def check_summary_version(tx: Transaction, key: bytes, scope: Scope, session: st
     if rows:
         found = int(rows[0][2])
     else:
-        ((erased,),) = tx.rows("find_erasure_time", hashes=session_marks(key, scope, session))
-        found = first_version(erased)
+        ((erased,),) = tx.rows("find_erasure_time", hashes=hash_session_subjects(key, scope, session))
+        found = first_summary_version(erased)
     if version != found:
         raise Conflict(f"the summary of session {session!r} has version {found}: read it again.")
 

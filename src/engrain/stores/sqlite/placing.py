@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreBusy, StoreError, WrongKey
-from engrain.core.model.audit import Head, head_of
+from engrain.core.model.audit import AuditHead, read_head
 from engrain.stores.sqlite.backup import sync_folder
 from engrain.stores.sqlite.engine import Engine, Sealed
 from engrain.stores.sqlite.lock import borrow_lock, return_lock
@@ -24,7 +24,7 @@ _SECONDS = 10.0
 _BESIDE = ("-wal", "-shm", "-journal", "-lock")
 
 
-def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
+def last_word(path: Path, engine: Engine | Sealed) -> AuditHead | None:
     """The end of a store's audit log, which everything that is forgotten or erased moves on; None if it has no such
     log yet, or there is no store. Conflict while an erasure is under way."""
     if not path.exists():
@@ -35,7 +35,7 @@ def last_word(path: Path, engine: Engine | Sealed) -> Head | None:
         if db.rows(_SQL["erasing"], {"id": None}):
             raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
         rows = db.rows(_QUERIES["meta"], ("audit",))
-        return head_of(rows[0][0]) if rows else Head()
+        return read_head(rows[0][0]) if rows else AuditHead()
 
 
 def check_damaged(path: Path, error: StoreError) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from engrain.core.clock import from_micros
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Item, Vectors
-from engrain.ports import Changes, ItemChange, Lineage, ListQuery, OutboxEntry, Outdated, Unembedded
+from engrain.ports import Changes, ItemChange, ItemCitation, ListQuery, OutboxEntry, OutdatedSpan, UnembeddedItem
 from engrain.stores.relational.rows import read_items
 from engrain.stores.sqlite.engine import Connection, Row
 from engrain.stores.sqlite.filters import where_sql
@@ -102,21 +102,21 @@ class Reads(Handle):
 
         return self._touches.shown(scope.id, self.snapshot(load))
 
-    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[Lineage]:
+    def lineage(self, scope: Scope, ids: Sequence[str]) -> list[ItemCitation]:
         rows = self.snapshot(
             lambda db: db.rows(_SQL["lineage"], {"scope": self._scope(db, scope), "ids": as_json(ids)})
         )
-        return [Lineage(item, Citation(cited, start, end)) for item, cited, start, end in rows]
+        return [ItemCitation(item, Citation(cited, start, end)) for item, cited, start, end in rows]
 
-    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[Outdated]:
-        def load(db: Connection) -> list[Outdated]:
+    def outdated(self, scope: Scope, ids: Sequence[str]) -> list[OutdatedSpan]:
+        def load(db: Connection) -> list[OutdatedSpan]:
             number, at = self._scope(db, scope), self._micros(db)
             rows = db.rows(_SQL["outdated"], {"scope": number, "ids": as_json(ids), "at": at})
             found = []
             for cited, start, end, until, item, slot in rows:
                 where = {"scope": number, "at": at, "slot": slot, "n": item}
                 holds = db.rows(_SQL["chain_end" if slot is None else "slot_holder"], where)
-                found.append(Outdated(cited, start, end, from_micros(until), holds[0][0] if holds else None))
+                found.append(OutdatedSpan(cited, start, end, from_micros(until), holds[0][0] if holds else None))
             return found
 
         order = {id_: place for place, id_ in reversed(list(enumerate(ids)))}
@@ -145,13 +145,13 @@ class Reads(Handle):
         ((seq, _),) = self.snapshot(lambda db: db.rows(_SQL["counters"]))
         return int(seq)
 
-    def unembedded(self, model: str, limit: int) -> list[Unembedded]:
+    def unembedded(self, model: str, limit: int) -> list[UnembeddedItem]:
         def load(db: Connection) -> list[Row]:
             known = db.rows(_SQL["model_number"], (model,))
             return db.rows(_SQL["unembedded"], {"model": known[0][0] if known else 0, "limit": limit})
 
         return [
-            Unembedded(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
+            UnembeddedItem(Scope(tenant, agent, user), id_, text, kind, hash_.hex(), slot)
             for tenant, agent, user, id_, text, kind, hash_, slot in self.snapshot(load)
         ]
 

@@ -9,7 +9,7 @@ from typing import Any
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.audit import Head, details_text
+from engrain.core.model.audit import AuditHead, encode_details
 from engrain.core.model.rows import Row
 from engrain.stores.relational.rows import write_answer, write_metadata, write_time
 from engrain.stores.sqlite.engine import Connection
@@ -40,7 +40,7 @@ class Restoring:
         # One that is given twice counts as given last.
         self._items({one.id: (one, self._scope(row)) for one, row in zip(items, given, strict=True)})
         for row in rows:
-            if row.kind in moving.OWN - {"store"}:
+            if row.kind in moving.STORE_KINDS - {"store"}:
                 getattr(self, f"_{row.kind}")(row)
             elif row.kind not in ("store", "item"):
                 getattr(self, f"_{row.kind}")(row, self._scope(row))
@@ -98,7 +98,7 @@ class Restoring:
     def _cites(self, row: Row, scope: int) -> None:
         number = self._known(scope, row.key[0])
         self.db.run(_SQL["drop_cites"], (scope, number))
-        for place, cite in moving.cites_of(row):
+        for place, cite in moving.row_to_cites(row):
             cited = self._known(scope, cite.item)
             self.db.run(_QUERIES["add_cite"], (scope, number, place, cited, cite.start, cite.end))
         self.db.run(_QUERIES["mark_item"], (self._mark(), number))
@@ -107,7 +107,7 @@ class Restoring:
         self.db.run(_SQL["keep_tombstone"], (scope, bytes.fromhex(row.key[1]), self._now))
 
     def _request(self, row: Row, scope: int) -> None:
-        asked, answer = moving.request_of(row)
+        asked, answer = moving.row_to_request(row)
         self.db.run(_SQL["keep_request"], (scope, row.key[1], write_answer(answer, bytes.fromhex(asked)), self._now))
 
     def _session(self, row: Row, scope: int) -> None:
@@ -116,7 +116,7 @@ class Restoring:
         self._seq = max(self._seq, row.values["rank"])
 
     def _summary(self, row: Row, scope: int) -> None:
-        summary = moving.summary_of(row)
+        summary = moving.row_to_summary(row)
         values = {"text": summary.text, "upto": summary.upto, "version": summary.version, "by": summary.by}
         self.db.run(_SQL["keep_summary"], {**values, "scope": scope, "session": row.key[1]})
 
@@ -124,7 +124,7 @@ class Restoring:
         self.db.run(_SQL["keep_progress"], (scope, *row.key[1:], row.values["upto"]))
 
     def _episode(self, row: Row, scope: int) -> None:
-        episode, raw = moving.episode_of(row)
+        episode, raw = moving.row_to_episode(row)
         item = None if episode.item is None else self._known(scope, episode.item)
         self.db.run(_EPISODES["drop"], (scope, episode.id))
         values = (
@@ -137,7 +137,7 @@ class Restoring:
             self.db.run(_EPISODES["add_raw"], (scope, episode.id, write_time(raw.expires_at), raw.text))
 
     def _trial(self, row: Row, scope: int) -> None:
-        trial = moving.trial_of(row)
+        trial = moving.row_to_trial(row)
         item = self._known(scope, trial.procedure)
         self.db.run(_SQL["keep_trial"], (scope, item, trial.task, write_time(trial.at), trial.success, trial.note))
 
@@ -154,7 +154,7 @@ class Restoring:
         self._now = max(self._now, row.values["started_at"], row.values["ended_at"] or 0)
 
     def _step(self, row: Row, scope: int) -> None:
-        step, task = moving.step_of(row), self._task_number(scope, row.key[1])
+        step, task = moving.row_to_step(row), self._task_number(scope, row.key[1])
         result = Page(self.db, scope, task, self._now, self._key).stored(step.result)
         times = write_time(step.began_at), write_time(step.ended_at)
         values = (step.name, step.occurrence, step.kind, step.status, step.attempt, step.epoch, step.input, step.key)
@@ -178,11 +178,11 @@ class Restoring:
         self.db.run(_SQL["keep_hold"], tuple(row.values[name] for name in ("mark", "at", "reason", "hidden")))
 
     def _audit(self, row: Row) -> None:
-        found = moving.audited_of(row)
-        if isinstance(found, Head):
+        found = moving.row_to_audit(row)
+        if isinstance(found, AuditHead):
             self.db.run(_QUERIES["set_meta"], ("audit", json.dumps([found.n, found.hash, found.seal])))
             return
-        told = (found.what, found.subject, details_text(found.details), found.previous, found.hash)
+        told = (found.what, found.subject, encode_details(found.details), found.previous, found.hash)
         self.db.run(_SQL["keep_entry"], (found.n, write_time(found.at), *told))
 
     def _known(self, scope: int, id_: str) -> int:
