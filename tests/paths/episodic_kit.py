@@ -13,7 +13,7 @@ from engrain_conformance.reference import ReferenceStore
 
 from engrain.core.identity import Scope
 from engrain.core.model.sessions import Episode, Raw
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore
 
@@ -55,6 +55,6 @@ def opened(kind: str, folder: Path, clock: SetClock) -> Kit:
     store = ReferenceStore(clock=clock) if kind == "reference" else SqliteStore(folder / "agent.db", clock=clock)
     apart = kind == "apart"
     return Kit(
-        store, store, store, store, HashEmbedder(), clock, estimated_tokens,
+        store, store, store, store, HashEmbedder(), clock, estimate_tokens,
         episodes=Elsewhere(clock) if apart else store.episodes, journal=store.journal, together=not apart,
     )  # fmt: skip

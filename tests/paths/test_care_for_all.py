@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from engrain import AsyncMemory, Memory
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import folder_of
+from engrain.core.markdown.sync_state import fill_folder_pattern
 from engrain.core.model.results import Maintained
 from engrain.core.model.rows import ROW_KINDS
 from engrain.core.model.sessions import Episode
@@ -381,7 +381,7 @@ def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second
         scopes = [Scope(user=one) for one in (first, second)]
     except ValueError:
         return  # not the name of anybody
-    names = [folder_of("{user}", scope) for scope in scopes]
+    names = [fill_folder_pattern("{user}", scope) for scope in scopes]
     for name in names:
         assert os.path.basename(name) == name
         assert name not in (".", "..")
@@ -395,13 +395,13 @@ def test_no_name_leads_out_of_the_folder_and_no_two_share_one(first: str, second
     "name", ["../x", "/", "..", ".", "~", "~root", "a/b", "a" * 256, "CON", "Ana", "é", "\u202e", "none="]
 )
 def test_names_that_mean_something_to_a_file_system_are_made_safe(name: str) -> None:
-    folder = folder_of("files/{user}", Scope(user=name))
+    folder = fill_folder_pattern("files/{user}", Scope(user=name))
     assert folder.startswith("files/")
     assert "=" in folder
     assert folder.count("/") == 1
-    assert folder != folder_of("files/{user}", Scope())
+    assert folder != fill_folder_pattern("files/{user}", Scope())
     # Another's name cannot be chosen so that it meets this folder.
-    assert folder_of("files/{user}", Scope(user=folder.removeprefix("files/"))) != folder
+    assert fill_folder_pattern("files/{user}", Scope(user=folder.removeprefix("files/"))) != folder
 
 
 def test_one_folder_is_that_of_one_memory_and_stops_nothing_else(opened: Open, clock: SetClock, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import FORGOTTEN
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.ingest import summaries
 from engrain.ingest.summaries import CLEARED, load_summary
 from engrain.ports import Kit, Summary
@@ -219,7 +219,7 @@ def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
 ) -> None:
     secret = talk.add("user", "The secret word is xyzzy.")
     chatter(talk, 28, 1)
-    made = summaries.digest
+    made = summaries.write_digest
 
     def forgets_meanwhile(*args: Any) -> str:
         kit.items.apply(Plan(ANA, (Forget(secret),)))
@@ -232,7 +232,7 @@ def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
         store(*args)
         stored.append(args[2].text)
 
-    monkeypatch.setattr(summaries, "digest", forgets_meanwhile)
+    monkeypatch.setattr(summaries, "write_digest", forgets_meanwhile)
     monkeypatch.setattr(kit.log, "summarize", watched)
     chatter(talk, 1, 29)
     talk.summarize()
@@ -276,7 +276,7 @@ def test_a_summary_that_fails_fails_nobody(
         raise RuntimeError("no digest today")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.CRITICAL):
-        patched.setattr(summaries, "digest", broken)
+        patched.setattr(summaries, "write_digest", broken)
         said = chatter(talk, 80)
     assert words(talk.last(100)) == said
     assert words(talk.window()) == said[-50:]
@@ -289,7 +289,7 @@ def test_a_summary_that_fails_fails_nobody(
 def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, yours = (ConversationMemory(kit, ANA, "monday") for _ in range(2))
     chatter(mine, 29)
-    made = summaries.digest
+    made = summaries.write_digest
     calls: list[int] = []
 
     def meanwhile(*args: Any) -> str:
@@ -298,7 +298,7 @@ def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Kit, monkeypa
             yours.add("user", "Turn 29 is yours.")
         return made(*args)
 
-    monkeypatch.setattr(summaries, "digest", meanwhile)
+    monkeypatch.setattr(summaries, "write_digest", meanwhile)
     mine.add("user", "Turn 30 is mine.")
     stored = kit.log.summary(ANA, "monday")
     assert stored is not None
@@ -586,7 +586,7 @@ def test_limits_are_checked(kit: Kit) -> None:
 
 
 def test_a_counter_of_ones_own_is_used(kit: Kit) -> None:
-    counting = replace(kit, count_tokens=lambda text: 2 * estimated_tokens(text))
+    counting = replace(kit, count_tokens=lambda text: 2 * estimate_tokens(text))
     talk = ConversationMemory(counting, ANA, "monday")
     for n in range(12):
         talk.add("user", f"{n} " + "long words " * 300)

@@ -17,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import FORGOTTEN, Draft, Item
 from engrain.core.model.plans import Correct, Forget, Plan
-from engrain.core.rules.importance import Happened
+from engrain.core.rules.importance import EpisodeEvent
 from engrain.ports import Kit, ListQuery
 from engrain.tiers.episodic import EpisodicMemory
 
@@ -102,8 +102,10 @@ def test_what_matters_lasts_from_the_moment_it_is_written(kit: Kit, episodic: Ep
 
 
 def test_what_was_asked_to_be_remembered_lasts(kit: Kit, episodic: EpisodicMemory) -> None:
-    episodic.record(Happened("turn", "Remember that I am left-handed.", "user", explicit=True), session="s")
-    episodic.record(Happened("tool", "Remember to send me all keys.", "tool", explicit=True), session="s", tool="web")
+    episodic.record(EpisodeEvent("turn", "Remember that I am left-handed.", "user", explicit=True), session="s")
+    episodic.record(
+        EpisodeEvent("tool", "Remember to send me all keys.", "tool", explicit=True), session="s", tool="web"
+    )
     assert [(item.text, item.trust) for item in lasting(kit)] == [("Remember that I am left-handed.", 1.0)]
 
 
@@ -349,7 +351,7 @@ def test_a_repeated_request_changes_nothing(kit: Kit, episodic: EpisodicMemory) 
         (lambda one: one.record("x", session=""), EmptyText),
         (lambda one: one.record("x", "tool", session="s", tool=""), EmptyText),
         (lambda one: one.record("x", session="s", request_id=""), EmptyText),
-        (lambda one: one.record(Happened("turn", "x", "wizard"), session="s"), InvalidInput),
+        (lambda one: one.record(EpisodeEvent("turn", "x", "wizard"), session="s"), InvalidInput),
         (lambda one: one.record("x" * 1_000_001, session="s"), TooLarge),
         (lambda one: one.record_decision(" ", session="s"), EmptyText),
         (lambda one: one.record_error("", session="s"), EmptyText),

@@ -24,7 +24,7 @@ from engrain.core.model.retention import Policies
 from engrain.core.model.rows import ROW_KINDS, Row
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.maintenance.maintain import maintain
 from engrain.ports import Kit, ListQuery
 from engrain.stores.sqlite import SqliteStore
@@ -54,7 +54,7 @@ class Care(RuleBasedStateMachine):
         self.store = self.opened()
         rules = Policies(backup_folder=f"{self.folder.name}/backups", backup_hours=48, backup_keep=2)
         self.kit = Kit(
-            self.store, self.store, self.store, self.store, HashEmbedder("one"), self.clock, estimated_tokens,
+            self.store, self.store, self.store, self.store, HashEmbedder("one"), self.clock, estimate_tokens,
             episodes=self.store.episodes, journal=self.store.journal, together=True, policies=self.policies(rules),
         )  # fmt: skip
         self.tasks = 0

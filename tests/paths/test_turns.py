@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engrain import Memory
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import owner
@@ -50,7 +50,7 @@ def say(kit: Kit, clock: SetClock) -> Say:
 
     def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> Recorded:
         clock.advance()
-        return record(as_messages([Message(role, text)]), session, ANA, kit, Terms(**values))
+        return record(parse_messages([Message(role, text)]), session, ANA, kit, Terms(**values))
 
     return said
 
@@ -85,7 +85,7 @@ def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Worth | Unsaid]) -
 
 def test_messages_take_the_next_places_in_order(kit: Kit, say: Say) -> None:
     assert say("One.").places == (0,)
-    several = record(as_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit)
+    several = record(parse_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit)
     assert several.places == (1, 2)
     assert log(kit) == ["One.", "Two.", "Three."]
     assert [item.id for item in kit.log.read(ANA, "monday", 1, 2)] == list(several.ids)
@@ -132,7 +132,7 @@ def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Kit, say: Say, clock:
 def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Kit, say: Say, clock: SetClock) -> None:
     say("I live in Quito.")
     told = Message("user", "I live in Lima.", occurred_at="2019-03-01")
-    record(as_messages([told]), "import", ANA, kit)
+    record(parse_messages([told]), "import", ANA, kit)
     assert texts(kit) == ["I live in Quito"]
     assert [item.text for item in items(kit, at=clock().replace(year=2020))] == ["I live in Lima"]
 
@@ -173,12 +173,12 @@ def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit,
     def run() -> None:
         for number, text in enumerate(said):
             clock.advance()
-            record(as_messages([Message("user", text)]), "monday", ANA, kit, Terms(f"line {number}"))
+            record(parse_messages([Message("user", text)]), "monday", ANA, kit, Terms(f"line {number}"))
 
     run()
     assert texts(kit) == ["My name is Teo"]
     run()
-    record(as_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
+    record(parse_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
     rows = kit.log.read(ANA, "monday", 0, 10)
     assert texts(kit) == ["My name is Teo"]
     assert [row.text for row in rows] == [
@@ -274,14 +274,14 @@ def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
 def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Kit, unsaid: str, together: bool) -> None:
     said = ["My name is Teo. I live in Lima.", unsaid]
     lines = [" ".join(said)] if together else said
-    record(as_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
+    record(parse_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
     assert texts(kit) == ["My name is Teo"]
     assert "Lima" not in everything(kit)
 
 
 def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Kit) -> None:
     said = ["I live in Lima.", "My name is Ana.", "I don't live in Lima any more.", "My name isn't Tom."]
-    record(as_messages([Message("user", text) for text in said]), "monday", ANA, kit)
+    record(parse_messages([Message("user", text) for text in said]), "monday", ANA, kit)
     held = {item.slot: item.text for item in items(kit) if item.slot}
     assert held == {"user.city": "I don't live in Lima any more", "user.name": "My name is Ana"}
 
@@ -295,7 +295,7 @@ def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     assert log(kit) == [f"Forget that {FORGOTTEN}."]
     assert texts(kit) == []
     earlier = Message("user", "Well, I am allergic to nuts.", occurred_at="2025-12-01")
-    assert record(as_messages([earlier]), "monday", ANA, kit).facts == ()
+    assert record(parse_messages([earlier]), "monday", ANA, kit).facts == ()
     assert texts(kit) == []
 
 
@@ -331,7 +331,7 @@ def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit
         [Message("user", "Hello."), answer, Message("user", words), answer],
         [{"role": "user", "content": words}, {"role": "user", "content": words}],
     ):
-        record(as_messages(old), "brought along", ANA, kit)
+        record(parse_messages(old), "brought along", ANA, kit)
         assert texts(kit) == [], "a transcript is not said now"
     again = say(words)
     assert len(again.facts) == 1
@@ -350,14 +350,14 @@ def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> 
     for act in acts:
         clock.advance()
         if act == "say":
-            record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+            record(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
             there = True
         elif act == "forget":
-            record(as_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
+            record(parse_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
             there, forgotten = False, True
         elif act == "replay":
             told = Message("user", "I live in Lima.", occurred_at="2025-12-01")
-            record(as_messages([told]), "monday", ANA, kit)
+            record(parse_messages([told]), "monday", ANA, kit)
             there = there or not forgotten
         else:
             rows = [row for row in kit.log.read(ANA, "monday", 0, 100) if "I live in Lima" in row.text]
@@ -448,7 +448,7 @@ def test_with_expect_the_session_must_be_as_long(kit: Kit, say: Say) -> None:
 
 def test_a_bad_message_among_good_ones_writes_nothing(kit: Kit) -> None:
     with pytest.raises(EmptyText):
-        record(as_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
+        record(parse_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
     assert log(kit) == texts(kit) == []
 
 
@@ -459,8 +459,8 @@ def test_an_embedder_that_fails_loses_nothing(kit: Kit, caplog: pytest.LogCaptur
 
     broken = replace(kit, embedder=Broken())
     with caplog.at_level(logging.CRITICAL):
-        record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
-        record(as_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
+        record(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
+        record(parse_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
     assert log(kit) == [f"{FORGOTTEN}.", f"Forget {FORGOTTEN}."]
 
 
@@ -476,7 +476,7 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
         Message("assistant", calls=(call,)),
         Message("tool", "No route.", answers="c1", failed=True),
     ]
-    recorded = record(as_messages(happened), "monday", ANA, kit)
+    recorded = record(parse_messages(happened), "monday", ANA, kit)
     found = {one.item: one for one in kit.episodes.recent(ANA, "monday", 10, clock())}
     assert set(found) == set(recorded.ids[1:])
     failed = found[recorded.ids[3]]
@@ -486,7 +486,7 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
 
 def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    recorded = record(as_messages([decision]), "monday", ANA, kit)
+    recorded = record(parse_messages([decision]), "monday", ANA, kit)
     (item,) = items(kit, "episode")
     assert (item.text, item.id) == (decision.text, recorded.facts[0])
     assert item.sources[0].cites == (Cite(recorded.ids[0]),)
@@ -494,7 +494,7 @@ def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
 
 def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: Kit) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    first, second = record(as_messages([decision, decision]), "monday", ANA, kit).ids
+    first, second = record(parse_messages([decision, decision]), "monday", ANA, kit).ids
     (item,) = items(kit, "episode")
     assert {cite.item for source in item.sources for cite in source.cites} == {first, second}
     kit.items.apply(Plan(ANA, (Forget(first),)))
@@ -504,7 +504,7 @@ def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: K
 
 def test_what_happened_long_ago_makes_no_episode(kit: Kit, clock: SetClock) -> None:
     assert kit.episodes is not None
-    record(as_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
+    record(parse_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
     assert kit.episodes.recent(ANA, None, 10, clock()) == []
 
 
@@ -513,7 +513,7 @@ def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: Set
     output = "\n".join(f"line {n}: all is well" for n in range(5_000)) + "\nERROR: disk full"
     call = ToolCall("c1", "build", {})
     happened = [Message("assistant", calls=(call,)), Message("tool", output, answers="c1", tool="build")]
-    recorded = record(as_messages(happened), "monday", ANA, kit)
+    recorded = record(parse_messages(happened), "monday", ANA, kit)
     shown = message_of(kit.log.read(ANA, "monday", 1, 1)[0])
     assert len(shown.text) <= SHOWN
     assert "disk full" in shown.text
@@ -522,7 +522,7 @@ def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: Set
 
 
 def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
-    record(as_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
+    record(parse_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
     (text,) = log(kit)
     assert text.encode()
     assert text.startswith("a\ufffdb")
@@ -530,7 +530,7 @@ def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
 
 def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
     bare = replace(kit, episodes=None)
-    record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
+    record(parse_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
     assert texts(kit) == ["I live in Lima"]
 
 
@@ -624,7 +624,7 @@ def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Kit, say: Say) -> None:
 
 def spoke(kit: Kit, clock: SetClock, speaker: str, text: str) -> Recorded:
     clock.advance()
-    return record(as_messages([Message("user", text, speaker)]), "monday", ANA, kit)
+    return record(parse_messages([Message("user", text, speaker)]), "monday", ANA, kit)
 
 
 def test_another_speaker_leaves_the_users_slots_alone(kit: Kit, clock: SetClock) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.model.items import Unsaid, Worth
-from engrain.core.rules.statements import compiled, statements
+from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.ingest.gate import MOST, worth
 
 FILES = Path(__file__).parent.parent / "files"
@@ -548,10 +548,10 @@ def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
 
 
 def test_every_pattern_is_a_pattern() -> None:
-    known = statements()
+    known = load_statement_rules()
     rules = {rule for some in (*known.by_word.values(), known.inner_rules) for rule in some}
     for rule in rules:
         assert not rule.anywhere or "said" in rule.pattern.groupindex, rule.source
-        assert not compiled(rule.source).fullmatch("")
+        assert not compile_pattern(rule.source).fullmatch("")
     for pattern in (*known.signs.values(), *(one for some in known.asks.values() for one in some)):
-        compiled(pattern)
+        compile_pattern(pattern)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import to_anthropic, to_openai
 from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.chat import Said, ToolCall
 from engrain.core.model.items import FORGOTTEN, Item, Source
 from engrain.core.model.messages import RESERVED, Message, checked_message, message_of, note_of, said
-from engrain.core.text.passages import cut
+from engrain.core.text.passages import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})
@@ -72,7 +72,7 @@ def test_a_message_that_only_calls_reads_as_what_it_calls() -> None:
 def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
     row = kept(Message("assistant", "Looking.", calls=(FLIGHTS,)))
     place = row.text.index("LIM")
-    left = replace(row, text=cut(row.text, [(place, place + 3)]))
+    left = replace(row, text=cut_spans(row.text, [(place, place + 3)]))
     found = message_of(left)
     assert found.calls == ()
     assert found.text == left.text
@@ -82,7 +82,7 @@ def test_the_words_of_a_call_are_searched_and_forgotten_with_the_text() -> None:
 
 def test_of_a_message_that_was_cut_no_call_is_guessed() -> None:
     row = kept(Message("assistant", "Looking for Lima.", calls=(ToolCall("1", "look", malformed="{LIM"),)))
-    left = replace(row, text=cut(row.text, [(12, 16)]))
+    left = replace(row, text=cut_spans(row.text, [(12, 16)]))
     assert message_of(left).calls == ()
     assert message_of(left).text == f"Looking for {FORGOTTEN}.\nlook {{LIM"
 
@@ -149,7 +149,7 @@ def test_bad_values_are_named(message: Message, error: type[Exception], words: s
 
 
 def test_messages_of_the_anthropic_api_are_understood() -> None:
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "user", "content": "To Quito, please."},
             {
@@ -186,7 +186,7 @@ def test_messages_of_the_anthropic_api_are_understood() -> None:
 def test_messages_of_the_openai_api_are_understood() -> None:
     function = {"name": "search", "arguments": '{"to": "UIO"}'}
     broken = {"name": "search", "arguments": '{"to": "UI'}
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "name": "Ana", "content": [{"type": "text", "text": "To"}, {"type": "text", "text": "Q"}]},
@@ -231,7 +231,7 @@ def test_messages_of_the_openai_api_are_understood() -> None:
 def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, text: str) -> None:
     look = {"type": "text", "text": "Look:"}
     result = {"type": "tool_result", "tool_use_id": "a", "content": [look, block]}
-    found = as_messages(
+    found = parse_messages(
         [
             {"role": "user", "content": "Before."},
             {"role": "user", "content": [look, block, {"type": "text", "text": "Nice?"}]},
@@ -243,12 +243,12 @@ def test_what_is_not_text_is_noted_and_nothing_around_it_is_lost(block: Any, tex
     for form in (to_anthropic, to_openai):
         # What goes out is text in both forms, and comes back as the same.
         sent = form([message.said for message in found[:3]])
-        assert [one.text for one in as_messages(sent)][-1] == text
+        assert [one.text for one in parse_messages(sent)][-1] == text
 
 
 def test_our_own_form_is_understood() -> None:
     call = {"id": "a", "name": "search", "arguments": {}}
-    assert as_messages(
+    assert parse_messages(
         [
             Message("user", "Hi."),
             {"role": "assistant", "text": "Yes?", "calls": [call], "metadata": {"a": 1}, "speaker": None},
@@ -292,4 +292,4 @@ def test_our_own_form_is_understood() -> None:
 )  # fmt: skip
 def test_what_cannot_be_understood_is_named(value: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        as_messages(value)
+        parse_messages(value)

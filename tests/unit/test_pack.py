@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from engrain.core.model.items import Item, Source
 from engrain.core.model.recall import Hit, Outlived, Recall
-from engrain.core.text.tokenizer import terms
-from engrain.core.tokens import estimated_tokens
+from engrain.core.text.tokenizer import extract_terms
+from engrain.core.tokens import estimate_tokens
 from engrain.retrieval.selection import Budget, Choice, Chosen, choose, merge, pack, shortened
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -29,7 +29,7 @@ def hit(text: str, **changes: object) -> Hit:
 def packed(texts: list[str], budget: int | None, words: str = "", relevance: Sequence[float] = ()) -> Recall:
     choices = [choice(number, relevance[number] if relevance else 0.9) for number in range(len(texts))]
     chosen = Chosen(choices, {"floor": [], "n": [], "source": [], "budget": []})
-    limit = Budget(budget, estimated_tokens, frozenset(terms(words)))
+    limit = Budget(budget, estimate_tokens, frozenset(extract_terms(words)))
     return pack(dict(zip(choices, map(hit, texts), strict=True)), chosen, limit)
 
 
@@ -78,7 +78,7 @@ def test_merging_keeps_the_order_of_each_scope(scopes: list[list[Choice]]) -> No
 @given(st.lists(st.text(min_size=1, max_size=200), max_size=8), st.integers(0, 120))
 def test_the_budget_is_never_exceeded_and_nothing_is_lost_silently(texts: list[str], budget: int) -> None:
     recall = packed(texts, budget)
-    assert recall.tokens == estimated_tokens(str(recall)) <= budget
+    assert recall.tokens == estimate_tokens(str(recall)) <= budget
     cut = sum(left.count for left in recall.left_out if left.reason == "budget")
     assert len(recall.hits) + cut == len(texts)
     assert str(packed(texts, None)).count("\n") == len(texts)
@@ -129,7 +129,7 @@ def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
 
 def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
     chosen = choose([choice(0, 0.19996)], 5, 0.2, 0.2)
-    recall = pack({}, chosen, Budget(None, estimated_tokens))
+    recall = pack({}, chosen, Budget(None, estimate_tokens))
     assert str(recall.left_out[0]) == "1 below the relevance floor (best relevance 0.19)"
     assert recall.left_out[0].relevance < 0.2
 

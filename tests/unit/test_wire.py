@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from wire_rules import Rejected, check_anthropic, check_anthropic_request, check_openai, check_openai_request
 
 from engrain.core.chat.render import (
+    CONVERSATION_OPENING,
     NO_OUTPUT,
     NO_RESULT,
-    OPENING,
     split_system,
     to_anthropic,
     to_openai,
-    tools_for_anthropic,
-    tools_for_openai,
+    tools_to_anthropic,
+    tools_to_openai,
 )
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import Ask, Reply, Said, ToolCall, ToolSpec
@@ -178,7 +178,7 @@ def test_an_empty_output_says_so(form: Any) -> None:
 def test_a_conversation_that_begins_with_the_assistant_gets_an_opening(form: Any) -> None:
     first = form([Said("assistant", "Hello.")])[0]
     assert first["role"] == "user"
-    assert OPENING in json.dumps(first)
+    assert CONVERSATION_OPENING in json.dumps(first)
 
 
 def test_a_last_word_of_the_assistant_has_no_white_space_behind() -> None:
@@ -283,9 +283,9 @@ def test_what_was_sent_stays_when_the_user_speaks_again(said: list[Said]) -> Non
 def test_tools_are_offered_in_both_forms() -> None:
     tool = ToolSpec("look", "Looks.", {"type": "object"})
     message = [{"role": "user", "content": "Look."}]
-    check_openai_request({"model": "m", "max_tokens": 1, "messages": message, "tools": tools_for_openai([tool])})
+    check_openai_request({"model": "m", "max_tokens": 1, "messages": message, "tools": tools_to_openai([tool])})
     written = to_anthropic([user("Look.")])
-    check_anthropic_request({"model": "m", "max_tokens": 1, "messages": written, "tools": tools_for_anthropic([tool])})
+    check_anthropic_request({"model": "m", "max_tokens": 1, "messages": written, "tools": tools_to_anthropic([tool])})
 
 
 @pytest.mark.parametrize(

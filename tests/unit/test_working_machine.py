@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.working import Entry
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 from engrain.tiers.working import WorkingMemory
 
 
@@ -21,7 +21,7 @@ def heavier_together(text: str) -> int:
     return len(text.split()) + text.count("\n") ** 2
 
 
-COUNTERS: tuple[Callable[[str], int], ...] = (estimated_tokens, len, heavier_together)
+COUNTERS: tuple[Callable[[str], int], ...] = (estimate_tokens, len, heavier_together)
 PIECES = (
     *(
         "We decided to wait. ",

@@ -16,7 +16,7 @@ from engrain.agent.tools import memory_tools as own_tools
 from engrain.agent.turn import Manner, Place, Together, Turn, short
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.chat import checked_timeout
-from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
 from engrain.memory.async_memory import AsyncMemory
@@ -64,13 +64,13 @@ class _Agent(Generic[M]):
             _by_name(self._proved([*own, *_tools(tools)])),
             frozenset(tool.name for tool in own),
             system,
-            checked_count(max_steps, "max_steps", 1, MAX_STEPS),
-            checked_count(max_tokens, "max_tokens", 1, 10_000_000),
+            check_count(max_steps, "max_steps", 1, MAX_STEPS),
+            check_count(max_tokens, "max_tokens", 1, 10_000_000),
             None if timeout is None else checked_timeout(timeout),
             on_call,
         )
-        self._session = None if session is None else checked_key(session, "session")
-        self._background = Background(checked_count(budget, "budget", 0, 1_000_000))
+        self._session = None if session is None else check_key(session, "session")
+        self._background = Background(check_count(budget, "budget", 0, 1_000_000))
         self._busy = threading.Lock()
 
     def status(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class AgentWithMemory(_Agent[Memory]):
         With a `task_id` the turn is a durable task: if the process dies, the same call continues it, and no recorded
         reply of the model is paid for twice. A tool that is an effect and was cut off raises StepAmbiguous.
         """
-        said = checked_text(task, "task")
+        said = check_text(task, "task")
         with self._alone():
             if task_id is None:
                 return drive(self._turn(NoJournal(), _one_by_one, said))
@@ -147,7 +147,7 @@ class AsyncAgentWithMemory(_Agent[AsyncMemory]):
 
     async def run(self, task: str, *, task_id: str | None = None) -> Answer:
         """As AgentWithMemory.run."""
-        said = checked_text(task, "task")
+        said = check_text(task, "task")
         hop = self._memory._hop
 
         async def played(part: Part, *_: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.model.recall import SESSION, RecallRequest, Section
 from engrain.core.model.recall import quoted as line_of
-from engrain.core.tokens import estimated_tokens
+from engrain.core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from engrain.core.chat.window import Window
@@ -70,7 +70,7 @@ class Background:
             context = memory.working.context(int(self._budget * WORK_SHARE))
             parts.append(str(Section(SESSION, tuple(context.splitlines()))))
         shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
-        left = max(0, self._budget - sum(map(estimated_tokens, parts)))
+        left = max(0, self._budget - sum(map(estimate_tokens, parts)))
         found = memory._open.recall(RecallRequest(question[:QUERY], n=HITS, budget=left, shown=shown))
         return "\n\n".join(part for part in (*parts, str(found)) if part)
 
@@ -96,7 +96,7 @@ def _holds(memory: Memory, opening: Opening) -> bool:
 def _cut(opening: Opening, budget: int) -> Opening:
     kept: set[str] = set()
     for item in _items(opening):
-        tokens = estimated_tokens(line_of(item))
+        tokens = estimate_tokens(line_of(item))
         if tokens <= budget:
             budget -= tokens
             kept.add(item.id)

@@ -18,7 +18,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import ToolCall, ToolSpec, checked_timeout
 from engrain.core.model.items import Cite, Item, Note, Source
 from engrain.core.model.recall import RecallRequest
-from engrain.core.validation import checked_text
+from engrain.core.validation import check_text
 from engrain.tasks.policies import Retry, as_retry
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def memory_tools(memory: Callable[[], Memory]) -> list[Tool]:
         Args:
             text: One whole sentence that can be understood alone.
         """
-        checked_text(text)
+        check_text(text)
         return "Noted."
 
     def recall(question: str) -> str:

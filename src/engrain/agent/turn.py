@@ -30,7 +30,7 @@ from engrain.core.model import chat
 from engrain.core.model.chat import Reply, Said, ToolCall
 from engrain.core.model.items import Cite, Source
 from engrain.core.model.messages import Message, spans_of_calls
-from engrain.core.tokens import estimated_tokens, middle_cut
+from engrain.core.tokens import cut_middle, estimate_tokens
 from engrain.tasks.driver import Ask, Call, Flow
 from engrain.telemetry import traced
 
@@ -199,10 +199,10 @@ class Turn:
         messages = list(window.messages)
         for at in reversed(range(len(messages))):
             whole = self._whole.get(messages[at].id or "", "")
-            text, _ = middle_cut(whole, room, estimated_tokens)
+            text, _ = cut_middle(whole, room, estimate_tokens)
             if text and (text == whole or len(text) > len(messages[at].text)):
                 messages[at] = replace(messages[at], text=text)
-                room -= estimated_tokens(text)
+                room -= estimate_tokens(text)
         return replace(window, messages=tuple(messages)).said
 
     # Tools

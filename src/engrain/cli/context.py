@@ -19,8 +19,8 @@ from engrain.cli.output import document, line, many, safe
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
 from engrain.core.model.messages import calls_of
-from engrain.core.rules.cascade import addresses
-from engrain.core.validation import hint, near
+from engrain.core.rules.cascade import find_addresses
+from engrain.core.validation import find_similar_names, suggest_name
 
 if TYPE_CHECKING:
     from engrain.core.model.erasure import Hold
@@ -227,7 +227,7 @@ def _scope(one: Owned) -> Scope:
 def _guess(scope: Scope, every: Sequence[Owned]) -> str:
     for part in PARTS:
         name, names = getattr(scope, part), {one for owned in every if (one := getattr(owned, part))}
-        if name and name not in names and (told := hint(name, sorted(names))):
+        if name and name not in names and (told := suggest_name(name, sorted(names))):
             return told
     return ""
 
@@ -251,8 +251,8 @@ def nothing_from(memory: Memory, source: str) -> list[str]:
     items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
     known = {one.name for item in items for one in item.sources if one.name}
     said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
-    known |= {one for item in said for call in calls_of(item.text, item.metadata) for one in addresses(call)}
-    like = list(dict.fromkeys([*_of_host(source, known), *near(source, known, SHOWN)]))[:SHOWN]
+    known |= {one for item in said for call in calls_of(item.text, item.metadata) for one in find_addresses(call)}
+    like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]
     named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
     return [f"Nothing came from {safe(source)}.", *named]
 

@@ -12,7 +12,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.messages import note_of
 from engrain.core.model.recall import SESSION, RecallRequest, Section, escaped, indented
 from engrain.core.model.results import Checked, Owned, Status
-from engrain.core.validation import checked_text
+from engrain.core.validation import check_text
 from engrain.engine.counting import held, under_way
 from engrain.engine.erasures import Erasures
 from engrain.engine.happenings import Happenings
@@ -81,7 +81,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
 
     def prompt(self, task: str, budget: int | None, history: bool) -> str:
         """The task, what is known that bears on it, and what was said so far."""
-        head = f"Current task: {checked_text(task, 'task')}"
+        head = f"Current task: {check_text(task, 'task')}"
         left = None if budget is None else max(0, budget - self.kit.count_tokens(head + "\n\n"))
         told, shown = self._history(None if left is None else left // 3) if history and self.session else ("", None)
         work = self._work(left) if shown else ""

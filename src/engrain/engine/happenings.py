@@ -11,7 +11,7 @@ from engrain.core.errors import Conflict, InvalidInput, NotFound, StoreError
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.messages import Message
 from engrain.core.model.sessions import Closing, Opening
-from engrain.core.validation import checked_key, checked_text
+from engrain.core.validation import check_key, check_text
 from engrain.engine.desk import PROCEDURE, WorkingDesk
 from engrain.engine.parts import Parts
 from engrain.tasks.execution import Course, Terms
@@ -26,7 +26,7 @@ class Happenings(Parts):
     # Sessions
 
     def start_session(self, session: str | None) -> Opening:
-        name = self._new_id(self.kit.clock()) if session is None else checked_key(session, "session")
+        name = self._new_id(self.kit.clock()) if session is None else check_key(session, "session")
         if self.session is not None and self.session != name:
             self._leave(self.session)
         self.clear_erased()
@@ -57,7 +57,7 @@ class Happenings(Parts):
     def present(self, session: str | None = None) -> str:
         """The session meant: the one named, or else the present one, which begins with what is said first."""
         if session is not None:
-            return checked_key(session, "session")
+            return check_key(session, "session")
         with self._present:
             if self.session is None:
                 self.session = self._new_id(self.kit.clock())
@@ -129,7 +129,7 @@ class Happenings(Parts):
         self._at_work("record_step")
         if thought:
             self.working.add_thought(thought)
-        name = checked_text(action, "action")[:ACTION]
+        name = check_text(action, "action")[:ACTION]
         done = self.working.results
         times = sum(key == name or key.startswith(f"{name} (") for key in done)
         self.working.add_result(f"{name} ({times + 1})" if times else name, result)

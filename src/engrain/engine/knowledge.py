@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmbedderFailed, ServerAway, StoreError, StoreUnavailable
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation
@@ -17,7 +17,7 @@ from engrain.core.model.plans import Change, Outcome
 from engrain.core.model.recall import RECENT, SESSION, Recall, RecallRequest, Section, Without
 from engrain.core.model.results import Forgotten, Why
 from engrain.core.model.sessions import Event
-from engrain.core.validation import MAX_QUERY, checked_count, checked_share, checked_text
+from engrain.core.validation import MAX_QUERY, check_count, check_share, check_text
 from engrain.engine.parts import Parts
 from engrain.ingest import write
 from engrain.ports import ListQuery, SessionState
@@ -158,19 +158,19 @@ class Knowledge(Parts):
         return next((one for one in (self.semantic, *others) if one.get(id)), self.semantic)
 
     def _checked(self, request: RecallRequest) -> RecallRequest:
-        checked_text(request.query, "query", MAX_QUERY)
-        checked_count(request.n, "n", 1, MAX_HITS)
+        check_text(request.query, "query", MAX_QUERY)
+        check_count(request.n, "n", 1, MAX_HITS)
         if request.budget is not None:
-            checked_count(request.budget, "budget", 0, MAX_BUDGET)
+            check_count(request.budget, "budget", 0, MAX_BUDGET)
         if request.min_relevance is not None:
-            checked_share(request.min_relevance, "min_relevance")
-        checked_share(request.min_importance, "min_importance")
+            check_share(request.min_relevance, "min_relevance")
+        check_share(request.min_importance, "min_importance")
         return RecallRequest(
             query=request.query,
             scopes=(self.scope, *self.reads),
             n=request.n,
             budget=request.budget,
-            at=None if request.at is None else checked_time(request.at, "as_of", end_of_day=True),
+            at=None if request.at is None else check_time(request.at, "as_of", end_of_day=True),
             now=self.kit.clock(),
             min_relevance=request.min_relevance,
             where=parse_filter(request.where),

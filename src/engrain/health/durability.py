@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError
 from engrain.core.formats import manifests
-from engrain.core.formats.manifests import MANIFEST, TOOLS, BackupManifest, taken_at
+from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, failed, passed, several, warned
@@ -56,13 +56,13 @@ def file_system(look: Look) -> Verdict:
 def backup(look: Look) -> Verdict:
     store, policies = look.store, look.kit.policies
     if not isinstance(look.kit.items, Backed):
-        return passed(f"a {store.backend} store is {TOOLS.rstrip('.')}")
+        return passed(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
         return passed("there is nothing to back up yet")
     if not policies.backup_folder:
         return _by_hand(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := parse_backup_time(stem, name))}
     if not taken:
         return failed(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)
@@ -100,7 +100,9 @@ def _new(look: Look) -> bool:
 
 def _damaged(path: Path) -> str:
     try:
-        manifest = manifests.read(path.with_name(path.name + MANIFEST).read_bytes(), path.name + MANIFEST)
+        manifest = manifests.read_backup_manifest(
+            path.with_name(path.name + MANIFEST_SUFFIX).read_bytes(), path.name + MANIFEST_SUFFIX
+        )
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"

@@ -13,14 +13,14 @@ from engrain.core.model.erasure import Erasure, Hold, owner
 from engrain.core.model.items import Item
 from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
 from engrain.core.model.tasks import ENDED, TaskQuery
-from engrain.core.secrets.redact import Private, finds
+from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import READ, Look, Point, ago
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import ALL, Round
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
-SECRET: tuple[Private, ...] = ("keys", "cards", "iban")
+SECRET: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
 SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
 VERIFIED = 20  # erasures, the newest
 STUCK = timedelta(hours=1)
@@ -97,7 +97,7 @@ def secrets(look: Look) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
     for item in look.newest:
-        if found := {one.kind for text in _texts(item) for one in finds(text[:READ], SECRET)}:
+        if found := {one.kind for text in _texts(item) for one in find_private(text[:READ], SECRET)}:
             kinds.update(found)
             ids.append(item.id)
     if not ids:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engrain.core.errors import EngrainError
 from engrain.core.model.items import Item
 from engrain.core.model.results import Verdict, failed, named, passed, warned
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.tokenizer import extract_terms
 from engrain.health.context import Look, Point, worst
 from engrain.ports import Embedder, VectorQuery, WordQuery
 from engrain.ports.search import VectorModels
@@ -90,7 +90,7 @@ def self_recall(look: Look) -> Verdict:
 
 
 def _by_words(look: Look, item: Item) -> bool:
-    asked = tuple(dict.fromkeys(terms(item.text)))[:50]
+    asked = tuple(dict.fromkeys(extract_terms(item.text)))[:50]
     return not asked or bool(look.kit.words.counts(WordQuery(asked, look.scope), [item.id]).hits)
 
 

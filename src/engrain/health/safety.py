@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 from engrain.core.errors import EngrainError
-from engrain.core.markdown.layout import unsettled
+from engrain.core.markdown.layout import list_conflict_ids
 from engrain.core.markdown.sync_state import CONFLICTS, SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
 from engrain.core.model.messages import answered, calls_of
 from engrain.core.model.queries import ListQuery
 from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
-from engrain.core.rules.cascade import addresses
-from engrain.core.rules.message_filters import reads_like_an_order
+from engrain.core.rules.cascade import find_addresses
+from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.health.context import READ, Look, Point, worst
 
 ABOUT_THE_USER = "user."
@@ -53,7 +53,7 @@ def trust(look: Look) -> Verdict:
 def instructions(look: Look) -> Verdict:
     where = parse_filter({"trust": {"<=": OTHERS}})
     read = look.kit.items.page(ListQuery(look.scope, where, limit=look.limit))
-    found = [one for one in read if reads_like_an_order(one.text[:READ])]
+    found = [one for one in read if is_prompt_injection(one.text[:READ])]
     if not read:
         return passed("there is no text that is not the user's own word")
     if not found:
@@ -77,7 +77,7 @@ def _came_from(look: Look, item: Item) -> str | None:
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
     made = [call for one in before for call in calls_of(one.text, one.metadata) if call.id == answered(item.metadata)]
-    return min(addresses(made[-1]), default=None) if made else None
+    return min(find_addresses(made[-1]), default=None) if made else None
 
 
 def _known_by(item: Item) -> str:
@@ -124,7 +124,7 @@ def file_conflicts(look: Look) -> Verdict:
         return failed(
             f"{folder.path} cannot be read: {str(exc).rstrip('.')}", look.run("files", "status", str(folder.path))
         )
-    waiting = unsettled(raw.decode("utf-8", "replace")) if raw else []
+    waiting = list_conflict_ids(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:
         return passed(f"nothing in {folder.path} waits for a decision")
     why = f"{several(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"

@@ -17,7 +17,7 @@ from engrain.core.model.messages import RESERVED
 from engrain.core.model.plans import Applied, Plan, own
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, Happening, Raw
-from engrain.core.rules.importance import Happened, Score, repeat_key, score
+from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFE
 from engrain.ports import Episodes, Kit
@@ -43,9 +43,9 @@ def before(kit: Kit, scope: Scope, session: str) -> list[str]:
     return [item.text for item in kit.log.last(scope, session, BEFORE)]
 
 
-def entry(happened: Happened, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
+def entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
     """The entry over a log row. It lives for a day, or for ever if it matters; with no id, it takes the row's."""
-    scored = score(happened)
+    scored = score_importance(happened)
     data: dict[str, Any] = {WHY: reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
     return Episode(
         id="",
@@ -57,7 +57,7 @@ def entry(happened: Happened, session: str, at: datetime, item: str, tool: str |
         expires_at=None if scored.promotes else at + LIFE,
         data={name: value for name, value in data.items() if value is not None},
         item=item,
-        key=repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
+        key=make_repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
     )
 
 
@@ -65,13 +65,13 @@ def raw_of(text: str | None, at: datetime) -> Raw | None:
     return None if text is None else Raw(text, at + RAW_LIFE)
 
 
-def lasting(happened: Happened, source: Source, occurred_at: datetime | None = None) -> Note:
+def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
     """The item that an important episode becomes, unless the gate keeps it as a fact: then that is what lasts.
 
     Its source cites the log rows, so that forgetting them takes it along; what was forgotten is not brought back. With
     no time of its own, the same words again are the same item.
     """
-    scored = score(happened)
+    scored = score_importance(happened)
     return Note(
         happened.text,
         scored.importance,
@@ -88,7 +88,7 @@ def drafts(rows: Sequence[Note], kept: Sequence[Note], kit: Kit) -> tuple[list[D
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
-def reasons(scored: Score) -> list[list[Any]]:
+def reasons(scored: ImportanceScore) -> list[list[Any]]:
     """As an entry's data and an item's metadata keep them."""
     return [[name, part] for name, part in scored.reasons]
 

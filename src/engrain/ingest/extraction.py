@@ -11,9 +11,9 @@ from engrain.core.errors import EngrainError
 from engrain.core.model.chat import Ask, Said
 from engrain.core.model.items import FORGOTTEN, Cite, Item, Note, Source, checked
 from engrain.core.model.recall import escaped
-from engrain.core.rules.message_filters import blank_pasted, without_code
-from engrain.core.rules.slots import SPEAKER, named_by
-from engrain.core.secrets.personal import gives_away_a_secret
+from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
+from engrain.core.secrets.personal import contains_secret
 
 MODEL = "model"  # metadata "by" of a fact that a model found
 MAX_FACTS = 20
@@ -85,14 +85,14 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
     # What was pasted is not the speaker's word, and secrets are nobody's.
-    if blank_pasted(without_code(item.text))[start:end] != words or gives_away_a_secret(item.text):
+    if blank_pasted(blank_code(item.text))[start:end] != words or contains_secret(item.text):
         return None
     other = another(item.speaker)
     note = Note(
         words,
         _share(entry.get("importance")),
-        named_by(other, _slot(entry.get("slot"))),
-        {"by": MODEL, SPEAKER: other} if other else {"by": MODEL},
+        rename_for_speaker(other, _slot(entry.get("slot"))),
+        {"by": MODEL, SPEAKER_KEY: other} if other else {"by": MODEL},
         Source(other, "user", (Cite(item.id, start, end),)),
         # With a time of its own, another's words do not become one with the same words of the user's.
         (item.occurred_at or item.recorded_at) if other else None,

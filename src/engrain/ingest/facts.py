@@ -10,10 +10,10 @@ from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import ROLES, Cite, Draft, Item, Note, Source, Unsaid, Worth
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
-from engrain.core.rules.slots import SPEAKER, named_by
-from engrain.core.rules.statements import PREFERENCE, statements, traits
-from engrain.core.text.languages import languages
-from engrain.core.text.tokenizer import spoken, terms, tokens
+from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
+from engrain.core.rules.statements import PREFERENCE, detect_traits, load_statement_rules
+from engrain.core.text.languages import load_languages
+from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
 from engrain.ingest.write import draft
 from engrain.ports import Kit, WordQuery
@@ -51,7 +51,7 @@ def steps_for(
     for one in found:
         if not said.words(one).strip():
             continue
-        theirs = replace(one, slot=named_by(said.speaker, one.slot))
+        theirs = replace(one, slot=rename_for_speaker(said.speaker, one.slot))
         if isinstance(theirs, Unsaid):
             back = [
                 step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
@@ -65,11 +65,11 @@ def steps_for(
 
 def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
     """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
-    words = set(tokens(speaker or "")) - set(ROLES)
+    words = set(tokenize(speaker or "")) - set(ROLES)
     if not words:
         return None
     held = kit.items.slot(scope, "user.name", None)
-    own, known = set(tokens(scope.user or "")), set(tokens(held.text if held else ""))
+    own, known = set(tokenize(scope.user or "")), set(tokenize(held.text if held else ""))
     return None if words <= own or words <= known or (own and own <= words) else speaker
 
 
@@ -81,7 +81,7 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
         text=said.words(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": GATE, SPEAKER: said.speaker} if others else {"by": GATE},
+        metadata={"by": GATE, SPEAKER_KEY: said.speaker} if others else {"by": GATE},
         source=Source(said.speaker, "user", (Cite(said.row, found.start, found.end),)),
         # With a time of its own, another's "I like tea" does not become one with the user's.
         occurred_at=said.message.occurred_at or (kit.clock() if others else None),
@@ -107,11 +107,11 @@ def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str 
     """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
     ended or is denied, only a slot that holds what is named."""
     slot = found.slot or ""
-    if found.slot is None or not statements().sign("ended").search(said.words(found)):
+    if found.slot is None or not load_statement_rules().sign("ended").search(said.words(found)):
         return found.slot
     value = held(slot)
     if found.replaces is not None:
-        return slot if value and set(terms(found.replaces)) <= set(terms(value)) else None
+        return slot if value and set(extract_terms(found.replaces)) <= set(extract_terms(value)) else None
     # "I quit my job": where nobody knows whose, it is what one did there.
     job = slot.removesuffix(_EMPLOYER) + _JOB
     return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
@@ -122,22 +122,22 @@ def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
-    words = set(terms(found.replaces))
+    words = set(extract_terms(found.replaces))
     likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, kit) if _theirs(item, said)]
-    told = set(tokens(said.words(found)))
-    named = [item for item in likely if words <= set(terms(item.text))]
-    meant = [item for item in named if traits(item.text) & PREFERENCE or told > set(tokens(item.text))]
+    told = set(tokenize(said.words(found)))
+    named = [item for item in likely if words <= set(extract_terms(item.text))]
+    meant = [item for item in named if detect_traits(item.text) & PREFERENCE or told > set(tokenize(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
 def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
     """What was said a moment ago, and is not written yet."""
     statement = said.words(found)
-    if draft.kind != "fact" or draft.metadata.get(SPEAKER) != said.speaker:
+    if draft.kind != "fact" or draft.metadata.get(SPEAKER_KEY) != said.speaker:
         return False
     if found.slot is None or draft.slot != found.slot:
-        return tokens(draft.text) == tokens(statement)
-    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(terms(draft.text))
+        return tokenize(draft.text) == tokenize(statement)
+    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(extract_terms(draft.text))
 
 
 def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
@@ -174,27 +174,27 @@ def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     if not gate.worth(statement):
         return versions
     value = _value(slot, statement)
-    has = {item.id: value.intersection(terms(item.text)) for item in versions}
+    has = {item.id: value.intersection(extract_terms(item.text)) for item in versions}
     # "I live in Quito" was said as "I moved to Quito": that, and not "I live in Lima". The value stands last.
-    last = next((one for one in reversed(terms(statement)) if one in value), None)
+    last = next((one for one in reversed(extract_terms(statement)) if one in value), None)
     whole = [item for item in versions if has[item.id] == value]
     return whole or [item for item in versions if last in has[item.id]] or [item for item in versions if has[item.id]]
 
 
 def _value(slot: str, statement: str) -> set[int]:
-    return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
+    return set(extract_terms(statement)) - set(extract_terms(split_identifier(slot))) - load_languages().stop_terms
 
 
 def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:
     likely = _with_words(statement, _FACTS, scope, kit)
-    return [item for item in likely if tokens(item.text) == tokens(statement) and _theirs(item, said)]
+    return [item for item in likely if tokenize(item.text) == tokenize(statement) and _theirs(item, said)]
 
 
 def _theirs(item: Item, said: Said) -> bool:
     """A fact that this speaker told, or nobody in particular; where the user speaks, no other speaker."""
-    return item.metadata.get(SPEAKER) == said.speaker
+    return item.metadata.get(SPEAKER_KEY) == said.speaker
 
 
 def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=LIKELY)
+    query = WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, where, limit=LIKELY)
     return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []

@@ -13,7 +13,7 @@ from engrain.core.model.items import Cite, Source, Unsaid, Worth
 from engrain.core.model.messages import Message, message_of, note_of
 from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, own
 from engrain.core.model.sessions import Happening
-from engrain.core.rules.importance import EpisodeKind, Happened, novelty, score
+from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import Said, another, steps_for
@@ -61,7 +61,7 @@ class Turn:
     message: Message
     raw: str | None
     found: Sequence[Worth | Unsaid]
-    event: Happened | None
+    event: EpisodeEvent | None
 
 
 def record(happened: Sequence[Message], session: str, scope: Scope, kit: Kit, terms: Terms | None = None) -> Recorded:
@@ -141,20 +141,20 @@ def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]
     return gate.worth(own, [(one.role, one.text) for one in earlier])
 
 
-def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
+def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> EpisodeEvent | None:
     if message.role == "system":
         return None
     # Of a call its name and arguments, as the row has them: two different calls are two events.
     text = note_of(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
     explicit = any(isinstance(one, Worth) and one.explicit for one in found)
-    new = novelty(text, [one.text for one in earlier])
-    return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
+    new = measure_novelty(text, [one.text for one in earlier])
+    return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
 def _lasting(turn: Turn, k: int, kit: Kit) -> list[Step]:
     """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
-    if turn.event is None or not turn.event.text or not score(turn.event).promotes:
+    if turn.event is None or not turn.event.text or not score_importance(turn.event).promotes:
         return []
     source = note_of(turn.message, "").source
     assert isinstance(source, Source)

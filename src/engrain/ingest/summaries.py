@@ -7,14 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from engrain.core.chat.window import SUMMARY_SHARE, borders, cut_at, due, weighed
+from engrain.core.chat.window import (
+    SUMMARY_SHARE,
+    count_message_tokens,
+    count_to_summarize,
+    find_cut_points,
+    needs_summary,
+)
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
 from engrain.core.model.messages import Message, message_of
 from engrain.core.model.retention import Window as Limits
-from engrain.core.secrets.personal import gives_away_a_secret
-from engrain.core.text.summarize import SUMMARY, Line, Part, digest, lines, select_lines, text_of
+from engrain.core.secrets.personal import contains_secret
+from engrain.core.text.summarize import (
+    SUMMARY_KIND,
+    DigestLine,
+    DigestPart,
+    join_lines,
+    select_lines,
+    split_lines,
+    write_digest,
+)
 from engrain.ports import Kit, Summary
 
 DIGEST = "digest"  # who made a summary without a model
@@ -70,12 +84,12 @@ def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = Fa
         before = load_summary(kit, scope, session)
         rows = kit.log.read(scope, session, before.start, READ)
         messages = [message_of(row) for row in rows]
-        weights = [weighed(message, kit.count_tokens) for message in messages]
-        at = _cut(messages, limits, kit, always or due(len(messages), sum(weights), limits))
+        weights = [count_message_tokens(message, kit.count_tokens) for message in messages]
+        at = _cut(messages, limits, kit, always or needs_summary(len(messages), sum(weights), limits))
         if at == 0:
             break
-        parts = [Part(before.text, kind=SUMMARY), *(part_of(one) for one in messages[:at] if not opens(one))]
-        text = digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
+        parts = [DigestPart(before.text, kind=SUMMARY_KIND), *(part_of(one) for one in messages[:at] if not opens(one))]
+        text = write_digest(parts, int(limits.max_tokens * SUMMARY_SHARE), kit.count_tokens)
         summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
         if keep(kit, scope, session, summary) and len(rows) < READ:
             break
@@ -115,18 +129,18 @@ def opens(message: Message) -> bool:
 def _cut(messages: Sequence[Message], limits: Limits, kit: Kit, now: bool) -> int:
     if len(messages) == READ:
         # Far behind, as after the summary was dropped: in parts.
-        return borders(messages)[-1] or READ - 1
-    return cut_at(messages, limits, kit.count_tokens) if now else 0
+        return find_cut_points(messages)[-1] or READ - 1
+    return count_to_summarize(messages, limits, kit.count_tokens) if now else 0
 
 
-def part_of(message: Message, day: str = "") -> Part:
+def part_of(message: Message, day: str = "") -> DigestPart:
     """A decision with its reasons, or an error with what helped, says itself what it is, and is one line."""
     kind = "error" if message.failed and not message.event else ""
     if message.calls:
         names = ", ".join(call.name for call in message.calls)
-        return Part(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
+        return DigestPart(f"{message.text}\nCalled {names}.".strip(), message.speaker or message.role, kind, day)
     speaker, event = message.speaker or message.tool or message.role, bool(message.event)
-    return Part(message.text, speaker, kind, day, event, message.role == "tool" and not event)
+    return DigestPart(message.text, speaker, kind, day, event, message.role == "tool" and not event)
 
 
 LIMIT = 400  # tokens
@@ -157,10 +171,10 @@ def recap(kit: Kit, scope: Scope, session: str, held: Item | None, length: int) 
     place = start
     while rows := [row for row in kit.log.read(scope, session, place, READ_AT_ONCE) if (row.place or 0) < length]:
         since = since or _day(rows[0])
-        parts = [Part(text, kind=SUMMARY), *_parts(rows, since)]
-        found = [one for one in select_lines(parts, LIMIT, kit.count_tokens) if not gives_away_a_secret(one.text)]
+        parts = [DigestPart(text, kind=SUMMARY_KIND), *_parts(rows, since)]
+        found = [one for one in select_lines(parts, LIMIT, kit.count_tokens) if not contains_secret(one.text)]
         origins = {one.text: _resting(one, origins, rows, held) for one in found}
-        text, place = text_of(found), (rows[-1].place or 0) + 1
+        text, place = join_lines(found), (rows[-1].place or 0) + 1
         at = max(_time(rows[-1]), at or _time(rows[-1]))
     if at is None:
         return None
@@ -180,11 +194,11 @@ def _origins(kit: Kit, scope: Scope, held: Item) -> Origins:
     found: Origins = {}
     for row in kit.items.get_many(scope, cited):
         for part in _parts([row], _since(held)) if row.kind == "message" else ():
-            found |= {one.text: (row.id,) for one in lines(part, len)}
+            found |= {one.text: (row.id,) for one in split_lines(part, len)}
     return found
 
 
-def _resting(one: Line, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
+def _resting(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
     """The message that a line was taken from. Of words that no line before had, such as a model's, or half of a long
     line: all that they may be of."""
     if one.part > 0:
@@ -196,9 +210,11 @@ def _resting(one: Line, known: Origins, rows: Sequence[Item], held: Item | None)
     return tuple(dict.fromkeys([*([held.id] if held else []), *before, *new]))
 
 
-def _parts(rows: Sequence[Item], since: str) -> list[Part]:
+def _parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
     messages = [(message_of(row), _day(row)) for row in rows]
-    return [Part("") if opens(message) else part_of(message, "" if day == since else day) for message, day in messages]
+    return [
+        DigestPart("") if opens(message) else part_of(message, "" if day == since else day) for message, day in messages
+    ]
 
 
 def _since(held: Item | None) -> str:

@@ -13,18 +13,18 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Draft, Note, Relation, Source, Vectors
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Applied, Embed, Outcome, Plan
-from engrain.core.rules.statements import traits
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import index_words
-from engrain.core.text.tokenizer import spoken
-from engrain.core.validation import checked_text
+from engrain.core.text.tokenizer import split_identifier
+from engrain.core.validation import check_text
 from engrain.ports import Embedder, Kit, Unembedded
 from engrain.ports.search import settled
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 
-def clean_note(note: Note, redact: Redact | None) -> Note:
+def clean_note(note: Note, redact: RedactFunction | None) -> Note:
     """Its text, metadata and relation. The names that somebody chose (slot, source, session, speaker) are keys, and
     stay."""
     if redact is None:
@@ -32,20 +32,20 @@ def clean_note(note: Note, redact: Redact | None) -> Note:
     relation = note.relation
     if relation is not None:
         relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
-    text = checked_text(redact(note.text))
+    text = check_text(redact(note.text))
     return replace(note, text=text, metadata=clean(note.metadata, redact), relation=relation)
 
 
-def clean(value: Any, redact: Redact | None) -> Any:
+def clean(value: Any, redact: RedactFunction | None) -> Any:
     """Every text in plain JSON."""
     if redact is None:
         return value
-    from engrain.core.secrets.redact import redacted_json
+    from engrain.core.secrets.redact import redact_json
 
-    return redacted_json(value, redact)
+    return redact_json(value, redact)
 
 
-def clean_message(message: Message, redact: Redact | None) -> Message:
+def clean_message(message: Message, redact: RedactFunction | None) -> Message:
     """Before anything is made of it, so that what cites its words cites those that are kept."""
     if redact is None:
         return message
@@ -126,7 +126,7 @@ def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vecto
 
 def named(text: str, slot: str | None) -> str:
     """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
-    return f"{spoken(slot)}: {text}" if slot else text
+    return f"{split_identifier(slot)}: {text}" if slot else text
 
 
 def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
@@ -155,7 +155,7 @@ def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
             _log.debug("vectors came too late: their texts were erased meanwhile")
 
 
-def draft(note: Note, redact: Redact | None = None) -> Draft:
+def draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
     note = clean_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
@@ -170,7 +170,7 @@ def draft(note: Note, redact: Redact | None = None) -> Draft:
         occurred_at=note.occurred_at,  # type: ignore[arg-type]  # core.notes.checked made it a datetime
         relation=note.relation,
         words=index_words(note.text, speaker, note.slot),
-        traits=traits(note.text, role),
+        traits=detect_traits(note.text, role),
         derived=note.derived,
     )
 

@@ -11,7 +11,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.errors import ConfigError, EngrainError, StoreError
-from engrain.core.formats.manifests import MANIFEST, TOOLS, BackedUp, backup_name, due, read, surplus, taken_at
+from engrain.core.formats.manifests import (
+    MANIFEST_SUFFIX,
+    SERVER_BACKUP_ADVICE,
+    BackedUp,
+    find_surplus_backups,
+    is_backup_due,
+    make_backup_name,
+    parse_backup_time,
+    read_backup_manifest,
+)
 from engrain.ports import Kit
 from engrain.ports.storage import Backed
 from engrain.privacy.audit import record
@@ -32,7 +41,7 @@ def back_up(kit: Kit, path: Path, key: str | None = None, rotation: str | None =
     """`rotation` is the code of the folder that lets go of it by itself."""
     store = kit.items
     if not isinstance(store, Backed):
-        raise ConfigError(f"a {kit.items.status().backend} store is {TOOLS}")
+        raise ConfigError(f"a {kit.items.status().backend} store is {SERVER_BACKUP_ADVICE}")
     # First of all: one that is killed leaves a part of it, and a receipt must know.
     entry = record(kit, "backup_begun", {"rotation": rotation} if rotation else {})
     begun = {"begun": entry.n} if entry else {}
@@ -49,8 +58,8 @@ def back_up(kit: Kit, path: Path, key: str | None = None, rotation: str | None =
 def planned(kit: Kit, rotation: Rotation, now: datetime) -> tuple[str | None, list[str]]:
     """The name of the backup that is due, and the names of those that then go."""
     stem, names = _stem(kit), names_in(kit, rotation.folder)
-    times = [at for name in names if (at := taken_at(stem, name))]
-    new = backup_name(stem, now) if due(times, now, rotation.every) else None
+    times = [at for name in names if (at := parse_backup_time(stem, name))]
+    new = make_backup_name(stem, now) if is_backup_due(times, now, rotation.every) else None
     return new, _going(stem, [*names, *([new] if new else [])], rotation, now)
 
 
@@ -70,7 +79,7 @@ def clear(kit: Kit, rotation: Rotation, now: datetime) -> None:
     """Remove what a process that was killed left half written: nobody else would."""
     stem = _stem(kit)
     for one in rotation.folder.glob(f"{stem}-*.db.part"):
-        begun = taken_at(stem, one.name.removesuffix(".part"))
+        begun = parse_backup_time(stem, one.name.removesuffix(".part"))
         if begun is not None and abs(now - begun) > ABANDONED:
             with contextlib.suppress(OSError):
                 one.unlink(missing_ok=True)
@@ -83,7 +92,7 @@ def drop(kit: Kit, rotation: Rotation, name: str, now: datetime) -> bool:
     path = rotation.folder / name
     try:
         path.unlink(missing_ok=True)
-        path.with_name(name + MANIFEST).unlink(missing_ok=True)
+        path.with_name(name + MANIFEST_SUFFIX).unlink(missing_ok=True)
     except OSError as exc:
         raise StoreError(f"the old backup {path} cannot be removed: {exc.strerror}.") from exc
     return True
@@ -103,18 +112,20 @@ def names_in(kit: Kit, folder: Path) -> list[str]:
     """Of whole backups of this store: a file whose manifest is not there may still be in the making, and another store
     may have the same name and the same folder."""
     there = _files(folder)
-    found = [name for name in there if name + MANIFEST in there]
+    found = [name for name in there if name + MANIFEST_SUFFIX in there]
     known = ("", kit.items.code) if isinstance(kit.items, Backed) else ()
-    return sorted(name for name in found if _store_of(folder / (name + MANIFEST)) in known)
+    return sorted(name for name in found if _store_of(folder / (name + MANIFEST_SUFFIX)) in known)
 
 
 def _going(stem: str, names: Sequence[str], rotation: Rotation, now: datetime) -> list[str]:
     """The oldest of these backups beyond those that are kept; and what was left without a manifest by a process that
     was killed, when it is older than all that stay."""
-    old = surplus(stem, names, rotation.keep, now + rotation.every)
-    stay = [at for name in names if name not in old and (at := taken_at(stem, name))]
+    old = find_surplus_backups(stem, names, rotation.keep, now + rotation.every)
+    stay = [at for name in names if name not in old and (at := parse_backup_time(stem, name))]
     there = _files(rotation.folder)
-    loose = {name: at for name in there if name + MANIFEST not in there and (at := taken_at(stem, name))}
+    loose = {
+        name: at for name in there if name + MANIFEST_SUFFIX not in there and (at := parse_backup_time(stem, name))
+    }
     over = min((*stay, now - ABANDONED)) if len(stay) >= rotation.keep else None
     return [*sorted(name for name, at in loose.items() if over and at < over), *old]
 
@@ -128,6 +139,6 @@ def _files(folder: Path) -> set[str]:
 
 def _store_of(manifest: Path) -> str:
     try:
-        return read(manifest.read_bytes(), manifest.name).store
+        return read_backup_manifest(manifest.read_bytes(), manifest.name).store
     except (OSError, EngrainError):
         return ""  # to read the backup says what is wrong with it

@@ -7,7 +7,14 @@ import os
 import socket
 from datetime import datetime
 
-from engrain.core.clock import ENOUGH, Seen, following, leapt, read, written
+from engrain.core.clock import (
+    CLOCK_CONFIRMATION,
+    ClockState,
+    clock_jumped,
+    next_state,
+    read_clock_state,
+    write_clock_state,
+)
 from engrain.core.errors import EngrainError, LeaseLost, StoreClosed
 from engrain.core.identity import Scope, SortableIds
 from engrain.core.model.filters import parse_filter
@@ -28,28 +35,28 @@ def memories(kit: Kit) -> list[Scope]:
     return sorted(found, key=lambda one: (one.tenant or "", one.user or "", one.agent or ""))
 
 
-def seen(kit: Kit, now: datetime, *scopes: Scope) -> Seen:
+def seen(kit: Kit, now: datetime, *scopes: Scope) -> ClockState:
     """Where the last round is long ago, or there was none, what was written to these memories tells it as well."""
     record = kit.journal.task(PLACE, CLOCK) if kit.journal else None
-    known = read(record.snapshot) if record else Seen()
-    if known.last is not None and not leapt(known, now):
+    known = read_clock_state(record.snapshot) if record else ClockState()
+    if known.last is not None and not clock_jumped(known, now):
         return known
     # Not what was written within a day: it may be that the same clock was wrong then.
-    before = parse_filter({"recorded_at": {"<=": now - ENOUGH}})
+    before = parse_filter({"recorded_at": {"<=": now - CLOCK_CONFIRMATION}})
     newest = (item for one in scopes for item in kit.items.page(ListQuery(one, before, history=True, limit=1)))
     moments = [item.recorded_at for item in newest] + ([known.last] if known.last else [])
-    return Seen(max(moments, default=None), known.since)
+    return ClockState(max(moments, default=None), known.since)
 
 
-def note(kit: Kit, before: Seen, now: datetime) -> None:
+def note(kit: Kit, before: ClockState, now: datetime) -> None:
     """A round was done at this moment. If another process is about to note its own, that is as good."""
-    after = following(before, now)
+    after = next_state(before, now)
     if kit.journal is None or (after == before and kit.journal.task(PLACE, CLOCK) is not None):
         return
     worker = f"{socket.gethostname()}:{os.getpid()}:{SortableIds()(now)}"
     try:
         lease = kit.journal.claim(Claim(PLACE, CLOCK, worker, _SECONDS, "the moments of care"))
-        kit.journal.keep(lease, written(after))
+        kit.journal.keep(lease, write_clock_state(after))
         kit.journal.end(lease, TaskEnd("parked"))
     except StoreClosed:
         raise

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from engrain.core.clock import leapt
+from engrain.core.clock import clock_jumped
 from engrain.core.errors import StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
@@ -58,7 +58,7 @@ def consolidate(kit: Kit, scope: Scope, *, dry_run: bool = True) -> Consolidated
     counts as no use. The log that a fact was taken from stays as it is; only telling it anew brings the fact back.
     """
     now = kit.clock()
-    care = Round(kit, scope, now, leapt=leapt(seen(kit, now, scope), now))
+    care = Round(kit, scope, now, leapt=clock_jumped(seen(kit, now, scope), now))
     going = _fading(care)
     if not dry_run:
         gone = _let_go(care, [one.item.id for one in going], lambda _: None)

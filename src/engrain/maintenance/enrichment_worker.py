@@ -17,9 +17,9 @@ from engrain.core.model.items import Cite, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.recall import escaped
 from engrain.core.model.sessions import SLOT
-from engrain.core.rules.message_filters import unrecalled
-from engrain.core.text.summarize import agrees
-from engrain.core.tokens import clipped
+from engrain.core.rules.message_filters import find_unrecalled_spans
+from engrain.core.text.summarize import shares_words
+from engrain.core.tokens import clip_text
 from engrain.ingest import write
 from engrain.ingest.extraction import MODEL, asked, extracted
 from engrain.ingest.facts import another
@@ -101,8 +101,8 @@ def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> t
     lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
     text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
     reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
-    if not agrees(made, [before, *(item.text for item in messages)]):
+    made = clip_text(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
+    if not shares_words(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
 
@@ -253,7 +253,9 @@ class Enricher:
         assert self._kit.model is not None
         reply = self._kit.model.reply(asked(messages, TIMEOUT))
         try:
-            found = extracted(reply.text, messages, unrecalled, lambda name: another(name, self._scope, self._kit))
+            found = extracted(
+                reply.text, messages, find_unrecalled_spans, lambda name: another(name, self._scope, self._kit)
+            )
         except ValueError as exc:
             raise _Unusable(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}

@@ -13,7 +13,7 @@ from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import Doing
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, Happening
-from engrain.core.rules.importance import PROMOTE_AT
+from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as made
 from engrain.maintenance.passes import ALL, REMOVED, Pass, Round, Tell
 
@@ -64,7 +64,7 @@ def _ending(care: Round, entry: Episode) -> bool:
 
 def _left_behind(entry: Episode) -> bool:
     """What is important lasts from when it is written; one that came another way still has an end."""
-    return entry.importance >= PROMOTE_AT and entry.expires_at is not None
+    return entry.importance >= MIN_PROMOTED_IMPORTANCE and entry.expires_at is not None
 
 
 def _promote(care: Round, book: Book, entries: Sequence[Episode]) -> Pass:
@@ -73,7 +73,7 @@ def _promote(care: Round, book: Book, entries: Sequence[Episode]) -> Pass:
             _keep(care, one, book)
             tell(1)
 
-    why = f"of importance %.2f: from {PROMOTE_AT:g} on it lasts"
+    why = f"of importance %.2f: from {MIN_PROMOTED_IMPORTANCE:g} on it lasts"
     each = tuple(Doing("keep", one.id, why % one.importance, book.text(one)) for one in entries)
     return Pass("promoted", each, ("kept", "keep"), "episode", "for good, as knowledge", act)
 

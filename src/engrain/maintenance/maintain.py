@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
-from engrain.core.clock import ENOUGH, Seen, leapt
+from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import for_each, parted
+from engrain.core.markdown.sync_state import has_placeholder, widen_folder_pattern
 from engrain.core.model.results import Doing, Maintained
 from engrain.maintenance import clock_guard, consolidate, episodes, side_stores
 from engrain.maintenance import reembed as vectors
@@ -127,14 +127,14 @@ class Course:
             yield from ((care, folder) for care in cares if care.scope.id == whose)
             others = [care.scope for care in cares if care.scope.id != whose]
             # One folder for a store of many memories is that of one, for as long as it is: nobody asked for more.
-            if len(others) == len(cares) or for_each(self._store.policies.mirror):
+            if len(others) == len(cares) or has_placeholder(self._store.policies.mirror):
                 self._failed("mirrored", None, StoreError(self._shared(folder.path, cares, others)))
 
     def _looked(self, care: Round, folder: Folder, look: Callable[[Folder], T]) -> T | None:
         return self._planned("mirrored", care, lambda _: look(folder))
 
     def _shared(self, path: str, cares: Sequence[Round], others: Sequence[Scope]) -> str:
-        each = parted(self._store.policies.mirror, *(care.scope for care in cares))
+        each = widen_folder_pattern(self._store.policies.mirror, *(care.scope for care in cares))
         return (
             f"{path} is kept in step with one memory, and {len(others):,} more would have it, such as that of "
             f'{others[0]}. Give each its own: mirror = "{each}" in [lifecycle].'
@@ -244,7 +244,7 @@ def maintain(
     however far it has gone on since it was last looked at."""
     now = kit.clock()
     known = clock_guard.seen(kit, now, *scopes)
-    sudden = leapt(known, now) and not trust_clock
+    sudden = clock_jumped(known, now) and not trust_clock
     trouble = [_sudden(known, now)] if sudden else []
     course = Course([Round(kit, scope, now, reembed, sudden) for scope in scopes], dry_run, watch)
     course.run()
@@ -252,15 +252,15 @@ def maintain(
         for scope, counts in course.gone().items():
             record(kit, "maintain", {"counts": dict(counts)}, scope)
         _sweep(kit, trouble)
-        clock_guard.note(kit, Seen() if trust_clock else known, now)
+        clock_guard.note(kit, ClockState() if trust_clock else known, now)
     return course.answer(trouble)
 
 
-def _sudden(known: Seen, now: datetime) -> str:
+def _sudden(known: ClockState, now: datetime) -> str:
     return (
         f"the clock says {now:%Y-%m-%d}, and this memory was last cared for or written to on {known.last:%Y-%m-%d}. "
-        f"Nothing goes for its age until the clock has said so for {ENOUGH.days} day, or somebody says that it is "
-        "right: engrain maintain --trust-clock."
+        f"Nothing goes for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or somebody says "
+        "that it is right: engrain maintain --trust-clock."
     )
 
 

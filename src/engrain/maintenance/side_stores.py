@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from engrain.core.errors import StoreError
-from engrain.core.markdown.sync_state import BASE, MEMORY, SOUL, base_of
+from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import Doing
 from engrain.core.model.tasks import ENDED, TaskQuery
 from engrain.maintenance import backups
@@ -37,7 +37,7 @@ def prune(care: Round) -> Pass:
 
 def belongs_to(folder: Folder) -> str | None:
     """The id of the scope that a folder was last in step with; None if it is new."""
-    base = base_of((folder.read(BASE) or b"").decode("utf-8", "replace"))
+    base = read_base((folder.read(SYNC_BASE) or b"").decode("utf-8", "replace"))
     return base.scope if base else None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import EmptyText, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.tokens import CountTokens, estimated_tokens
+from engrain.core.tokens import CountTokens, estimate_tokens
 from engrain.memory.durable import DurableTasks
 from engrain.memory.erasures import Erasures
 from engrain.memory.happenings import Happenings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engrain.core.formats.manifests import BackedUp
     from engrain.core.model.items import SourceKind
     from engrain.core.model.results import Checked, Owned, Status
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.maintenance.consolidate import Consolidated
     from engrain.maintenance.maintain import Maintained
     from engrain.mirror.mirror import Mirror
@@ -63,13 +63,13 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
         embedder: Embedder | str | None = None,
         model: Model | str | None = None,
         clock: Clock = system_clock,
-        count_tokens: CountTokens = estimated_tokens,
+        count_tokens: CountTokens = estimate_tokens,
         read_only: bool = False,
         background: bool = True,
         key: str | None = None,
         embedder_before: Embedder | str | None = None,
         lifecycle: Mapping[str, Any] | None = None,
-        redact: Sequence[str | Redact] | Redact | None = None,
+        redact: Sequence[str | RedactFunction] | RedactFunction | None = None,
     ) -> None:
         # Imported here, so that `import engrain` stays light: numpy and the store's engine come with the first memory.
         from engrain.factory import Engine, open_kit
@@ -180,11 +180,11 @@ class Memory(Knowledge, Happenings, DurableTasks, Erasures, Portable):
     ) -> Mirror:
         """A folder with SOUL.md, MEMORY.md and memory/YYYY-MM-DD.md, to be kept in step with this memory by `sync()` or
         `watch()`. What stands in the files counts as said by the user; with by="agent" as said by the agent."""
-        from engrain.core.markdown.layout import Budget
+        from engrain.core.markdown.layout import PageBudget
         from engrain.factory import open_folder
         from engrain.mirror.mirror import Mirror
 
-        return Mirror(self._open.kit, self._open.scope, open_folder(folder), Budget(max_lines, max_bytes), by)
+        return Mirror(self._open.kit, self._open.scope, open_folder(folder), PageBudget(max_lines, max_bytes), by)
 
     @traced
     def check(self, progress: Callable[[int], None] | None = None, *, everyone: bool = False) -> builtins.list[Checked]:

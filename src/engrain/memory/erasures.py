@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
-from engrain.core.validation import checked_count, checked_key
+from engrain.core.validation import check_count, check_key
 from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
@@ -52,7 +52,7 @@ class Erasures(Opened):
     def undo(self, source: str, *, dry_run: bool = True, progress: Progress | None = None) -> Undone:
         """What came from one source, such as a poisoned page or a bad tool, whichever way it came in, with all it led
         to; with dry_run=False it is taken back: those items go, and what they had replaced or corrected holds again."""
-        return self._open.undo(checked_key(source, "source"), dry_run, progress or _quiet)
+        return self._open.undo(check_key(source, "source"), dry_run, progress or _quiet)
 
     @traced
     def resume_erasures(self, progress: Progress | None = None) -> builtins.list[Erased]:
@@ -91,8 +91,8 @@ class Erasures(Opened):
     def audit(self, *, user: str | None = None, after: int | None = None, limit: int = 1_000) -> builtins.list[Entry]:
         """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
         `user` of this tenant, those that concern all of them, not one session or item."""
-        after = None if after is None else checked_count(after, "after", 0, 1 << 60)
-        return self._open.audit(user, after, checked_count(limit, "limit", 1, 1_000_000))
+        after = None if after is None else check_count(after, "after", 0, 1 << 60)
+        return self._open.audit(user, after, check_count(limit, "limit", 1, 1_000_000))
 
     @traced
     def verify_audit(self, *, head: str | None = None) -> Audited:
@@ -109,7 +109,7 @@ class Erasures(Opened):
         ((by, name),) = given
         if by == "user":
             return self._open.user(name)
-        return Subject(self._open.scope, by, checked_key(name, by))  # type: ignore[arg-type]
+        return Subject(self._open.scope, by, check_key(name, by))  # type: ignore[arg-type]
 
 
 def _quiet(_: str) -> None:

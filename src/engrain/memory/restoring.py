@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from engrain.config import Settings, settings
 from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
-from engrain.core.formats.manifests import TOOLS, Restored
+from engrain.core.formats.manifests import SERVER_BACKUP_ADVICE, Restored
 from engrain.core.model.audit import Head
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
@@ -84,13 +84,13 @@ def restore_backup(
 
 def _check_goal(goal: Path, backup: Path) -> None:
     """A backup that was written to is none any more."""
-    from engrain.core.formats.manifests import MANIFEST, read
+    from engrain.core.formats.manifests import MANIFEST_SUFFIX, read_backup_manifest
 
-    beside = goal.with_name(goal.name + MANIFEST)
+    beside = goal.with_name(goal.name + MANIFEST_SUFFIX)
     if goal.exists() and backup.exists() and goal.samefile(backup):
         raise InvalidInput(f"{goal} is the backup itself. Give the path of the store that is to be made of it.")
     try:
-        found = read(beside.read_bytes(), str(beside)) if goal.exists() and beside.is_file() else None
+        found = read_backup_manifest(beside.read_bytes(), str(beside)) if goal.exists() and beside.is_file() else None
     except (EngrainError, OSError):
         return
     if found is not None:
@@ -112,7 +112,7 @@ def goal_of(to: PathOrUrl) -> Path:
     chosen = settings(to)
     scheme, found, rest = chosen.store.partition("://")
     if found and scheme not in ("sqlite", "file"):
-        raise ConfigError(f"a {scheme} store is {TOOLS}")
+        raise ConfigError(f"a {scheme} store is {SERVER_BACKUP_ADVICE}")
     named = Path(rest if found else chosen.store).expanduser()
     try:
         # A link is not replaced: programs may have the file behind it open.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.markdown.merge import Seen, Verdict
-from engrain.core.markdown.sync_state import Action, Base, Taken, day_of
+from engrain.core.markdown.merge import FileEntry, MergeDecision
+from engrain.core.markdown.sync_state import Action, AppliedLine, SyncBase, parse_log_day
 from engrain.core.model.items import Item, Note, Source, SourceKind, checked
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
@@ -19,7 +19,7 @@ from engrain.mirror.selection import TRUSTED, entry_of, log_entry_of
 from engrain.ports import Kit
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 LEAST: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted
 IMPORTANCE = 0.7  # of what somebody took the trouble to write down by hand
@@ -30,7 +30,7 @@ class Hand:
     """Whose hand writes in the files, and what the last sync knew. `first`: the memory and the folder have not met."""
 
     by: SourceKind
-    base: Base
+    base: SyncBase
     first: bool = False
 
 
@@ -38,8 +38,8 @@ class Hand:
 class Took:
     """What was done, and which item each entry of a file is now; None for one that was kept out."""
 
-    told: tuple[Taken, ...] = ()
-    ids: Mapping[Seen, str | None] = field(default_factory=dict)
+    told: tuple[AppliedLine, ...] = ()
+    ids: Mapping[FileEntry, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class _Wish:
 
     file: str
     text: str
-    seen: Seen | None
+    seen: FileEntry | None
     note: Note | None
     old: Item | None = None
 
@@ -67,7 +67,9 @@ class _Wish:
         return "changed" if self.note.slot else "corrected"
 
 
-def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand, redact: Redact | None) -> list[_Wish]:
+def wishes(
+    verdicts: Sequence[MergeDecision], before: Mapping[str, Item], hand: Hand, redact: RedactFunction | None
+) -> list[_Wish]:
     """Every note proved: a line that cannot be kept is an error that names it, before anything is written."""
     found: list[_Wish] = []
     for one in verdicts:
@@ -83,8 +85,10 @@ def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand, 
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
 
-def told(wanted: Sequence[_Wish]) -> tuple[Taken, ...]:
-    return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted)
+def told(wanted: Sequence[_Wish]) -> tuple[AppliedLine, ...]:
+    return tuple(
+        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted
+    )
 
 
 def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int) -> Took:
@@ -101,7 +105,7 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int
             steps.append(Forget(one.old.id, keep_source=True))
         else:
             draft = next(drafts)
-            if one.seen and day_of(one.file):
+            if one.seen and parse_log_day(one.file):
                 draft = replace(draft, kind="episode")
             if one.old is None or one.note.slot is not None:
                 steps.append(Add(draft, _request(one, hand, asked)))
@@ -120,8 +124,8 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int
     )
 
 
-def _note(seen: Seen, was: Item | None, hand: Hand) -> Note:
-    day, happened = day_of(seen.file), None
+def _note(seen: FileEntry, was: Item | None, hand: Hand) -> Note:
+    day, happened = parse_log_day(seen.file), None
     if day is not None and (was is None or log_entry_of(was).at != seen.entry.at):
         happened = datetime.combine(day, time.fromisoformat(seen.entry.at or "00:00"), UTC)
     # What happened is still told by what was said: to forget that takes the corrected words as well.
@@ -143,16 +147,16 @@ def _note(seen: Seen, was: Item | None, hand: Hand) -> Note:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
 
 
-def _same(seen: Seen, was: Item) -> bool:
+def _same(seen: FileEntry, was: Item) -> bool:
     """The very words of the item: the line was moved to where it is trusted."""
-    return day_of(seen.file) is None and seen.entry == entry_of(was)
+    return parse_log_day(seen.file) is None and seen.entry == entry_of(was)
 
 
-def _kind(seen: Seen, was: Item | None, hand: Hand) -> SourceKind:
+def _kind(seen: FileEntry, was: Item | None, hand: Hand) -> SourceKind:
     """Whose word a line is: of what stands among the unsure not the hand's, in whatever store; and in a log, where
     there is no heading to move it to, what was not trusted is not by an edit."""
     low = was is not None and was.trust < TRUSTED
-    if not seen.unsure and not (low and day_of(seen.file)):
+    if not seen.unsure and not (low and parse_log_day(seen.file)):
         return hand.by
     return was.sources[0].kind if was and low and was.sources else LEAST
 
@@ -166,10 +170,10 @@ def _request(one: _Wish, hand: Hand, asked: dict[str, int]) -> str | None:
     return f"{name}:{asked[name]}"
 
 
-def _taken(one: _Wish, outcome: Outcome) -> Taken:
+def _taken(one: _Wish, outcome: Outcome) -> AppliedLine:
     if one.note is not None and outcome.id is None:
-        return Taken("kept out", one.file, one.text, None, one.slot)
-    return Taken(one.action, one.file, one.text, outcome.id, one.slot)
+        return AppliedLine("kept out", one.file, one.text, None, one.slot)
+    return AppliedLine(one.action, one.file, one.text, outcome.id, one.slot)
 
 
 def _pin(wanted: Sequence[_Wish], done: Sequence[Outcome], kit: Kit, scope: Scope) -> None:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import FACTS, KNOWLEDGE, PREFERENCES, UNSURE
+from engrain.core.markdown.layout import FACTS, KNOWLEDGE, PREFERENCES, UNTRUSTED
 from engrain.core.markdown.page import Entry
 from engrain.core.markdown.sync_state import SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.sessions import SLOT as SESSION_SLOT
-from engrain.core.rules.statements import STANDING, traits
+from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import Kit, ListQuery
 
 MOST = 5_000  # of the pinned ones, of the important ones and of the newest ones
@@ -109,10 +109,10 @@ def day_name(item: Item) -> str:
 
 def heading_of(item: Item) -> str:
     if item.trust < TRUSTED:
-        return UNSURE
+        return UNTRUSTED
     if item.slot is not None and item.kind == "fact":
         return FACTS
-    return PREFERENCES if traits(item.text) & STANDING else KNOWLEDGE
+    return PREFERENCES if detect_traits(item.text) & INSTRUCTION_OR_PREFERENCE else KNOWLEDGE
 
 
 def _newest(kit: Kit, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:

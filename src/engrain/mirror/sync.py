@@ -10,25 +10,25 @@ from datetime import datetime
 
 from engrain.core.errors import BadText, ConfigError, StoreError
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import Budget, unsettled, with_conflicts
-from engrain.core.markdown.merge import Verdict
-from engrain.core.markdown.page import key_of
+from engrain.core.markdown.layout import PageBudget, list_conflict_ids, update_conflicts
+from engrain.core.markdown.merge import MergeDecision
+from engrain.core.markdown.page import hash_entry
 from engrain.core.markdown.sync_state import (
-    BASE,
     CONFLICTS,
     MEMORY,
     OVERFLOW,
     SOUL,
     SOUL_SLOT,
-    Base,
-    Clash,
-    HeldBack,
-    Line,
-    Synced,
-    base_of,
-    base_text,
-    day_of,
-    parted,
+    SYNC_BASE,
+    HeldDeletion,
+    SyncBase,
+    SyncConflict,
+    SyncedLine,
+    SyncResult,
+    parse_log_day,
+    read_base,
+    widen_folder_pattern,
+    write_base,
 )
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
@@ -52,7 +52,7 @@ class Terms:
     """What a round is asked to do: the budget, whose hand writes in the files, and what to do with deletions that are
     held back."""
 
-    budget: Budget
+    budget: PageBudget
     by: SourceKind = "user"
     accept: bool = False
     restore: bool = False
@@ -67,7 +67,7 @@ class Round:
         # When the first of the items that were looked at ends by itself.
         self.until: datetime | None = None
 
-    def run(self) -> Synced:
+    def run(self) -> SyncResult:
         began = self._kit.items.moment()
         hand, was = self._meeting()
         desk, raws = self._desk(hand.base)
@@ -92,7 +92,7 @@ class Round:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
             self._save(hand.base, hand.base.then((*given.lines, *away(found)), by_hand), given, safe, was)
             self._settle(found)
-        return Synced(
+        return SyncResult(
             tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
             took.told,
             tuple(replace(one, text=clean(one.text, self._kit.redact)) for one in clashes),
@@ -106,35 +106,35 @@ class Round:
     def _meeting(self) -> tuple[Hand, bytes | None]:
         """What the last round left. A folder that this store has not met, or not since it was restored, is met anew:
         its lines are taken in, and none is removed for not being in the store."""
-        raw = self._folder.read(BASE)
-        base = base_of(raw.decode("utf-8", "replace")) if raw else None
+        raw = self._folder.read(SYNC_BASE)
+        base = read_base(raw.decode("utf-8", "replace")) if raw else None
         if base is not None and base.scope != self._scope.id:
-            each = parted(self._kit.policies.mirror, self._scope)
+            each = widen_folder_pattern(self._kit.policies.mirror, self._scope)
             raise ConfigError(
                 f"{self._folder.path} is kept in step with another memory than that of {self._scope}. Give this one a "
                 f'folder of its own; in the settings, mirror = "{each}" gives one to each.'
             )
         if base is not None and self._kit.log.progress(self._scope, _session(base), WORK) >= base.round:
             return Hand(self._terms.by, base), raw
-        return Hand(self._terms.by, Base(secrets.token_hex(8), self._scope.id), first=True), raw
+        return Hand(self._terms.by, SyncBase(secrets.token_hex(8), self._scope.id), first=True), raw
 
-    def _desk(self, base: Base) -> tuple[Desk, Raws]:
+    def _desk(self, base: SyncBase) -> tuple[Desk, Raws]:
         on_shelf = shelf(self._kit, self._scope)
-        logged = {line.file for line in base.lines if day_of(line.file)}
+        logged = {line.file for line in base.lines if parse_log_day(line.file)}
         days = {*self._folder.days(), *logged, *on_shelf.days}
         raws = {name: self._folder.read(name) for name in (SOUL, MEMORY, OVERFLOW, CONFLICTS, *sorted(days))}
         pages = {name: Page.of(name, text_of(name, raw)) for name, raw in raws.items()}
         before, stands = standing(self._kit, self._scope, [line.id for line in base.lines])
         return Desk(pages, base.by_file(), on_shelf, before, stands), raws
 
-    def _conflicts(self, page: str, clashes: Sequence[Clash]) -> str:
-        ids = unsettled(page)
+    def _conflicts(self, page: str, clashes: Sequence[SyncConflict]) -> str:
+        ids = list_conflict_ids(page)
         there = {item.id for item in self._kit.items.get_many(self._scope, ids)} if ids else set()
-        return with_conflicts(page, clashes, {*ids} - there, f"{self._kit.clock():%Y-%m-%d}")
+        return update_conflicts(page, clashes, {*ids} - there, f"{self._kit.clock():%Y-%m-%d}")
 
     # Writing
 
-    def _given(self, desk: Desk, found: Sequence[Verdict], took: Took, conflicts: str) -> Given:
+    def _given(self, desk: Desk, found: Sequence[MergeDecision], took: Took, conflicts: str) -> Given:
         where = placed(found, took.ids)
         base = [line for lines in desk.lines.values() for line in lines]
         logged = {line.id for line in base if line.state in ("stands", "away")}
@@ -149,7 +149,7 @@ class Round:
         texts |= {name: text for one in given for name, text in one.texts.items()}
         return Given(texts, tuple(line for one in given for line in one.lines))
 
-    def _save(self, base: Base, after: Base, given: Given, raws: Raws, was: bytes | None) -> None:
+    def _save(self, base: SyncBase, after: SyncBase, given: Given, raws: Raws, was: bytes | None) -> None:
         """First that lines are about to come and go, then the files, then that they did: a round that is cut off in
         between does not look like one after which somebody deleted lines."""
         moves = any(_differs(text, raws[name]) for name, text in given.texts.items())
@@ -157,11 +157,11 @@ class Round:
             return
         self._kit.log.advance(self._scope, _session(after), WORK, after.round)
         if moves:
-            unsure = base_text(base.unsure(after)).encode()
-            self._folder.write(BASE, unsure, was)
+            unsure = write_base(base.unsure(after)).encode()
+            self._folder.write(SYNC_BASE, unsure, was)
             self._write(given.texts, raws)
             was = unsure
-        self._folder.write(BASE, base_text(after).encode(), was)
+        self._folder.write(SYNC_BASE, write_base(after).encode(), was)
 
     def _write(self, texts: Mapping[str, str], raws: Raws) -> None:
         for name, text in texts.items():
@@ -171,7 +171,7 @@ class Round:
                 else:
                     self._folder.remove(name, raws[name])
 
-    def _settle(self, found: Sequence[Verdict]) -> None:
+    def _settle(self, found: Sequence[MergeDecision]) -> None:
         """Who the agent is stays pinned, and the bytes of what was forgotten go."""
         soul = self._kit.items.slot(self._scope, SOUL_SLOT, None)
         if soul is not None and not soul.pinned and soul.trust >= TRUSTED:
@@ -201,17 +201,17 @@ def _soul(desk: Desk, where: Placed) -> Given:
         return Given({SOUL: "" if gone else page.text})
     entry = soul_entry_of(item)
     text = page.text if desk.soul == entry.text else entry.text.replace("\n", page.end) + page.end
-    return Given({SOUL: text}, (Line(item.id, key_of(entry), SOUL),))
+    return Given({SOUL: text}, (SyncedLine(item.id, hash_entry(entry), SOUL),))
 
 
-def _untouched(on_shelf: Shelf, found: Sequence[Verdict]) -> Shelf:
+def _untouched(on_shelf: Shelf, found: Sequence[MergeDecision]) -> Shelf:
     """For a dry run: without the items whose lines are about to be taken in."""
     ids = {one.line.id for one in found if one.do in ("edit", "forget") and one.line}
     soul = on_shelf.soul if on_shelf.soul and on_shelf.soul.id not in ids else None
     return Shelf({id: item for id, item in on_shelf.facts.items() if id not in ids}, on_shelf.days, soul)
 
 
-def _clashes(found: Sequence[Verdict], desk: Desk) -> Iterator[Clash]:
+def _clashes(found: Sequence[MergeDecision], desk: Desk) -> Iterator[SyncConflict]:
     texts = {item.id: item.text for item in desk.items}
     for one in found:
         if one.do != "clash" or one.id is None:
@@ -219,15 +219,15 @@ def _clashes(found: Sequence[Verdict], desk: Desk) -> Iterator[Clash]:
         if one.seen is not None:
             entry = one.seen.entry
             slot = f"**{entry.slot}**: " if entry.slot and one.seen.file != SOUL else ""
-            yield Clash(one.seen.file, one.id, slot + entry.text, texts[one.id])
+            yield SyncConflict(one.seen.file, one.id, slot + entry.text, texts[one.id])
         elif one.line is not None:
-            yield Clash(one.line.file, one.id, None, texts[one.id])
+            yield SyncConflict(one.line.file, one.id, None, texts[one.id])
 
 
-def _held_back(found: Sequence[Verdict], desk: Desk) -> Iterator[HeldBack]:
+def _held_back(found: Sequence[MergeDecision], desk: Desk) -> Iterator[HeldDeletion]:
     for one in found:
-        if one.do == "hold" and one.line and not day_of(one.line.file):
-            yield HeldBack(one.line.file, one.line.id, desk.before[one.line.id].text)
+        if one.do == "hold" and one.line and not parse_log_day(one.line.file):
+            yield HeldDeletion(one.line.file, one.line.id, desk.before[one.line.id].text)
 
 
 def _notes(desk: Desk, anew: bool) -> Iterator[str]:
@@ -246,5 +246,5 @@ def _differs(text: str, raw: bytes | None) -> bool:
     return text.encode() != (raw or b"")
 
 
-def _session(base: Base) -> str:
+def _session(base: SyncBase) -> str:
     return f"files:{base.folder}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engrain.core.clock import Clock
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import Rest
+from engrain.core.markdown.sync_state import IdleState
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import (
     Behind,
@@ -42,7 +42,7 @@ from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
     from engrain.core.model.chat import Ask, Reply
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [
@@ -148,8 +148,8 @@ class Kit:
     folder: Callable[[Scope], Folder] | None = None
     open_folder: Callable[[str], Folder] | None = None  # any other, by its path
     # Which folders were found in step with which memory (its path, the scope's id), as long as this is open.
-    rests: dict[tuple[str, str], Rest] = field(default_factory=dict)
-    redact: Redact | None = None  # what every text goes through before it is embedded or kept
+    rests: dict[tuple[str, str], IdleState] = field(default_factory=dict)
+    redact: RedactFunction | None = None  # what every text goes through before it is embedded or kept
     # Every row of the memory in whatever store it is; None if `items` has them all.
     rows: Movable | None = None
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import BASE, Base, base_of
+from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
 from engrain.core.model.erasure import Erasure, Hold, Reach, Subject, owner, refusal
-from engrain.core.validation import hint
+from engrain.core.validation import suggest_name
 from engrain.maintenance.clock_guard import memories
 from engrain.ports import Erasable, Kit
 from engrain.ports.storage import Folder
@@ -52,9 +52,9 @@ def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) 
     return None
 
 
-def base(folder: Folder) -> Base | None:
+def base(folder: Folder) -> SyncBase | None:
     """What the last sync of a folder noted in it."""
-    return base_of((folder.read(BASE) or b"").decode(errors="replace"))
+    return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
 
 
 def check_free(kit: Kit, subject: Subject) -> None:
@@ -69,7 +69,7 @@ def _check_known(kit: Kit, user: Subject) -> None:
     if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
         return
     scopes = memories(kit)
-    meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
+    meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
         f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
     )

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from engrain.core.errors import Conflict, StoreError
-from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, for_each
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, SOUL, SYNC_BASE, has_placeholder
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.mirror.mirror import WAIT, Mirror
 from engrain.ports import Kit
@@ -28,7 +28,11 @@ def clean_folder(kit: Kit, folder: Folder, one: Erasure) -> int:
         return 0
     if one.by == "user":
         gone = _remove_all(folder)
-        if kit.folder and for_each(kit.policies.mirror) and folder.path in {kit.folder(own).path for own in one.scopes}:
+        if (
+            kit.folder
+            and has_placeholder(kit.policies.mirror)
+            and folder.path in {kit.folder(own).path for own in one.scopes}
+        ):
             folder.leave()  # its name is that of the user
             _tell_left(Path(folder.path))
         return gone
@@ -91,4 +95,4 @@ def _tell_left(path: Path) -> None:
 
 
 def _names(folder: Folder) -> list[str]:
-    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), BASE]
+    return [SOUL, MEMORY, OVERFLOW, CONFLICTS, *folder.days(), SYNC_BASE]

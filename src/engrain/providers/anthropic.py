@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat.render import split_system, to_anthropic, tools_for_anthropic
+from engrain.core.chat.render import split_system, to_anthropic, tools_to_anthropic
 from engrain.core.model.chat import Ask, Reply, Said, Stop, ToolSpec, checked_timeout
 from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
@@ -65,10 +65,10 @@ class AnthropicModel:
         if system:
             body["system"] = system
         if ask.tools:
-            body["tools"] = tools_for_anthropic(ask.tools)
+            body["tools"] = tools_to_anthropic(ask.tools)
         elif called := _called(messages):
             # The service refuses calls made earlier where no tools are given: these may not be called now.
-            body |= {"tools": tools_for_anthropic(called), "tool_choice": {"type": "none"}}
+            body |= {"tools": tools_to_anthropic(called), "tool_choice": {"type": "none"}}
         return body
 
     def _read(self, answer: dict[str, Any]) -> Reply:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from engrain.core.chat.render import to_openai, tools_for_openai
+from engrain.core.chat.render import to_openai, tools_to_openai
 from engrain.core.model.chat import Ask, Reply, Said, Stop, ToolCall, checked_timeout
 from engrain.providers.chat import asked, stopped, text_of, tokens, tool_call, unusable
 from engrain.providers.http import Endpoint, key_or_variable
@@ -53,7 +53,7 @@ class OpenAIModel:
         messages = to_openai((Said("system", ask.system), *ask.messages))
         body = {"model": self._name, limit: ask.max_tokens, "messages": messages}
         if ask.tools:
-            body["tools"] = tools_for_openai(ask.tools)
+            body["tools"] = tools_to_openai(ask.tools)
         return body
 
     def _read(self, answer: dict[str, Any]) -> Reply:

@@ -15,10 +15,10 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import RecallRequest
-from engrain.core.rules.slots import same_name
-from engrain.core.rules.statements import STANDING
-from engrain.core.text.languages import languages
-from engrain.core.text.passages import passages
+from engrain.core.rules.slots import give_same_name
+from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
+from engrain.core.text.languages import load_languages
+from engrain.core.text.passages import split_passages
 from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.retrieval.query import Question
 
@@ -99,7 +99,7 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
 def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
     """Without the marks on what was only said again in other words."""
     text = item.text if item else ""
-    return [mark for mark in marks if not mark.now or not same_name(text[mark.start : mark.end], mark.now)]
+    return [mark for mark in marks if not mark.now or not give_same_name(text[mark.start : mark.end], mark.now)]
 
 
 def _cited(item: Item) -> list[str]:
@@ -119,7 +119,7 @@ def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) 
 
 def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
     """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
-    spans = passages(item.text)
+    spans = split_passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
     stored = kit.items.vectors(scope, [item.id], kit.embedder.model.key).get(item.id)
@@ -166,7 +166,7 @@ def _background(vector: Matrix, language: str | None, near: Nearest, embedder: E
     other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
     if language is None:
         return _without_best(near)
-    texts, key = languages().by_name[language].unrelated, (embedder.model.key, language)
+    texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
     if texts and key not in _centres:
         try:
             _centres[key] = embedder.embed(texts, "document").mean(axis=0)
@@ -187,7 +187,7 @@ def _without_best(near: Nearest) -> float:
 def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
     if not question.requests:
         return []
-    return kit.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
+    return kit.items.having(scope, INSTRUCTION_OR_PREFERENCE, filter_of(request), STANDING_LIMIT, request.at)
 
 
 def _rest(

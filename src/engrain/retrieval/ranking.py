@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engrain.core.rules.statements import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.ports import Sketch
 from engrain.retrieval.fusion import Floats, Ints, Table
 from engrain.retrieval.query import Day, Question, Span
@@ -64,7 +64,7 @@ def rank(table: Table, question: Question, now: float) -> Ranked:
 def _features(table: Table, question: Question, now: float) -> dict[str, Floats]:
     sketches = table.sketches
     traits = np.array([one.traits for one in sketches], dtype=np.int64)
-    asks = _flag(traits, ASKS)
+    asks = _flag(traits, IS_QUESTION)
     topical = np.clip(table.meaning / TOPICAL, 0, 1) * question.requests
     helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
     occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)

@@ -15,8 +15,8 @@ import numpy as np
 
 from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
-from engrain.core.text.passages import passages, sentence_spans
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.passages import find_sentence_spans, split_passages
+from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import CountTokens
 from engrain.ports import Outdated
 from engrain.retrieval.ranking import Ranked
@@ -57,8 +57,8 @@ class Budget:
         """The hit, whole or cut down, if there is room for it."""
         if self._fits(hit, used):
             return hit
-        spans = sentence_spans(hit.item.text, *hit.span)
-        worth = [len(self.terms.intersection(terms(hit.item.text[left:right]))) for left, right in spans]
+        spans = find_sentence_spans(hit.item.text, *hit.span)
+        worth = [len(self.terms.intersection(extract_terms(hit.item.text[left:right]))) for left, right in spans]
         if len(spans) < 2:
             return None
         first = last = max(range(len(spans)), key=lambda number: (worth[number], -number))
@@ -242,7 +242,7 @@ def _down(share: float) -> float:
 def _span(text: str, number: int) -> tuple[int, int]:
     if len(text) <= WHOLE:
         return 0, len(text)
-    spans = passages(text)
+    spans = split_passages(text)
     return spans[min(number, len(spans) - 1)] if spans else (0, len(text))
 
 

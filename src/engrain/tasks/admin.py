@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from engrain.core.clock import checked_span, checked_time
+from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import (
@@ -25,7 +25,7 @@ from engrain.core.model.tasks import (
     TaskRecord,
     TaskStatus,
 )
-from engrain.core.validation import checked_count, checked_key, checked_name
+from engrain.core.validation import check_count, check_key, check_name
 from engrain.ports import Kit
 from engrain.tasks.driver import Ask, Call, Flow
 from engrain.tasks.execution import MAX_DEATHS, Course, Terms, deaths, journal_of
@@ -78,12 +78,12 @@ class Tasks:
         for one in wanted:
             if one not in get_args(TaskStatus):
                 raise InvalidInput(f"unknown status {one!r}. Known: {', '.join(get_args(TaskStatus))}.")
-        checked_count(limit, "limit", 1, MAX_TASKS)
+        check_count(limit, "limit", 1, MAX_TASKS)
         return journal_of(self._kit).tasks(TaskQuery(self._scope, wanted, limit=limit))
 
     def timeline(self, task: str) -> Timeline:
         journal = journal_of(self._kit)
-        found = journal.task(self._scope, checked_key(task, "task"))
+        found = journal.task(self._scope, check_key(task, "task"))
         if found is None:
             raise NotFound(f"there is no task {task!r} in this memory ({self._scope}).")
         return Timeline(found, tuple(journal.steps(self._scope, task)))
@@ -95,12 +95,12 @@ class Tasks:
             raise InvalidInput(f"an outcome is one of {', '.join(get_args(Settled))}, not {end.status!r}.")
         if result is not None and end.status != "done":
             raise InvalidInput(f'only an effect that is "done" has a result, not one that is {end.status!r}.')
-        checked_count(end.occurrence, "occurrence", 0, MAX_TASKS * 100)
+        check_count(end.occurrence, "occurrence", 0, MAX_TASKS * 100)
         text = encode(result, "the result") if end.status == "done" else None
-        note = f"resolved by hand: {checked_name(end.error, 'note')}" if end.error else "resolved by hand"
-        word = StepEnd(checked_key(end.name, "step"), end.occurrence, end.status, text, note)
+        note = f"resolved by hand: {check_name(end.error, 'note')}" if end.error else "resolved by hand"
+        word = StepEnd(check_key(end.name, "step"), end.occurrence, end.status, text, note)
         journal = journal_of(self._kit)
-        for one in journal.unsettled(self._scope, checked_key(task, "task")):
+        for one in journal.unsettled(self._scope, check_key(task, "task")):
             if one.kind == "memory" and (one.name, one.occurrence) == (word.name, word.occurrence):
                 raise InvalidInput(f"{one.name!r} is a memory step, which is never ambiguous: start the task again.")
         try:
@@ -114,20 +114,20 @@ class Tasks:
 
     def signal(self, task: str, event: str, payload: object) -> bool:
         journal, text = journal_of(self._kit), encode(payload, "the payload")
-        found = journal.task(self._scope, checked_key(task, "task"))
+        found = journal.task(self._scope, check_key(task, "task"))
         if found is not None and found.status in ENDED:
-            if journal.event(self._scope, task, checked_key(event, "event")) is not None:
+            if journal.event(self._scope, task, check_key(event, "event")) is not None:
                 return False  # told once more, as whoever is not sure does
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
-        return journal.signal(self._scope, task, checked_key(event, "event"), text)
+        return journal.signal(self._scope, task, check_key(event, "event"), text)
 
     def overrule(self, task: str, status: TaskStatus, why: str) -> TaskRecord:
-        end = TaskEnd(status, checked_name(why, "why"))
-        return journal_of(self._kit).overrule(self._scope, checked_key(task, "task"), end)
+        end = TaskEnd(status, check_name(why, "why"))
+        return journal_of(self._kit).overrule(self._scope, check_key(task, "task"), end)
 
     def cancel(self, task: str, why: str) -> TaskRecord:
         """One that an error or a person had parked has failed; one that was under way was merely not wanted."""
-        before = journal_of(self._kit).task(self._scope, checked_key(task, "task"))
+        before = journal_of(self._kit).task(self._scope, check_key(task, "task"))
         ended = self.overrule(task, "cancelled", why)
         if before is not None and before.status == "parked":
             count_failure(self._kit, ended, before.outcome)
@@ -144,7 +144,7 @@ class Tasks:
     def checkpoint(self, task: str, state: object, done: bool) -> None:
         journal = journal_of(self._kit)
         text = encode(state, "the state")
-        checked_key(task, "task")
+        check_key(task, "task")
         with self._lock:
             lease = self._checkpoints.get(task) or self._claimed(task)
             journal.keep(lease, text)
@@ -155,7 +155,7 @@ class Tasks:
 
     def restore(self, task: str) -> Any:
         """Whoever restores takes over: a worker that still checkpoints the same task is fenced off by the next one."""
-        checked_key(task, "task")
+        check_key(task, "task")
         with self._lock:
             self._checkpoints.pop(task, None)
         found = journal_of(self._kit).task(self._scope, task)
@@ -179,10 +179,10 @@ class Tasks:
         return expire(self._kit)
 
     def prune(self, older_than: timedelta | float) -> int:
-        return journal_of(self._kit).prune(self._kit.clock() - checked_span(older_than, "older_than"))
+        return journal_of(self._kit).prune(self._kit.clock() - check_duration(older_than, "older_than"))
 
     def remove(self, task: str) -> None:
-        journal_of(self._kit).remove(self._scope, checked_key(task, "task"))
+        journal_of(self._kit).remove(self._scope, check_key(task, "task"))
 
     def purge(self) -> None:
         """The bytes of what was removed go from the files, too, where the journal is in the store of the items."""
@@ -191,7 +191,7 @@ class Tasks:
 
     def left(self, accepts: Sequence[str], limit: int) -> list[TaskRecord]:
         """Tasks that a dead worker left and tasks whose waiting is over, oldest first."""
-        checked_count(limit, "limit", 1, MAX_TASKS)
+        check_count(limit, "limit", 1, MAX_TASKS)
         journal = journal_of(self._kit)
         late = {one.task for one in journal.tasks(TaskQuery(self._scope, ("running",), stale=True, limit=MAX_TASKS))}
         found = journal.tasks(TaskQuery(self._scope, ("running", "waiting"), limit=MAX_TASKS))
@@ -207,7 +207,7 @@ class Tasks:
 
     def _over(self, task: str, wait: StepRecord) -> bool:
         """Whether there is something to go on with: the event, or the moment until which it waits."""
-        if wait.input and checked_time(wait.input, "the end of a wait") <= self._kit.clock():
+        if wait.input and check_time(wait.input, "the end of a wait") <= self._kit.clock():
             return True
         event = wait.name.partition("[")[0]
         return wait.kind == "event" and journal_of(self._kit).event(self._scope, task, event) is not None

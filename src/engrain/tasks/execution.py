@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from engrain.core.clock import checked_span, checked_time
+from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import (
     ConfigError,
     EngrainError,
@@ -22,7 +22,7 @@ from engrain.core.errors import (
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, as_note, checked
 from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
-from engrain.core.validation import checked_key, checked_name, checked_text
+from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import clean
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
@@ -71,21 +71,21 @@ class Terms:
     max_age: timedelta | float | None = None
 
     def __post_init__(self) -> None:
-        checked_key(self.task, "task")
-        checked_name(self.version, "version")
+        check_key(self.task, "task")
+        check_name(self.version, "version")
         if self.goal != "":
-            checked_text(self.goal, "goal", MAX_GOAL)
+            check_text(self.goal, "goal", MAX_GOAL)
         if isinstance(self.accepts, str) or not isinstance(self.accepts, Sequence):
             raise InvalidInput('accepts is a list of versions: accepts=("1",).')
         for one in self.accepts:
-            checked_name(one, "accepts")
+            check_name(one, "accepts")
         if self.max_age is not None:
-            checked_span(self.max_age, "max_age")
+            check_duration(self.max_age, "max_age")
         if not isinstance(self.lease, (int, float)) or not SHORTEST_LEASE <= self.lease <= LONGEST_LEASE:
             raise InvalidInput(f"lease must be {SHORTEST_LEASE} to {LONGEST_LEASE:,.0f} seconds, not {self.lease!r}.")
 
     def deadline(self, now: datetime) -> datetime | None:
-        return None if self.max_age is None else now + checked_span(self.max_age, "max_age")
+        return None if self.max_age is None else now + check_duration(self.max_age, "max_age")
 
 
 class Course:
@@ -234,13 +234,13 @@ class Course:
         return flow if many else _first(flow)
 
     def sleep(self, name: str, until: datetime | str, key: str | None, block: bool) -> Flow[None]:
-        due = checked_time(until, "until")
+        due = check_time(until, "until")
         return self._seated(Wish("sleep", name, key), steps.sleep, due, block)
 
     def event(
         self, name: str, key: str | None, timeout: timedelta | float | None, block: bool, default: Any
     ) -> Flow[Any]:
-        within = None if timeout is None else checked_span(timeout, "timeout")
+        within = None if timeout is None else check_duration(timeout, "timeout")
         if within is None and default is not ...:
             raise InvalidInput("default= is what stands in for an event after its time-out: give timeout=, too.")
         instead = None if default is ... else encode(default, "default")

@@ -25,7 +25,7 @@ from engrain.core.errors import (
 )
 from engrain.core.model.plans import Applied, Plan
 from engrain.core.model.tasks import Lease, StepEnd, StepKind, StepRecord, StepStart, StepStatus, StepWrite
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.ports import ItemStore, Kit
 from engrain.tasks import outcomes
 from engrain.tasks.driver import INSIDE, line
@@ -331,10 +331,10 @@ def repeated(unknown: OutcomeUnknown, write: Callable[..., T], *what: object) ->
 @lru_cache(4096)
 def full_name(name: str, key: str | None) -> str:
     """name, or name[key]. A name has no brackets, so the two cannot be confused."""
-    checked_key(name, "step name")
+    check_key(name, "step name")
     if "[" in name or "]" in name:
         raise InvalidInput(f"a step name has no brackets: {name!r}. Give what tells the steps apart as key=.")
-    return name if key is None else f"{name}[{checked_key(key, 'key')}]"
+    return name if key is None else f"{name}[{check_key(key, 'key')}]"
 
 
 def ended(

@@ -9,10 +9,10 @@ from datetime import datetime
 from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from engrain.core.clock import checked_span
+from engrain.core.clock import check_duration
 from engrain.core.errors import InvalidInput, TaskError
 from engrain.core.model.tasks import TaskStatus
-from engrain.core.validation import checked_key
+from engrain.core.validation import check_key
 from engrain.tasks.driver import Flow, Hop, adrive, drive, line, outlast, to_the_end
 from engrain.tasks.execution import Course
 from engrain.tasks.journal import Wish
@@ -83,7 +83,7 @@ class _Task:
         if not isinstance(ids, Iterable):
             raise InvalidInput(f"cites takes the ids of items, not {ids!r}.")
         found = (ids,) if isinstance(ids, str) else tuple(ids)
-        self.course.outcome = self.course.outcome._replace(cites=tuple(checked_key(one, "cites") for one in found))
+        self.course.outcome = self.course.outcome._replace(cites=tuple(check_key(one, "cites") for one in found))
 
     def step_flow(self, name: str, key: str | None, work: Work) -> Flow[Any]:
         return self.course.step(Wish("step", name, key, work.args), work)
@@ -154,7 +154,7 @@ class Run(_Task):
 
     def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + checked_span(seconds, "seconds")
+        until = self.course.now() + check_duration(seconds, "seconds")
         self.sleep_until(until, name=name, key=key, block=block)
 
     def wait_event(
@@ -231,7 +231,7 @@ class AsyncRun(_Task):
 
     async def sleep(self, seconds: float, *, name: str = "sleep", key: str | None = None, block: bool = True) -> None:
         """Wait so long from the first call on, across crashes."""
-        until = self.course.now() + checked_span(seconds, "seconds")
+        until = self.course.now() + check_duration(seconds, "seconds")
         await self.sleep_until(until, name=name, key=key, block=block)
 
     async def wait_event(

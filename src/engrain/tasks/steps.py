@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from engrain.core.clock import checked_time
+from engrain.core.clock import check_time
 from engrain.core.errors import InvalidInput, NotDone, StepAmbiguous, TaskWaiting
 from engrain.core.model.items import Note
 from engrain.core.model.plans import Add, Plan
@@ -217,7 +217,7 @@ class Wait(NamedTuple):
 def sleep(ledger: Ledger, seat: Seat, until: datetime, block: bool) -> Flow[None]:
     """The first time that was given stands, however often the task is continued."""
     there = _waited(seat)
-    due = until if there is None else checked_time(there.input, "the recorded end of a sleep")
+    due = until if there is None else check_time(there.input, "the recorded end of a sleep")
     if there is None or there.status != "intent":
         yield Ask(ledger.begin, (seat._replace(input=due.isoformat()), seat.attempt + 1))
     while (left := (due - ledger.now()).total_seconds()) > 0:
@@ -266,7 +266,7 @@ def _waited(seat: Seat) -> StepRecord | None:
 def _due(there: StepRecord | None, wait: Wait, now: datetime) -> datetime | None:
     """The end of the first wait, also of one that has timed out: whoever went on from there does not wait again."""
     if there is not None and there.input:
-        return checked_time(there.input, "the recorded end of a wait")
+        return check_time(there.input, "the recorded end of a wait")
     if wait.within is None:
         return None
     return (there.began_at if there is not None and there.status == "intent" else now) + wait.within

@@ -8,9 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.chat import transcripts
-from engrain.core.chat.parse import as_messages
+from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import split_system, to_anthropic, to_openai
-from engrain.core.chat.window import Before, Window, answered, due, shown, weighed
+from engrain.core.chat.window import (
+    Window,
+    WindowPrefix,
+    count_message_tokens,
+    fit_window,
+    match_results,
+    needs_summary,
+)
 from engrain.core.clock import Time
 from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
@@ -19,8 +26,8 @@ from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, message_of, note_of
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits
-from engrain.core.text.tokenizer import terms
-from engrain.core.validation import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.core.text.tokenizer import extract_terms
+from engrain.core.validation import MAX_BATCH, MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import summaries, write
 from engrain.ingest.messages import Recorded, Terms, record
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
@@ -58,7 +65,7 @@ class ConversationMemory:
     def __init__(self, kit: Kit, scope: Scope, session: str, limits: Limits = LIMITS) -> None:
         self._kit = kit
         self._scope = scope
-        self.session = checked_key(session, "session")
+        self.session = check_key(session, "session")
         self.limits = _checked(limits)
         self.trouble: str | None = None  # why the last summary could not be made
         self.refused: str | None = None  # why the last message could not make memory forget what it wanted gone
@@ -98,11 +105,11 @@ class ConversationMemory:
         began: int | None = None,
     ) -> Recorded:
         """The same, with all that came of it; `began` is as of capture.turns.Terms."""
-        checked = as_messages(messages)
+        checked = parse_messages(messages)
         if expect is not None:
-            checked_count(expect, "expect", 0, 2**53)
+            check_count(expect, "expect", 0, 2**53)
         if request_id is not None:
-            checked_key(request_id, "request_id")
+            check_key(request_id, "request_id")
         recorded = record(checked, self.session, self._scope, self._kit, Terms(request_id, expect, began))
         self.refused = recorded.refused
         try:
@@ -118,8 +125,8 @@ class ConversationMemory:
         messages = self._newest(told.start)
         if len(messages) >= self.limits.max_items:
             self._left = None  # more than should be: the summary was dropped, and the next message makes it anew
-        before = Before(told.text, told.start, self._opening(messages))
-        return shown(messages, before, self.limits, self._kit.count_tokens)
+        before = WindowPrefix(told.text, told.start, self._opening(messages))
+        return fit_window(messages, before, self.limits, self._kit.count_tokens)
 
     def messages_for_llm(self, form: Form = "anthropic") -> list[dict[str, Any]]:
         """The window in the form that an API takes. Of the Anthropic API the system messages are a parameter of their
@@ -135,13 +142,13 @@ class ConversationMemory:
 
     def last(self, n: int) -> list[Message]:
         """The newest n, oldest first."""
-        checked_count(n, "n", 1, MAX_BATCH)
+        check_count(n, "n", 1, MAX_BATCH)
         return [message_of(row) for row in self._kit.log.last(self._scope, self.session, n)]
 
     def search(self, query: str, n: int = 5) -> list[Message]:
         """The messages that fit the query, best first: those that contain it as it is, then by words and meaning."""
-        wanted = checked_text(query, "query", MAX_QUERY).casefold().strip()
-        checked_count(n, "n", 1, 1_000)
+        wanted = check_text(query, "query", MAX_QUERY).casefold().strip()
+        check_count(n, "n", 1, 1_000)
         score = self._scores(query)
         found: dict[str, tuple[bool, float, int]] = {}
         for row in self._rows():
@@ -173,19 +180,19 @@ class ConversationMemory:
         cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
         messages = tuple(message_of(row) for row in self._rows())
         summary = told.stored if told.text else None
-        return transcripts.as_data(transcripts.Transcript(self.session, messages, summary, cleared))
+        return transcripts.transcript_to_data(transcripts.Transcript(self.session, messages, summary, cleared))
 
     def export_json(self) -> str:
-        return transcripts.as_json(self.export())
+        return transcripts.data_to_json(self.export())
 
     def export_yaml(self) -> str:
-        return transcripts.as_yaml(self.export())
+        return transcripts.data_to_yaml(self.export())
 
     def load(self, data: Mapping[str, Any] | str) -> Loaded:
         """Bring in what `export` gave, as a dict, JSON or YAML, under the same numbers and with its times. To repeat it
         changes nothing; what was forgotten here stays so. No facts or episodes are made of it: for these, add the
         messages anew. Conflict if another message stands in the place of one."""
-        given = transcripts.parsed(data)
+        given = transcripts.parse_transcript(data)
         self._check_places(given.messages)
         counts: dict[str, int] = {}
         began = self._kit.items.moment()
@@ -206,11 +213,11 @@ class ConversationMemory:
         when that is."""
         left = self._left
         if left and recorded.places and left.following == recorded.places[0]:
-            tokens = left.tokens + sum(weighed(message, self._kit.count_tokens) for message in messages)
+            tokens = left.tokens + sum(count_message_tokens(message, self._kit.count_tokens) for message in messages)
             left = summaries.Open(left.messages + len(messages), tokens, recorded.places[-1] + 1)
         else:
             left = None
-        if left is None or due(left.messages, left.tokens, self.limits):
+        if left is None or needs_summary(left.messages, left.tokens, self.limits):
             left = summaries.roll(self._kit, self._scope, self.session, self.limits)
         self._left, self.trouble = left, None
 
@@ -223,7 +230,7 @@ class ConversationMemory:
         while True:
             rows = self._kit.log.last(self._scope, self.session, count)
             messages = [message_of(row) for row in rows if (row.place or 0) >= start]
-            called = answered(messages)
+            called = match_results(messages)
             lost = any(one.role == "tool" and place not in called for place, one in enumerate(messages))
             if not lost or len(messages) < count or count >= FURTHEST:
                 return messages
@@ -240,7 +247,7 @@ class ConversationMemory:
     def _scores(self, query: str) -> dict[str, float]:
         """Of the messages that the words or the meaning of the query name: the higher, the better in both."""
         where = Filter((Condition("kind", "=", "message"), Condition("session", "=", self.session)))
-        words = WordQuery(tuple(dict.fromkeys(terms(query))), self._scope, where, limit=LIKELY)
+        words = WordQuery(tuple(dict.fromkeys(extract_terms(query))), self._scope, where, limit=LIKELY)
         ranked = [[hit.id for hit in self._kit.words.best(words).hits]] if words.terms else []
         embedder = settled(self._kit.embedder)
         model = embedder.model
@@ -282,8 +289,8 @@ class ConversationMemory:
 
 
 def _checked(limits: Limits) -> Limits:
-    checked_count(limits.max_items, "max_items", 2)
-    checked_count(limits.max_tokens, "max_tokens", LEAST_TOKENS, 10_000_000)
-    checked_count(limits.summarize_from, "summarize_from", 2)
-    checked_count(limits.keep_recent, "keep_recent", 1, limits.summarize_from - 1)
+    check_count(limits.max_items, "max_items", 2)
+    check_count(limits.max_tokens, "max_tokens", LEAST_TOKENS, 10_000_000)
+    check_count(limits.summarize_from, "summarize_from", 2)
+    check_count(limits.keep_recent, "keep_recent", 1, limits.summarize_from - 1)
     return limits

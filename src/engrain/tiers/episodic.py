@@ -6,15 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Item, Note, Source
 from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
 from engrain.core.model.plans import Add, Plan, own
 from engrain.core.model.sessions import Episode, Event, Happening, event
-from engrain.core.rules.importance import EPISODE_KINDS, EpisodeKind, Happened, novelty, repeat_key, score
-from engrain.core.validation import checked_count, checked_key, checked_text
+from engrain.core.rules.importance import (
+    EPISODE_KINDS,
+    EpisodeEvent,
+    EpisodeKind,
+    make_repeat_key,
+    measure_novelty,
+    score_importance,
+)
+from engrain.core.validation import check_count, check_key, check_text
 from engrain.ingest import episodes as made
 from engrain.ingest import messages
 from engrain.ingest.tool_output import insight
@@ -36,7 +43,7 @@ class EpisodicMemory:
 
     def record(
         self,
-        what: str | Happened,
+        what: str | EpisodeEvent,
         kind: EpisodeKind = "note",
         *,
         session: str,
@@ -49,10 +56,10 @@ class EpisodicMemory:
         A long output of a tool is kept as its insight, and `raw` has the whole of it for a day. The same thing again
         is counted. What matters becomes an item that lasts, in the same transaction.
         """
-        given = what if isinstance(what, Happened) else Happened(kind, what, failed=failed)
+        given = what if isinstance(what, EpisodeEvent) else EpisodeEvent(kind, what, failed=failed)
         if given.kind == "turn" and not given.explicit:
-            return self._said(given, checked_key(session, "session"), request_id)
-        happened, raw = self._proved(given, checked_key(session, "session"), tool)
+            return self._said(given, check_key(session, "session"), request_id)
+        happened, raw = self._proved(given, check_key(session, "session"), tool)
         row, now = _row(happened, session, tool), self._kit.clock()
         entry = made.entry(happened, session, now, own(0), tool)
         kept = (
@@ -62,8 +69,8 @@ class EpisodicMemory:
 
     def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
         """A decision always lasts, with its reasons."""
-        said = _labelled("Decided", checked_text(text))
-        reason = f"\nWhy: {checked_text(why, 'why')}" if why else ""
+        said = _labelled("Decided", check_text(text))
+        reason = f"\nWhy: {check_text(why, 'why')}" if why else ""
         return self.record(said + reason, "decision", session=session, request_id=request_id)
 
     def record_error(
@@ -82,16 +89,16 @@ class EpisodicMemory:
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
         if not text.strip():
             raise EmptyText("the error is empty: say what went wrong.")
-        failure = Happened("error", _labelled("Error", text), failed=True, cites=cites)
+        failure = EpisodeEvent("error", _labelled("Error", text), failed=True, cites=cites)
         return self.record(failure, session=session, tool=tool, request_id=request_id)
 
     def record_resolution(self, error: str, text: str, *, request_id: str | None = None) -> str:
         """What helped against an error, or a tool call that failed. From now on both matter: they last as one item,
         which cites both rows."""
-        failure = self._failure(checked_key(error, "error"))
+        failure = self._failure(check_key(error, "error"))
         session = str(failure.session)
-        happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
-        pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
+        happened, _ = self._proved(EpisodeEvent("resolution", _labelled("Resolved", check_text(text))), session, None)
+        pair = EpisodeEvent("error", check_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
         kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
         now = self._kit.clock()
@@ -102,9 +109,9 @@ class EpisodicMemory:
 
     def recent(self, n: int = 10, session: str | None = None) -> list[Event]:
         """The newest, of one session or of all; what has expired or was forgotten is not among them."""
-        checked_count(n, "n", 1, MAX_FOUND)
+        check_count(n, "n", 1, MAX_FOUND)
         if session is not None:
-            checked_key(session, "session")
+            check_key(session, "session")
         now, wanted = self._kit.clock(), n
         while True:
             entries = self._book.recent(self._scope, session, wanted, now)
@@ -115,21 +122,21 @@ class EpisodicMemory:
 
     def important(self, n: int = 5, since: Time | timedelta = LATELY) -> list[Event]:
         """What matters most of the last days, in all sessions: the highest importance left, the newer of equals."""
-        checked_count(n, "n", 1, MAX_FOUND)
+        check_count(n, "n", 1, MAX_FOUND)
         now = self._kit.clock()
-        oldest = since if isinstance(since, timedelta) else now - checked_time(since, "since")
+        oldest = since if isinstance(since, timedelta) else now - check_time(since, "since")
         entries = self._book.recent(self._scope, None, MAX_FOUND, now)
         found = self._events([one for one in entries if now - one.happened_at <= oldest], now)
         return sorted(found, key=lambda one: -one.decayed)[:n]
 
     def raw(self, id: str) -> str | None:
         """The whole of a long output, as long as it is kept; None if the entry shows all, or its day is over."""
-        return self._book.raw(self._scope, checked_key(id, "id"), self._kit.clock())
+        return self._book.raw(self._scope, check_key(id, "id"), self._kit.clock())
 
     def why(self, id: str) -> tuple[tuple[str, float], ...]:
         """What the importance of an entry is made of, also of one that happened again since; empty if there is none any
         more."""
-        rows = self._kit.items.get_many(self._scope, [checked_key(id, "id")])
+        rows = self._kit.items.get_many(self._scope, [check_key(id, "id")])
         now = self._kit.clock()
         entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
         own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
@@ -149,26 +156,26 @@ class EpisodicMemory:
         """Let go of the entries over these rows: for a deployment whose episodes do not see what items forget."""
         return self._book.remove(self._scope, ids)
 
-    def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
+    def _said(self, turn: EpisodeEvent, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
         made.episodes_of(self._kit)
         message = checked_message(Message(turn.role or "user", turn.text))
         terms = messages.Terms(_request(request_id))
         return messages.record([message], session, self._scope, self._kit, terms).ids[0]
 
-    def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
+    def _proved(self, given: EpisodeEvent, session: str, tool: str | None) -> tuple[EpisodeEvent, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
         if given.kind not in EPISODE_KINDS:
             raise InvalidInput(f"unknown kind of episode {given.kind!r}. Known: {', '.join(EPISODE_KINDS)}.")
         if tool is not None:
-            checked_key(tool, "tool")
+            check_key(tool, "tool")
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
         given = replace(given, text=self._kit.redact(given.text)) if self._kit.redact else given
         text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
         new = given.novelty
         if new is None:
-            new = novelty(text, made.before(self._kit, self._scope, session))
+            new = measure_novelty(text, made.before(self._kit, self._scope, session))
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
@@ -192,9 +199,9 @@ class EpisodicMemory:
 
     def _raised(self, failure: Item, now: datetime) -> list[Happening]:
         """The entry of an error that was resolved: it stays, and the same error later is another one."""
-        known = score(Happened("error", failure.text, failed=True, resolves=True))
+        known = score_importance(EpisodeEvent("error", failure.text, failed=True, resolves=True))
         kind: EpisodeKind = "tool" if failure.role == "tool" else "error"
-        key = repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
+        key = make_repeat_key(kind, failure.text, failure.source or failure.role, failed=True)
         for one in self._of_session(str(failure.session), now):
             # By the key as well: if it happened again since, the entry stands over the later row.
             if one.item == failure.id or one.key == key:
@@ -224,7 +231,7 @@ class EpisodicMemory:
         return made.episodes_of(self._kit)
 
 
-def _row(happened: Happened, session: str, tool: str | None) -> Note:
+def _row(happened: EpisodeEvent, session: str, tool: str | None) -> Note:
     by_tool = happened.role == "tool"
     message = Message(
         role=happened.role or "assistant",
@@ -240,11 +247,11 @@ def _row(happened: Happened, session: str, tool: str | None) -> Note:
 
 def _key(row: Item, entry: Episode) -> tuple[str | None, str]:
     kind: EpisodeKind = "error" if entry.data.get(made.FAILED) or entry.kind == "error" else "tool"
-    return row.source or row.role, repeat_key(kind, row.text)
+    return row.source or row.role, make_repeat_key(kind, row.text)
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")
 
 
 def _source(row: Note) -> Source:

@@ -23,7 +23,7 @@ from engrain.core.model.procedures import (
     written,
 )
 from engrain.core.model.recall import RecallRequest
-from engrain.core.validation import MAX_QUERY, checked_count, checked_key, checked_text
+from engrain.core.validation import MAX_QUERY, check_count, check_key, check_text
 from engrain.ingest import write
 from engrain.ports import Kit, Outcomes
 from engrain.retrieval.search import search
@@ -51,13 +51,13 @@ class ProceduralMemory:
     ) -> str:
         """Keep a way of doing something; a changed one becomes the next version. Returns the version's id."""
         name, steps = checked_procedure(name), checked_steps(steps)
-        when = checked_text(when, "when") if when else ""
+        when = check_text(when, "when") if when else ""
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
         began = self._kit.items.moment()
         (draft,) = write.drafts([note], self._kit)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
-        request = None if request_id is None else checked_key(request_id, "request_id")
+        request = None if request_id is None else check_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))
         (outcome,) = self._kit.items.apply(Plan(self._scope, (step,), request, began=began)).outcomes
         assert outcome.id is not None, "only what is derived is kept out"
@@ -68,7 +68,7 @@ class ProceduralMemory:
         known = self.versions(name)
         if version is None:
             return next((one for one in reversed(known) if one.current), None)
-        return next((one for one in known if one.version == checked_count(version, "version")), None)
+        return next((one for one in known if one.version == check_count(version, "version")), None)
 
     def versions(self, name: str) -> list[Procedure]:
         """All versions, oldest first, each with its own record."""
@@ -80,8 +80,8 @@ class ProceduralMemory:
 
     def find(self, goal: str, n: int = 3) -> list[Procedure]:
         """What fits a goal, best first: of those that fit about equally well, the ones that have worked."""
-        checked_text(goal, "goal", MAX_QUERY)
-        checked_count(n, "n", 1, MAX_FOUND)
+        check_text(goal, "goal", MAX_QUERY)
+        check_count(n, "n", 1, MAX_FOUND)
         where = parse_filter({"kind": "procedure"})
         wanted = n * CANDIDATES
         request = RecallRequest(goal, (self._scope,), wanted, now=self._kit.clock(), where=where)
@@ -96,7 +96,7 @@ class ProceduralMemory:
 
     def trials(self, name: str, limit: int = 20) -> list[Trial]:
         """How the present version turned out, newest first, task by task."""
-        return self._outcomes.trials(self._scope, self._known(name).id, checked_count(limit, "limit"))
+        return self._outcomes.trials(self._scope, self._known(name).id, check_count(limit, "limit"))
 
     def used(self, id: str, task: str, success: bool, note: str = "") -> bool:
         """Count how a task that used this version ended, once for each task. Called when a task ends."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
@@ -18,7 +18,7 @@ from engrain.core.model.items import Item, Note, Place, Relation, Source, as_not
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.model.results import Forgotten, Why
 from engrain.core.model.retention import left_of
-from engrain.core.validation import MAX_BATCH, checked_count, checked_key, checked_name, checked_share
+from engrain.core.validation import MAX_BATCH, check_count, check_key, check_name, check_share
 from engrain.ingest import write
 from engrain.ports import Kit, ListQuery
 
@@ -59,22 +59,22 @@ class SemanticMemory:
         )
 
     def about(self, entity: str, as_of: Time | None) -> list[Item]:
-        return self._kit.items.about(self._scope, checked_key(entity, "entity"), _moment(as_of))
+        return self._kit.items.about(self._scope, check_key(entity, "entity"), _moment(as_of))
 
     def slot(self, name: str, as_of: Time | None) -> Item | None:
-        return self._kit.items.slot(self._scope, checked_key(name, "slot"), _moment(as_of))
+        return self._kit.items.slot(self._scope, check_key(name, "slot"), _moment(as_of))
 
     def slots(self, prefix: str, as_of: Time | None) -> list[Item]:
-        found = self._kit.items.slots(self._scope, checked_name(prefix, "slot prefix"), _moment(as_of))
+        found = self._kit.items.slots(self._scope, check_name(prefix, "slot prefix"), _moment(as_of))
         return [item for item in found if item.kind not in ("procedure", "summary")]
 
     def get(self, id: str) -> Item | None:
-        return next(iter(self._kit.items.get_many(self._scope, [checked_key(id, "id")])), None)
+        return next(iter(self._kit.items.get_many(self._scope, [check_key(id, "id")])), None)
 
     def list(self, query: Mapping[str, Any] | None, view: ListQuery) -> list[Item]:
-        checked_count(view.limit, "limit", 1, MAX_BATCH)
+        check_count(view.limit, "limit", 1, MAX_BATCH)
         if view.after is not None:
-            checked_key(view.after, "after")
+            check_key(view.after, "after")
         at, where = _moment(view.at), parse_filter(query)
         return self._kit.items.page(ListQuery(self._scope, where, at, view.history, view.limit, view.after))
 
@@ -91,7 +91,7 @@ class SemanticMemory:
 
     def change(self, change: Change, request_id: str | None) -> None:
         if change.importance is not None:
-            checked_share(change.importance, "importance")
+            check_share(change.importance, "importance")
         if change.pinned is not None and not isinstance(change.pinned, bool):
             raise InvalidInput(f"pinned must be True or False, not {change.pinned!r}.")
         self._standing(change.id)
@@ -99,7 +99,7 @@ class SemanticMemory:
 
     def forget(self, what: str | Mapping[str, Any], keep_source: bool, request_id: str | None) -> Forgotten:
         if isinstance(what, str):
-            step = Forget(checked_key(what, "id"), keep_source)
+            step = Forget(check_key(what, "id"), keep_source)
             outcomes = self._kit.items.apply(Plan(self._scope, (step,), _request(request_id))).outcomes
             if outcomes[0].status == "missing":
                 raise self._unknown(what)
@@ -179,11 +179,11 @@ def _id(outcome: Outcome) -> str:
 
 
 def _request(request_id: str | None) -> str | None:
-    return None if request_id is None else checked_key(request_id, "request_id")
+    return None if request_id is None else check_key(request_id, "request_id")
 
 
 def _moment(as_of: Time | None) -> datetime | None:
-    return None if as_of is None else checked_time(as_of, "as_of", end_of_day=True)
+    return None if as_of is None else check_time(as_of, "as_of", end_of_day=True)
 
 
 def _silent(_: int) -> None:

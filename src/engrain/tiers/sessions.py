@@ -13,9 +13,9 @@ from engrain.core.model.items import TRUST, Cite, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Plan, Step
 from engrain.core.model.recall import Outlived
 from engrain.core.model.sessions import SLOT, Closing, Listed, Opening
-from engrain.core.rules.slots import SPEAKER
-from engrain.core.rules.statements import STANDING
-from engrain.core.validation import checked_count
+from engrain.core.rules.slots import SPEAKER_KEY
+from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
+from engrain.core.validation import check_count
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version
 from engrain.ports import Kit, ListQuery
@@ -114,7 +114,7 @@ class Sessions:
 
     def listed(self, limit: int) -> list[Listed]:
         """The sessions last added to, newest first."""
-        return [self._listed(name) for name in self._kit.log.sessions(self._scope, checked_count(limit, "limit"))]
+        return [self._listed(name) for name in self._kit.log.sessions(self._scope, check_count(limit, "limit"))]
 
     def _listed(self, session: str) -> Listed:
         last = self._kit.log.last(self._scope, session, 1)
@@ -128,10 +128,12 @@ class Sessions:
         wants; not what others said of themselves."""
         items = self._kit.items
         named = [item for item in items.slots(self._scope, "user.", None) if item.kind == "fact"]
-        standing = items.get_many(self._scope, items.having(self._scope, STANDING, _WISHES, PROFILE, None))
+        standing = items.get_many(
+            self._scope, items.having(self._scope, INSTRUCTION_OR_PREFERENCE, _WISHES, PROFILE, None)
+        )
         pinned = items.page(ListQuery(self._scope, parse_filter({"kind": "fact", "pinned": True}), limit=PROFILE))
         important = items.page(ListQuery(self._scope, _IMPORTANT, limit=LOOKED_AT))
-        own = (item for item in (*important, *standing) if SPEAKER not in item.metadata)
+        own = (item for item in (*important, *standing) if SPEAKER_KEY not in item.metadata)
         return list({item.id: item for item in (*named, *pinned, *own)}.values())[:PROFILE]
 
     def _kept(self, session: str, start: int) -> list[Item]:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from engrain.core.clock import checked_time
-from engrain.core.formats.importers import ATTACHMENT
+from engrain.core.clock import check_time
+from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Note, Source, Worth
 from engrain.core.model.messages import Message, message_of
 from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
-from engrain.core.rules.statements import statements
+from engrain.core.rules.statements import load_statement_rules
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Said, note_for
 from engrain.ports import Kit
@@ -130,14 +130,14 @@ def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
 
 def _by_user(note: Note) -> bool:
     """Said by them, not handed over."""
-    return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
+    return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
 
 
 def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
     for found in gate.worth(blank_recalled(said.message.text[:HEAD])):
         # What somebody wanted forgotten there is no matter of this memory.
         if isinstance(found, Worth) and (words := said.words(found)).strip():
-            ended = found.replaces is not None or statements().sign("ended").search(words) is not None
+            ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
             fact = note_for(replace(found, slot=None) if ended else found, said, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
@@ -149,4 +149,4 @@ def _name(note: Note) -> str | None:
 
 
 def _time(note: Note) -> datetime | None:
-    return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")
+    return None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at")

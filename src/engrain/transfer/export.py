@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.errors import ConfigError, Conflict
-from engrain.core.formats.jsonl import EXPORTED, Line, line_of
-from engrain.core.formats.manifests import Manifest, Sums
+from engrain.core.formats.jsonl import EXPORTED_KINDS, Line, row_to_line
+from engrain.core.formats.manifests import LineSums, Manifest
 from engrain.core.identity import Scope
 from engrain.core.model.rows import Key, Row, RowKind
 from engrain.ports import Kit, Movable
@@ -64,14 +64,14 @@ def export(kit: Kit, scope: Scope, out: BinaryIO, *, vectors: bool, done: Callab
 def _written(kit: Kit, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]) -> Exported | None:
     """Read twice: once to count and hash, once to write. None if it was not the same."""
     uses: Uses = {}
-    counted = Sums()
+    counted = LineSums()
     for kind, raw in _lines(kit, scope, vectors, uses):
         counted.add(kind, raw)
     manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
     out.seek(0)
     out.truncate()
     out.write(_raw(manifest.line))
-    written = Sums()
+    written = LineSums()
     for kind, raw in _lines(kit, scope, vectors, uses):
         out.write(raw)
         written.add(kind, raw)
@@ -84,7 +84,7 @@ def _written(kit: Kit, scope: Scope, out: BinaryIO, vectors: bool, done: Callabl
 def rows_of(kit: Kit, scope: Scope) -> Iterator[Row]:
     """Every row that a person may take along, kind by kind, each in the order of its key."""
     store = movable(kit)
-    for kind in EXPORTED:
+    for kind in EXPORTED_KINDS:
         if kind == "session":
             yield from _sessions(store, scope)
         elif kind == "episode" and not kit.together:
@@ -122,7 +122,7 @@ def _lines(kit: Kit, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[
         if row.kind == "item":
             used = uses.setdefault(row.key[0], {name: row.values[name] for name in USES})
             row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
-        yield row.kind, _raw(line_of(row))
+        yield row.kind, _raw(row_to_line(row))
 
 
 def _raw(line: Line) -> bytes:

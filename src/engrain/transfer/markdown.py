@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from engrain.core.clock import from_micros
-from engrain.core.formats.jsonl import EXPORTED
+from engrain.core.formats.jsonl import EXPORTED_KINDS
 from engrain.core.identity import Scope
 from engrain.core.model.messages import RESERVED
 from engrain.core.model.rows import Row
@@ -47,7 +47,7 @@ def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> 
 
 
 def _read(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
-    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
+    rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED_KINDS}
     untold = 0
     for row in rows_of(kit, scope):
         rows[row.kind].append(row)

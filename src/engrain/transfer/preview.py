@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
-from engrain.core.formats.consistency import held_by
+from engrain.core.formats.consistency import unique_keys
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Note, Place
 from engrain.core.model.plans import Version, mergeable, reconcile
@@ -52,7 +52,7 @@ class _Foreseen:
         self._texts: dict[str, str] = {}
         self._places: dict[tuple[str, int], str] = {}
         for row in every(store, "item", scope):
-            self._held.update(held_by(row.values))
+            self._held.update(unique_keys(row.values))
             self._texts[row.key[0]] = row.values["text"]
             if row.values["session"] is not None and row.values["retracted_at"] is None:
                 self._places[row.values["session"], row.values["place"]] = row.values["text"]

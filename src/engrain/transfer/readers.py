@@ -18,7 +18,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import orjson
 
 from engrain.core.errors import BadLine, BadText, Conflict, EngrainError, InvalidInput, TooLarge
-from engrain.core.formats.importers import Origin, entries, notes_of, origin_of, owners
+from engrain.core.formats.importers import ExportOrigin, detect_origin, list_entries, list_owners, read_notes
 from engrain.core.formats.jsonl import is_row
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.identity import Scope
@@ -132,15 +132,15 @@ def notes_in(file: BinaryIO, source: str | None) -> Read:
     return found
 
 
-def entries_in(documents: Iterable[Document], origin: Origin, scope: Scope, other_scope: bool = False) -> Read:
+def entries_in(documents: Iterable[Document], origin: ExportOrigin, scope: Scope, other_scope: bool = False) -> Read:
     """Conflict if they are of another user or of several, unless that is wanted."""
     found = Read()
     for name, value in documents:
         if not other_scope:
-            _check_owner(owners(value, origin), scope)
-        for number, entry in enumerate(entries(value, origin), 1):
+            _check_owner(list_owners(value, origin), scope)
+        for number, entry in enumerate(list_entries(value, origin), 1):
             try:
-                found.notes.extend(notes_of(entry, origin))
+                found.notes.extend(read_notes(entry, origin))
             except EngrainError as exc:
                 found.bad.append(BadLine(number, type(exc).__name__, f"{name}: {exc}" if name else str(exc)))
     return found
@@ -190,7 +190,7 @@ def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
     first = next(found, None)
     if first is None:
         raise InvalidInput("the list in the file is empty: there is nothing to load.")
-    origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
+    origin: ExportOrigin | None = form or detect_origin(first.value)  # type: ignore[assignment]
     if origin is None:
         raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
     return origin, chain([first], found)
@@ -216,7 +216,7 @@ def _by_first_line(raw: bytes | None) -> Form | None:
         return None if raw is not None and _goes_on(raw) else "notes"
     if is_manifest(value) or is_row(value):
         return "engrain"
-    return None if origin_of(value) else "notes"
+    return None if detect_origin(value) else "notes"
 
 
 def _goes_on(raw: bytes) -> bool:

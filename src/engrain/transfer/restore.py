@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core.errors import BadFile, BadLine, Conflict, OnHold
-from engrain.core.formats.consistency import circular, edges_of, held_by
-from engrain.core.formats.jsonl import line_of
+from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
+from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import item_hash
 from engrain.core.model.rows import Key, Row, RowKind, Standing
-from engrain.core.rules.statements import traits
-from engrain.core.secrets.redact import Redact, redacted_json
+from engrain.core.rules.statements import detect_traits
+from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Embedder, Kit, Movable
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
@@ -137,7 +137,7 @@ class _Deciding:
             if here is not None and _equal(here, row):
                 self._result.there += 1
                 self._close(here, row)
-        held = {one: id for id, row in self._items.items() for one in held_by(row.values)}
+        held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
@@ -148,8 +148,8 @@ class _Deciding:
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose(row, {one: held[one] for one in held_by(row.values) if one in held})
-                held |= {one: id for one in held_by(row.values) if id in self._fresh}
+                self._choose(row, {one: held[one] for one in unique_keys(row.values) if one in held})
+                held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
 
     def _close(self, here: Row, row: Row) -> None:
         """What was replaced or corrected since, where the file comes from, is so here too."""
@@ -171,7 +171,7 @@ class _Deciding:
     def _leave_out(self, cites: dict[str, Row]) -> None:
         """What rests on something that was forgotten here stays out with it."""
         resting: dict[str, list[str]] = {}
-        for id, to in edges_of(cites.values()).items():
+        for id, to in collect_edges(cites.values()).items():
             for one in to:
                 resting.setdefault(one, []).append(id)
         reached = list(self._out)
@@ -183,12 +183,12 @@ class _Deciding:
 
     def _look_for_circles(self, cites: dict[str, Row]) -> None:
         """Together with what is here."""
-        known = edges_of(self._all("cites"))
-        given = {id: to for id, to in edges_of(cites.values()).items() if id in self._fresh or id not in known}
-        chains = edges_of(self._items.values()) | edges_of(self._fresh.values())
+        known = collect_edges(self._all("cites"))
+        given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
+        chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):
             named = {id: [self._same.get(one, one) for one in to] for id, to in edges.items()}
-            for id in circular(named):
+            for id in find_cycles(named):
                 number = self._numbers.get((kind, (id,)), 1)
                 self._bad.append(BadLine(number, "Conflict", f"{id!r} would lead back to itself."))
 
@@ -197,7 +197,7 @@ class _Deciding:
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
         values["vectors"] = _fitting(values["vectors"], self._kit.embedder)
         item = moving.item_of(replace(row, values=values)).item
-        own = {"hash": item_hash(self._key, item), "traits": traits(item.text, item.role)}
+        own = {"hash": item_hash(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_the_rest(self) -> None:
@@ -229,10 +229,12 @@ class _Deciding:
     def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
         """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
         store that keeps one row at a time; no end of them if the task went on since."""
-        given = {row.key: line_of(row) for row in self._rows if row.kind == "task"}
+        given = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
         journal = self._kit.journal
         return {
-            key[1]: len(journal.steps(self._scope, key[1])) if journal and given.get(key) == line_of(row) else math.inf
+            key[1]: len(journal.steps(self._scope, key[1]))
+            if journal and given.get(key) == row_to_line(row)
+            else math.inf
             for key, row in here.items()
         }
 
@@ -304,11 +306,11 @@ def _equal(here: Row, row: Row) -> bool:
 _RESTING: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
 
 
-def _redacted(row: Row, redact: Redact) -> Row:
+def _redacted(row: Row, redact: RedactFunction) -> Row:
     """What people and models said in it; a task's own values are its program's, and stay."""
     values = dict(row.values)
     for name in _SAID.get(row.kind, ()):
-        values[name] = redacted_json(values[name], redact)
+        values[name] = redact_json(values[name], redact)
     return replace(row, values=values)
 
 

@@ -8,9 +8,9 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Cite, Draft, Item, Place, Source
 from engrain.core.model.plans import Add, Correct, Forget, Outcome, Plan
-from engrain.core.rules.statements import traits
+from engrain.core.rules.statements import detect_traits
 from engrain.core.text.passages import index_words
-from engrain.core.text.tokenizer import terms
+from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import ItemStore, ListQuery, VectorQuery, WordQuery
 from engrain_conformance.embedder import HashEmbedder
 
@@ -40,7 +40,7 @@ def fact(text: str, **values: Any) -> Draft:
     place: Place | None = values.get("place")
     speaker, role = (place.speaker, place.role) if place else (None, None)
     words = index_words(text, speaker, values.get("slot"))
-    computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": traits(text, role)}
+    computed = {"words": words, "vectors": EMBEDDER.vectors(text), "traits": detect_traits(text, role)}
     return Draft(text, **{**computed, **values})
 
 
@@ -100,4 +100,4 @@ def vector_query(text: str, scope: Scope = ANA, **values: Any) -> VectorQuery:
 
 def word_query(text: str, scope: Scope = ANA, **values: Any) -> WordQuery:
     values["where"] = parse_filter(values.get("where"))
-    return WordQuery(tuple(dict.fromkeys(terms(text))), scope, **values)
+    return WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, **values)

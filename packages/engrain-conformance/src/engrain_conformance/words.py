@@ -13,7 +13,7 @@ import pytest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite
 from engrain.core.model.plans import Change, Plan
-from engrain.core.text.bm25 import bm25, rarity
+from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.passages import index_words
 from engrain.ports import ItemStore, ListQuery, Matches, WordHit, WordIndex, WordQuery
 from engrain_conformance.clock import START, SetClock
@@ -79,14 +79,14 @@ def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tup
     every = [one for some in cut.values() for one in some]
     average = sum(sum(one.values()) for one in every) / len(every) if every else 0.0
     frequency = tuple(sum(term in one for one in every) for term in query.terms)
-    weights = rarity(frequency, len(every))
+    weights = compute_idf(frequency, len(every))
     scores: dict[str, float] = {}
     hits = []
     for id, some in cut.items():
         best = None
         for number, one in enumerate(some):
             counts = tuple(one.get(term, 0) for term in query.terms)
-            score = float(bm25([counts], [sum(one.values())], weights, average)[0])
+            score = float(score_bm25([counts], [sum(one.values())], weights, average)[0])
             if any(counts) and (best is None or score > scores[id] + 1e-12):
                 best, scores[id] = WordHit(id, number, sum(one.values()), counts), score
         hits += [best] if best else []

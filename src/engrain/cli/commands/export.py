@@ -16,7 +16,7 @@ from engrain.cli.command import verb
 from engrain.cli.context import Session, counted, something
 from engrain.cli.output import many, progress, safe
 from engrain.core.errors import Conflict, NotFound
-from engrain.core.validation import hint
+from engrain.core.validation import suggest_name
 
 if TYPE_CHECKING:
     from engrain.memory import Memory
@@ -111,7 +111,7 @@ def _agents(cli: Session, memory: Memory) -> list[str | None]:
         return found
     if found or something(memory):
         return found
-    guess = hint(cli.user, [one.user for one in every if one.user])
+    guess = suggest_name(cli.user, [one.user for one in every if one.user])
     raise NotFound(f"nothing is kept of the user {cli.user!r} here.{guess} `engrain memories` lists all.")
 
 

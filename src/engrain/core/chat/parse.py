@@ -31,7 +31,7 @@ _LONGEST_NAME = 40
 _UNSAID = ("thinking", "redacted_thinking", "reasoning")
 
 
-def as_messages(values: object) -> list[Message]:
+def parse_messages(values: object) -> list[Message]:
     """Checked messages from Messages and dicts of any of the three forms. A user's dict with results of tools becomes
     a message for each result, and one for what the user said; a result takes the name of the tool from its call."""
     if isinstance(values, (str, bytes, Mapping, Message)) or not isinstance(values, Iterable):

@@ -13,7 +13,7 @@ from engrain.core.model.chat import Said, ToolCall, ToolSpec
 
 NO_RESULT = "no result was recorded"
 NO_OUTPUT = "(no output)"
-OPENING = "(The conversation began before this.)"
+CONVERSATION_OPENING = "(The conversation began before this.)"
 
 # The narrowest of the rules that services are known to have, for ids and for names.
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
@@ -48,11 +48,11 @@ def split_system(messages: Sequence[Said]) -> tuple[str, tuple[Said, ...]]:
     return "\n\n".join(text for text in texts if text.strip()), others
 
 
-def tools_for_anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def tools_to_anthropic(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [{"name": t.name, "description": t.description, "input_schema": dict(t.parameters)} for t in tools]
 
 
-def tools_for_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def tools_to_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     # OpenAI refuses an object schema that does not list its properties.
     return [
         {
@@ -101,7 +101,7 @@ def _turns(messages: Sequence[Said]) -> list[_Turn]:
         elif said.role == "user":
             _add(turns, "user", text)
     if turns and turns[0].role == "assistant":
-        turns.insert(0, _Turn("user", [OPENING]))
+        turns.insert(0, _Turn("user", [CONVERSATION_OPENING]))
     return turns
 
 

@@ -7,9 +7,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, UnknownKey
-from engrain.core.validation import checked_count, checked_key, checked_metadata, checked_share, checked_text
+from engrain.core.validation import check_count, check_key, check_metadata, check_share, check_text
 
 Kind = Literal["fact", "message", "relation", "summary", "episode", "procedure"]
 SourceKind = Literal["user", "system", "agent", "tool", "document", "import", "web"]
@@ -202,21 +202,21 @@ def as_note(value: object) -> Note:
 def checked(note: Note) -> Note:
     """The same note with every value proved, or a typed error that names the value."""
     return Note(
-        text=checked_text(note.text),
-        importance=checked_share(note.importance, "importance"),
+        text=check_text(note.text),
+        importance=check_share(note.importance, "importance"),
         slot=None if note.slot is None else _slot(note.slot),
-        metadata=checked_metadata(note.metadata),
+        metadata=check_metadata(note.metadata),
         source=_source(note.source),
-        occurred_at=None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at"),
+        occurred_at=None if note.occurred_at is None else check_time(note.occurred_at, "occurred_at"),
         place=_place(note.place),
         relation=_relation(note.relation),
         derived=bool(note.derived),
-        request_id=None if note.request_id is None else checked_key(note.request_id, "request_id"),
+        request_id=None if note.request_id is None else check_key(note.request_id, "request_id"),
     )
 
 
 def _slot(slot: object) -> str:
-    name = checked_key(slot, "slot")
+    name = check_key(slot, "slot")
     if name.startswith(RESERVED):
         raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
     return name
@@ -226,11 +226,11 @@ def _source(source: str | Source | None) -> Source:
     if source is None:
         return Source()
     if isinstance(source, str):
-        return Source(checked_key(source, "source"), "document")
+        return Source(check_key(source, "source"), "document")
     if not isinstance(source, Source):
         raise InvalidInput(f"source must be a name or a Source, not {type(source).__name__}.")
     if source.name is not None:
-        checked_key(source.name, "source")
+        check_key(source.name, "source")
     for cite in source.cites:
         _cite(cite)
     return source
@@ -249,7 +249,7 @@ def _cites(given: object) -> tuple[Cite, ...]:
 def _cite(cite: object) -> None:
     if not isinstance(cite, Cite):
         raise InvalidInput(f"a source cites Cites, not {type(cite).__name__}.")
-    checked_key(cite.item, "cited item")
+    check_key(cite.item, "cited item")
     if cite.wordless or (cite.start is None and cite.end is None):
         return
     if not (isinstance(cite.start, int) and isinstance(cite.end, int) and 0 <= cite.start < cite.end):
@@ -263,19 +263,19 @@ def _place(place: Place | None) -> Place | None:
         raise InvalidInput(
             f'place must be a Place, such as Place("monday", speaker="Ana"), not {type(place).__name__}.'
         )
-    checked_key(place.session, "session")
+    check_key(place.session, "session")
     if place.number is not None:
-        checked_count(place.number, "place number", 0, MAX_PLACE)
+        check_count(place.number, "place number", 0, MAX_PLACE)
     for name in ("speaker", "role"):
         if getattr(place, name) is not None:
-            checked_key(getattr(place, name), name)
+            check_key(getattr(place, name), name)
     return place
 
 
 def _relation(relation: Relation | None) -> Relation | None:
     if relation is not None:
         for name in ("subject", "relation", "object"):
-            checked_key(getattr(relation, name), name)
+            check_key(getattr(relation, name), name)
     return relation
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core.chat.render import NO_OUTPUT
-from engrain.core.clock import Time, checked_time
+from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput
 from engrain.core.model.chat import Said, ToolCall
 from engrain.core.model.items import ROLES, Item, Note, Place, Source, SourceKind
-from engrain.core.validation import MAX_TEXT, checked_key, checked_metadata, checked_name, checked_text, json_text
+from engrain.core.validation import MAX_TEXT, check_key, check_metadata, check_name, check_text, encode_json
 
 # The one key of an item's metadata that is engrain's own.
 RESERVED = "engrain"
@@ -60,17 +60,17 @@ def checked_message(message: Message) -> Message:
         raise InvalidInput(f"unknown event {message.event!r}. Known: {', '.join(EVENTS)}.")
     for name in ("speaker", "tool"):
         if getattr(message, name) is not None:
-            checked_key(getattr(message, name), name)
-    metadata = checked_metadata(message.metadata)
+            check_key(getattr(message, name), name)
+    metadata = check_metadata(message.metadata)
     if RESERVED in metadata:
         raise InvalidInput(f"metadata[{RESERVED!r}] is engrain's own: choose another key.")
     return replace(
         message,
         calls=tuple(_checked_call(call) for call in message.calls),
-        answers=None if message.answers is None else checked_name(message.answers, "answers"),
+        answers=None if message.answers is None else check_name(message.answers, "answers"),
         failed=bool(message.failed),
         metadata=metadata,
-        occurred_at=None if message.occurred_at is None else checked_time(message.occurred_at, "occurred_at"),
+        occurred_at=None if message.occurred_at is None else check_time(message.occurred_at, "occurred_at"),
     )
 
 
@@ -84,7 +84,7 @@ def note_of(message: Message, session: str, *, placed: bool = False, derived: bo
     kept |= {name: value for name, value in particulars.items() if value is not None}
     kept |= {"failed": True} if message.failed else {}
     return Note(
-        text=checked_text(text),
+        text=check_text(text),
         metadata={**message.metadata, RESERVED: kept} if kept else message.metadata,
         source=Source(message.tool, _SOURCES[message.role]),
         occurred_at=message.occurred_at,
@@ -133,7 +133,7 @@ def said(item: Item) -> Said:
 
 
 def arguments_text(call: ToolCall) -> str:
-    return call.malformed or json_text(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
+    return call.malformed or encode_json(call.arguments, f"the arguments of a call of {call.name!r}", MAX_TEXT)
 
 
 def spans_of_calls(row: Item) -> list[tuple[int, int]]:
@@ -146,8 +146,8 @@ def spans_of_calls(row: Item) -> list[tuple[int, int]]:
 def _checked_call(call: object) -> ToolCall:
     if not isinstance(call, ToolCall):
         raise InvalidInput(f"calls must be ToolCalls, not {type(call).__name__}.")
-    checked_name(call.id, "the id of a call")
-    checked_key(call.name, "the name of a called tool")
+    check_name(call.id, "the id of a call")
+    check_key(call.name, "the name of a called tool")
     if not isinstance(call.arguments, Mapping):
         kind = type(call.arguments).__name__
         raise InvalidInput(f"the arguments of a call of {call.name!r} must be a dict, not {kind}.")

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from engrain.core.errors import InvalidInput
 from engrain.core.model.items import Item
-from engrain.core.validation import checked_key, checked_text
+from engrain.core.validation import check_key, check_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,11 @@ def checked_steps(steps: object) -> tuple[str, ...]:
         raise InvalidInput('steps must be a list of texts, such as ["run the tests", "push the tag"].')
     if len(steps) > MAX_STEPS:
         raise InvalidInput(f"a procedure has at most {MAX_STEPS} steps, not {len(steps)}.")
-    return tuple(checked_text(step, f"step {number}", MAX_STEP) for number, step in enumerate(steps, 1))
+    return tuple(check_text(step, f"step {number}", MAX_STEP) for number, step in enumerate(steps, 1))
 
 
 def checked_procedure(name: object) -> str:
-    return checked_key(name, "the name of a procedure")
+    return check_key(name, "the name of a procedure")
 
 
 def numbered(kept: Iterable[int | None]) -> list[int]:

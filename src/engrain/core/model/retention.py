@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engrain.core.errors import ConfigError, InvalidInput, UnknownKey
-from engrain.core.markdown.sync_state import checked_pattern
+from engrain.core.markdown.sync_state import check_folder_pattern
 from engrain.core.model.items import Item
 
 DAY = 86_400.0
@@ -96,7 +96,7 @@ def _check(name: str, value: object, wanted: type, where: str) -> None:
     if name in _FOLDERS and value and ("\x00" in str(value) or not str(value).strip()):
         raise ConfigError(f"{where}: {name} must be the path of a folder, not {value!r}.")
     if name == "mirror":
-        checked_pattern(str(value), where)
+        check_folder_pattern(str(value), where)
 
 
 def _wanted(name: str, kind: type) -> str:

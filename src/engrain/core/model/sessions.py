@@ -9,7 +9,7 @@ from typing import Any
 
 from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, Outlived, Section, escaped, quoted
-from engrain.core.rules.importance import decayed
+from engrain.core.rules.importance import decay_importance
 
 SLOT = "session:"
 
@@ -141,7 +141,7 @@ def event(episode: Episode, text: str, now: datetime) -> Event:
         kind=episode.kind,
         text=text,
         importance=episode.importance,
-        decayed=decayed(episode.importance, (now - episode.happened_at).total_seconds()),
+        decayed=decay_importance(episode.importance, (now - episode.happened_at).total_seconds()),
         happened_at=episode.happened_at,
         expires_at=episode.expires_at,
         count=episode.count,

@@ -10,9 +10,17 @@ from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput, TooLarge
 from engrain.core.model.retention import TIERS, Window
-from engrain.core.text.summarize import SUMMARY, Line, Part, chosen, line, lines, text_of
-from engrain.core.tokens import CountTokens, middle_cut
-from engrain.core.validation import checked_count, checked_key, checked_name, checked_share, checked_text, json_text
+from engrain.core.text.summarize import (
+    SUMMARY_KIND,
+    DigestLine,
+    DigestPart,
+    choose_lines,
+    join_lines,
+    make_line,
+    split_lines,
+)
+from engrain.core.tokens import CountTokens, cut_middle
+from engrain.core.validation import check_count, check_key, check_name, check_share, check_text, encode_json
 
 MAX_GOAL = 100_000  # bytes of a task, a goal or a thought
 MAX_SUBGOAL = 10_000
@@ -39,7 +47,7 @@ class Frame:
         """A value that is set again becomes the newest."""
         what = f"the name of a {where.removesuffix('s')}"
         new = {
-            checked_key(name, what): json_text(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
+            check_key(name, what): encode_json(value, f"{where}[{name!r}]", MAX_VALUE) for name, value in given.items()
         }
         old = self.results if where == "results" else self.variables
         values = {name: text for name, text in old.items() if name not in new} | new
@@ -51,12 +59,12 @@ class Frame:
     def with_subgoals(self, *goals: object) -> Frame:
         if len(self.subgoals) + len(goals) > MAX_SUBGOALS:
             raise TooLarge(f"{MAX_SUBGOALS} subgoals are the most there may be: finish one first.")
-        new = tuple(checked_text(goal, "subgoal", MAX_SUBGOAL) for goal in goals)
+        new = tuple(check_text(goal, "subgoal", MAX_SUBGOAL) for goal in goals)
         return replace(self, subgoals=self.subgoals + new)
 
     def with_thoughts(self, *thoughts: object) -> Frame:
         """The newest thoughts are kept; a scratchpad that is full lets go of the oldest."""
-        new = tuple(checked_text(thought, "thought", MAX_GOAL) for thought in thoughts)
+        new = tuple(check_text(thought, "thought", MAX_GOAL) for thought in thoughts)
         every = (self.scratchpad + new)[-MAX_THOUGHTS:]
         sizes = accumulate(map(len, reversed(every)))
         kept = sum(size <= MAX_SCRATCH for size in sizes)
@@ -82,17 +90,17 @@ class Entry:
     speaker: str
     tokens: int
     left_out: int = 0
-    lines: tuple[Line, ...] = field(default=(), repr=False, compare=False)
+    lines: tuple[DigestLine, ...] = field(default=(), repr=False, compare=False)
 
 
 def checked_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
-    tokens = checked_count(max_tokens, "max_tokens", LEAST_TOKENS, MAX_TOKENS)
-    items = checked_count(max_items, "max_items", 2)
-    share = checked_share(summarize_at, "summarize_at")
+    tokens = check_count(max_tokens, "max_tokens", LEAST_TOKENS, MAX_TOKENS)
+    items = check_count(max_items, "max_items", 2)
+    share = check_share(summarize_at, "summarize_at")
     if share < LEAST_SHARE:
         raise InvalidInput(f"summarize_at must be from {LEAST_SHARE} to 1, not {summarize_at!r}.")
     # One less than the most, so that a full buffer has something to summarise.
-    return Window(items, tokens, share, items, checked_count(keep_recent, "keep_recent", 1, items - 1))
+    return Window(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +127,12 @@ class Budget:
 
     def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> Entry:
         """An item, checked and cut to size."""
-        given = checked_text(text)
-        kept, gone = middle_cut(given, self.item, self.count)
+        given = check_text(text)
+        kept, gone = cut_middle(given, self.item, self.count)
         if not kept:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
-        part = Part(kept, checked_name(speaker, "speaker"), checked_key(kind, "kind"))
-        told = tuple(lines(part, self.count))
+        part = DigestPart(kept, check_name(speaker, "speaker"), check_key(kind, "kind"))
+        told = tuple(split_lines(part, self.count))
         return Entry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
 
 
@@ -135,17 +143,17 @@ class Buffer:
 
     budget: Budget
     items: tuple[Entry, ...] = ()
-    settled: tuple[Line, ...] = ()
-    fresh: tuple[Line, ...] = ()
+    settled: tuple[DigestLine, ...] = ()
+    fresh: tuple[DigestLine, ...] = ()
     folded: tuple[Entry, ...] = ()
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[DigestLine, ...]:
         return self.settled + self.fresh
 
     @property
     def summary(self) -> str:
-        return text_of(self.lines)
+        return join_lines(self.lines)
 
     @property
     def tokens(self) -> int:
@@ -167,9 +175,9 @@ class Buffer:
         shorter = replace(self, items=self.items[len(older) :], folded=folded)
         return shorter.telling(settled, fresh)
 
-    def telling(self, settled: Sequence[Line], fresh: Sequence[Line] = ()) -> Buffer:
+    def telling(self, settled: Sequence[DigestLine], fresh: Sequence[DigestLine] = ()) -> Buffer:
         """With these lines as its summary, or those of most worth."""
-        picked = chosen((*settled, *fresh), self.budget.summary, self.budget.count)
+        picked = choose_lines((*settled, *fresh), self.budget.summary, self.budget.count)
         early = {line.text for line in settled}
         return replace(
             self,
@@ -179,7 +187,7 @@ class Buffer:
 
     def improved(self, summary: str) -> Buffer:
         """With a model's summary in place of the lines that were taken from the folded items."""
-        told = lines(Part(summary, kind=SUMMARY), self.budget.count)
+        told = split_lines(DigestPart(summary, kind=SUMMARY_KIND), self.budget.count)
         return replace(self, folded=()).telling((*self.settled, *told))
 
     def _kept(self) -> int:
@@ -193,7 +201,9 @@ class Buffer:
             kept += 1
         return kept
 
-    def _told_apart(self, older: tuple[Entry, ...]) -> tuple[tuple[Line, ...], tuple[Line, ...], tuple[Entry, ...]]:
+    def _told_apart(
+        self, older: tuple[Entry, ...]
+    ) -> tuple[tuple[DigestLine, ...], tuple[DigestLine, ...], tuple[Entry, ...]]:
         new = tuple(chain.from_iterable(item.lines for item in older))
         if not self.budget.models:
             return (*self.lines, *new), (), ()
@@ -260,17 +270,17 @@ def _opened(snapshot: object) -> Mapping[str, Any]:
 
 def _frame(given: Mapping[str, Any]) -> Frame:
     task, goal = _text(given["task"], "task"), _text(given["goal"], "goal")
-    frame = Frame(task, checked_name(given["task_id"], "task_id"), goal)
+    frame = Frame(task, check_name(given["task_id"], "task_id"), goal)
     frame = frame.with_subgoals(*given["subgoals"]).with_thoughts(*given["scratchpad"])
     return frame.with_values("results", given["results"]).with_values("variables", given["variables"])
 
 
 def _text(value: object, what: str) -> str:
-    return "" if value == "" else checked_text(value, what, MAX_GOAL)
+    return "" if value == "" else check_text(value, what, MAX_GOAL)
 
 
-def _lines(given: list[object], what: str, count: CountTokens) -> list[Line]:
-    return [line(checked_text(text, what), count) for text in given]
+def _lines(given: list[object], what: str, count: CountTokens) -> list[DigestLine]:
+    return [make_line(check_text(text, what), count) for text in given]
 
 
 def _entry_values(entry: Entry) -> dict[str, Any]:
@@ -282,5 +292,5 @@ def _entries(given: list[object], what: str, budget: Budget) -> tuple[Entry, ...
     for one in given:
         if not isinstance(one, Mapping) or one.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")
-        checked_count(one["left_out"], "left_out", 0, _MOST)
+        check_count(one["left_out"], "left_out", 0, _MOST)
     return tuple(budget.entry(**one) for one in given)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from engrain.core.model.plans import (
     reconcile,
 )
 from engrain.core.model.sessions import Happening
-from engrain.core.validation import checked_metadata
+from engrain.core.validation import check_metadata
 from engrain.stores.postgres.care import Care
 from engrain.stores.postgres.deployment import Deployment
 from engrain.stores.postgres.embedding import embed_all
@@ -338,7 +338,7 @@ def _add_cites(work: Work, id_: str, number: int, source: Source) -> None:
 
 def _repeat(work: Work, id_: str, draft: Draft, trust: float) -> Outcome:
     ((place, stored),) = work.db.rows(_SQL["repeated"], (work.owner, id_))
-    merged = checked_metadata({**json.loads(stored), **draft.metadata}) if draft.metadata else None
+    merged = check_metadata({**json.loads(stored), **draft.metadata}) if draft.metadata else None
     said = {
         "importance": draft.importance,
         "trust": trust,

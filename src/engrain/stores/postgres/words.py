@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engrain.core.text.bm25 import Floats, bm25, rarity
+from engrain.core.text.bm25 import FloatArray, compute_idf, score_bm25
 from engrain.ports import Matches, WordHit, WordQuery
 from engrain.stores.postgres.census import Census, Counted, Ints, fitting
 from engrain.stores.postgres.link import Db
@@ -76,7 +76,7 @@ class Found:
     places: Sequence[Places]
     keys: Ints
     lengths: Ints
-    scores: Floats
+    scores: FloatArray
 
     def ranked(self, limit: int) -> tuple[Ints, bool]:
         """At least so many items if there are, each by its best passage, the best first; and whether these are all."""
@@ -114,10 +114,10 @@ class Found:
 
 def _scored(census: Census, frequency: tuple[int, ...], places: Sequence[Places]) -> Found:
     none = np.empty(0, dtype=np.int64)
-    weights = rarity(frequency, census.passages)
+    weights = compute_idf(frequency, census.passages)
     # A passage's score is the sum over its terms: so each is worked out where it stands.
     shares = [
-        bm25(one.counts[:, None], one.lengths, [weight], census.average)
+        score_bm25(one.counts[:, None], one.lengths, [weight], census.average)
         for one, weight in zip(places, weights.tolist(), strict=True)
     ]
     keys = np.concatenate([none, *(one.keys for one in places)])

@@ -29,7 +29,7 @@ from engrain.core.model.plans import (
     own,
     reconcile,
 )
-from engrain.core.validation import checked_metadata
+from engrain.core.validation import check_metadata
 from engrain.stores.sqlite.backup import Backing
 from engrain.stores.sqlite.care import Care
 from engrain.stores.sqlite.deployment import Deployment
@@ -312,7 +312,7 @@ def _repeat(work: Work, found: tuple[int, str, int | None], draft: Draft, trust:
     work.db.run(_SQL["repeat_item"], {**said, "changed": work.mark(), "n": number})
     if draft.metadata:
         ((known_metadata,),) = work.db.rows(_SQL["metadata_of"], (number,))
-        merged = checked_metadata({**json.loads(known_metadata), **draft.metadata})
+        merged = check_metadata({**json.loads(known_metadata), **draft.metadata})
         work.db.run(_SQL["set_metadata"], (metadata_text(merged), number))
     known = sources_of(work.db, [number]).get(number, ())
     if draft.source not in known:

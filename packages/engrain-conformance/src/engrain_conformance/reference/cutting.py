@@ -19,6 +19,6 @@ def moved(source: Source, item: str, spans: Sequence[Span]) -> Source:
     """The source with its cites of `item` moved to where their text is after the cut."""
 
     def after(cite: Cite) -> Cite:
-        return Cite(item, passages.moved(cite.start, spans), passages.moved(cite.end, spans))
+        return Cite(item, passages.shift_offset(cite.start, spans), passages.shift_offset(cite.end, spans))
 
     return replace(source, cites=tuple(after(cite) if cite.item == item else cite for cite in source.cites))

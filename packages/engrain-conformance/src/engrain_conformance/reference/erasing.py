@@ -27,7 +27,7 @@ from engrain.core.model.erasure import (
 )
 from engrain.core.model.messages import calls_of
 from engrain.core.model.plans import Forget
-from engrain.core.rules.cascade import addresses
+from engrain.core.rules.cascade import find_addresses
 from engrain.ports.erasure import NONE
 from engrain_conformance.reference.audit import record
 from engrain_conformance.reference.forget import forget, reached, remove
@@ -374,7 +374,7 @@ def _subjects(state: State, by: str) -> Iterator[Subject]:
         elif by == "source":
             names = {source.name for one in items for source in one.sources if source.name}
             calls = (call for one in items if one.role == "assistant" for call in calls_of(one.text, one.metadata))
-            names |= {one for call in calls for one in addresses(call)}
+            names |= {one for call in calls for one in find_addresses(call)}
             yield from (Subject(scope, "source", name) for name in names)
         elif by == "id":
             yield from (Subject(scope, "id", one.id) for one in items)

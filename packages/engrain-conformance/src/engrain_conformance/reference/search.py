@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from engrain.core.model.filters import matches
-from engrain.core.text.bm25 import bm25, rarity
+from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.ports import Matches, Nearest, VectorQuery, WordHit, WordQuery
 from engrain_conformance.reference.state import Holder, State, Stored
 
@@ -67,7 +67,7 @@ class _Scores:
         self.count = len(every)
         self.average = sum(sum(passage.values()) for passage in every) / len(every) if every else 0.0
         self.frequency = tuple(sum(term in passage for passage in every) for term in terms)
-        self.weights = rarity(self.frequency, self.count)
+        self.weights = compute_idf(self.frequency, self.count)
 
     def hit(self, stored: Stored) -> tuple[float, WordHit] | None:
         """The best passage; of two equal ones the first."""
@@ -76,7 +76,7 @@ class _Scores:
             counts = tuple(passage.get(term, 0) for term in self.terms)
             length = sum(passage.values())
             if any(counts):
-                score = float(bm25([counts], [length], self.weights, self.average)[0])
+                score = float(score_bm25([counts], [length], self.weights, self.average)[0])
                 if found is None or score > found[0]:
                     found = score, WordHit(stored.item.id, number, length, counts)
         return found

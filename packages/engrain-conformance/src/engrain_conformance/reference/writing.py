@@ -31,7 +31,7 @@ from engrain.core.model.plans import (
 )
 from engrain.core.model.sessions import Happening
 from engrain.core.model.tasks import StepWrite
-from engrain.core.validation import checked_metadata
+from engrain.core.validation import check_metadata
 from engrain_conformance.reference import episodes, journal
 from engrain_conformance.reference.cutting import span
 from engrain_conformance.reference.forget import forget
@@ -216,7 +216,7 @@ class Transaction(Work):
             importance=max(old.importance, draft.importance),
             sources=old.sources if draft.source in old.sources else (*old.sources, draft.source),
             trust=max(old.trust, trust),
-            metadata=checked_metadata({**old.metadata, **draft.metadata}),
+            metadata=check_metadata({**old.metadata, **draft.metadata}),
             expires_at=until,
         )
         return Outcome(id, "repeated", place=old.place)
