@@ -16,7 +16,7 @@ from engrain.core.errors import BadText, EmptyText, InvalidInput, TooLarge, Unkn
 from engrain.core.model.chat import Said, ToolCall
 from engrain.core.model.items import FORGOTTEN, Item, Source
 from engrain.core.model.messages import RESERVED, Message, checked_message, message_of, note_of, said
-from engrain.core.text.passages import cut_spans
+from engrain.core.text.spans import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engrain.core.model.queries import EmbeddingModel
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION
 from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import Sketch, WordHit
 from engrain.retrieval.candidates import Gathered

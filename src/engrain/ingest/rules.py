@@ -11,7 +11,7 @@ from functools import cache
 from engrain.core.rules.message_filters import blank_pasted
 from engrain.core.rules.slots import classify_thing, fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
-from engrain.core.text.passages import split_clauses, split_sentences
+from engrain.core.text.sentences import split_clauses, split_sentences
 
 _MOST_LEADS = 8
 _FIRST_WORD = re.compile(r"[\w']+")

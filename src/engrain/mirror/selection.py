@@ -14,7 +14,7 @@ from engrain.core.markdown.sync_state import SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.sessions import SLOT as SESSION_SLOT
-from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE, detect_traits
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import Kit, ListQuery
 
 MOST = 5_000  # of the pinned ones, of the important ones and of the newest ones

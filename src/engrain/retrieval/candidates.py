@@ -15,8 +15,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import RecallRequest
-from engrain.core.rules.slots import give_same_name
-from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
+from engrain.core.rules.slots import states_same_name
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
 from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
@@ -99,7 +99,7 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
 def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
     """Without the marks on what was only said again in other words."""
     text = item.text if item else ""
-    return [mark for mark in marks if not mark.now or not give_same_name(text[mark.start : mark.end], mark.now)]
+    return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
 
 
 def _cited(item: Item) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engrain.core.rules.statements import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.ports import Sketch
 from engrain.retrieval.fusion import Floats, Ints, Table
 from engrain.retrieval.query import Day, Question, Span

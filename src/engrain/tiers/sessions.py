@@ -14,7 +14,7 @@ from engrain.core.model.plans import Add, Change, Plan, Step
 from engrain.core.model.recall import Outlived
 from engrain.core.model.sessions import SLOT, Closing, Listed, Opening
 from engrain.core.rules.slots import SPEAKER_KEY
-from engrain.core.rules.statements import INSTRUCTION_OR_PREFERENCE
+from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import check_count
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version

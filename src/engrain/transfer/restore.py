@@ -17,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
 from engrain.core.model.erasure import item_hash
 from engrain.core.model.rows import Key, Row, RowKind, Standing
-from engrain.core.rules.statements import detect_traits
+from engrain.core.rules.traits import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Embedder, Kit, Movable
 from engrain.privacy.tombstones import Barrier

@@ -77,7 +77,7 @@ class SqliteErasing:
             parts = find(db, number, subject)
             counts = counted(db, number, subject, parts)
             some = (subject.scope,) if any(counts.values()) else ()
-            return Reach(counts, some, parts.gone, tuple(parts.stripped))
+            return Reach(counts, some, parts.gone, tuple(parts.lost_sources))
 
     def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Reach:
         asked, gone, spans = found(self._work(db, subject.scope, number), Forget(subject.name))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from engrain.core.model.plans import Forget, Outcome
-from engrain.core.rules.statements import detect_traits
-from engrain.core.text.passages import Span, cites_any_span, cut_spans, index_words, shift_offset
+from engrain.core.rules.traits import detect_traits
+from engrain.core.text.passages import index_words
+from engrain.core.text.spans import Span, cites_any_span, cut_spans, shift_offset
 from engrain.stores.sqlite.rows import as_json
 from engrain.stores.sqlite.sql import load
 from engrain.stores.sqlite.work import Work

@@ -9,8 +9,9 @@ from itertools import chain
 from engrain.core.model.items import Cite, Item
 from engrain.core.model.plans import Forget, Outcome
 from engrain.core.model.queries import Summary
-from engrain.core.rules.statements import detect_traits
-from engrain.core.text.passages import Span, cites_any_span, cut_spans, index_words
+from engrain.core.rules.traits import detect_traits
+from engrain.core.text.passages import index_words
+from engrain.core.text.spans import Span, cites_any_span, cut_spans
 from engrain_conformance.reference import episodes
 from engrain_conformance.reference.cutting import moved, span
 from engrain_conformance.reference.state import Stored
