@@ -16,7 +16,7 @@ import pytest
 from engrain_conformance.clock import SetClock
 from episodic_kit import ANA, opened
 
-from engrain.core.chat.window import UNDERSTOOD
+from engrain.core.chat.window import ACKNOWLEDGEMENT
 from engrain.core.errors import BackendMissing, BadText, Conflict, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
@@ -134,7 +134,7 @@ def test_both_forms_begin_with_the_summary_as_quoted_context(talk: ConversationM
     said = chatter(talk, 30)
     first, second, *rest = talk.messages_for_llm("openai")
     assert first["content"].startswith("[Context from earlier conversation]\n> user: Turn 0")
-    assert second == {"role": "assistant", "content": UNDERSTOOD}
+    assert second == {"role": "assistant", "content": ACKNOWLEDGEMENT}
     assert [one["content"] for one in rest] == said[-10:]
     assert len(talk.messages_for_llm()) == len(rest) + 2
     with pytest.raises(InvalidInput, match="anthropic"):

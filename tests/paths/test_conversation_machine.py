@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engrain.core.chat.render import NO_RESULT
-from engrain.core.chat.window import match_results
 from engrain.core.errors import Conflict
-from engrain.core.model.chat import ToolCall
+from engrain.core.model.chat import ToolCall, match_results
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.retention import Window as Limits

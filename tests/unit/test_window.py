@@ -20,11 +20,10 @@ from engrain.core.chat.window import (
     fit_messages,
     fit_window,
     keep_newest,
-    match_results,
     needs_summary,
     shorten_message,
 )
-from engrain.core.model.chat import ToolCall
+from engrain.core.model.chat import ToolCall, match_results
 from engrain.core.model.messages import Message
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits

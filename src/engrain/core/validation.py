@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -73,6 +73,15 @@ def check_share(value: object, what: str) -> float:
 def check_count(value: object, what: str, least: int = 1, most: int = 10_000) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(f"{what} must be a whole number from {least} to {most:,}, not {value!r}.")
+    return value
+
+
+def check_list(value: object, what: str) -> Sequence[Any]:
+    """Return a list, empty for None."""
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidInput(f"{what} must be a list, not {type(value).__name__}.")
     return value
 
 

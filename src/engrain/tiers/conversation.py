@@ -10,17 +10,11 @@ from typing import Any, Literal
 from engrain.core.chat import transcripts
 from engrain.core.chat.parse import parse_messages
 from engrain.core.chat.render import split_system, to_anthropic, to_openai
-from engrain.core.chat.window import (
-    Window,
-    WindowPrefix,
-    count_message_tokens,
-    fit_window,
-    match_results,
-    needs_summary,
-)
+from engrain.core.chat.window import Window, WindowPrefix, count_message_tokens, fit_window, needs_summary
 from engrain.core.clock import Time
 from engrain.core.errors import Conflict, EmbedderFailed, InvalidInput
 from engrain.core.identity import Scope
+from engrain.core.model.chat import match_results
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.messages import Message, message_of, note_of
