@@ -137,7 +137,7 @@ def open_folder(path: str | os.PathLike[str]) -> Folder:
 
 
 def _folders(pattern: str) -> Callable[[Scope], Folder]:
-    from engrain.core.markdown.sync_state import fill_folder_pattern
+    from engrain.core.markdown.folder_names import fill_folder_pattern
 
     return lambda scope: open_folder(fill_folder_pattern(pattern, scope))
 

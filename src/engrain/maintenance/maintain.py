@@ -12,7 +12,7 @@ from typing import TypeVar
 from engrain.core.clock import CLOCK_CONFIRMATION, ClockState, clock_jumped
 from engrain.core.errors import EngrainError, StoreClosed, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.markdown.sync_state import has_placeholder, widen_folder_pattern
+from engrain.core.markdown.folder_names import has_placeholder, widen_folder_pattern
 from engrain.core.model.results import Doing, Maintained
 from engrain.maintenance import clock_guard, consolidate, episodes, side_stores
 from engrain.maintenance import reembed as vectors
