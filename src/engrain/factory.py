@@ -16,7 +16,7 @@ from engrain.config import Settings, settings
 from engrain.core.clock import Clock, system_clock
 from engrain.core.errors import BackendMissing, ConfigError
 from engrain.core.identity import Scope
-from engrain.core.model.retention import policies
+from engrain.core.model.retention import check_policies
 from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
 from engrain.engine import Engine
 from engrain.ports import Embedder, ItemStore, Kit, Model, Movable, SessionLog, SessionState, VectorServer
@@ -54,7 +54,7 @@ def open_kit(
     if key is not None:
         chosen = replace(chosen, key=key)
     if lifecycle is not None:
-        chosen = replace(chosen, lifecycle=policies(lifecycle, "lifecycle"))
+        chosen = replace(chosen, lifecycle=check_policies(lifecycle, "lifecycle"))
     if isinstance(embedder, str):
         chosen = replace(chosen, embedder=embedder)
     ready = open_embedder(chosen) if embedder is None or isinstance(embedder, str) else embedder

@@ -16,7 +16,7 @@ from task_classes import Outside
 from wire_server import Body, Says, WireServer
 
 from engrain import AgentWithMemory, Answer, Memory, tool
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
@@ -88,7 +88,7 @@ class DyingModel:
     def __init__(self, model: Model, points: Points) -> None:
         self._model, self._points = model, points
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self._points()
         reply = self._model.reply(ask)
         self._points()

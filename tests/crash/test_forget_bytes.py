@@ -17,9 +17,9 @@ from writing import SCOPE, assert_sound, kill, start
 from engrain import Memory
 from engrain.core.clock import system_clock
 from engrain.core.model.items import Cite, Draft, Place, Source, Vectors
-from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, own
+from engrain.core.model.plans import Add, Change, Correct, Forget, Plan, refer_to_step
 from engrain.core.text.passages import index_words
-from engrain.ports import Episode, Happening, Raw, Trial
+from engrain.ports import Episode, EpisodeDraft, RawOutput, Trial
 from engrain.stores.sqlite import SqliteStore
 from engrain.stores.sqlite.engine import Engine
 
@@ -168,17 +168,19 @@ def happened(id: str, item: str | None = None, lives: float = 24, **values: obje
     return Episode(id, happened_at=NOW, expires_at=NOW + timedelta(hours=lives), item=item, **given)  # type: ignore[arg-type]
 
 
-def long(canary: str, times: int) -> Raw:
-    return Raw(f"{canary} " + "output " * times, NOW + timedelta(days=9))
+def long(canary: str, times: int) -> RawOutput:
+    return RawOutput(f"{canary} " + "output " * times, NOW + timedelta(days=9))
 
 
 @pytest.mark.filterwarnings("ignore:engrain")
 @pytest.mark.parametrize("engine", ["apsw", "stdlib"])
 def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine: Engine) -> None:
     store = SqliteStore(tmp_path / "store.db", engine=engine)
-    over = happened("", own(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
+    over = happened("", refer_to_step(0), data={"key-PELICAN": "PELICAN"}, key="PELICAN", text=CANARY)
     plan = Plan(
-        SCOPE, (Add(draft("Harmless.")),), episodes=(Happening(over, long(CANARY, 5_000)), Happening(happened("kept")))
+        SCOPE,
+        (Add(draft("Harmless.")),),
+        episodes=(EpisodeDraft(over, long(CANARY, 5_000)), EpisodeDraft(happened("kept"))),
     )
     said = store.apply(plan).outcomes[0].id or ""
     store.outcomes.count(SCOPE, Trial(said, "task-PELICAN", True, NOW, CANARY))
@@ -194,8 +196,11 @@ def test_episodes_raw_texts_and_trials_go_with_their_item(tmp_path: Path, engine
 def test_what_a_cut_message_showed_as_an_episode_goes_too(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     text = f"Hello. {CANARY}"
-    steps = (Add(draft(text)), Add(draft("Ana has a vault.", source=Source(cites=(Cite(own(0), 7, len(text)),)))))
-    episodes = (Happening(happened("", own(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
+    steps = (
+        Add(draft(text)),
+        Add(draft("Ana has a vault.", source=Source(cites=(Cite(refer_to_step(0), 7, len(text)),)))),
+    )
+    episodes = (EpisodeDraft(happened("", refer_to_step(0), data={"insight": "PELICAN"}), long(CANARY, 900)),)
     _, made = store.apply(Plan(SCOPE, steps, episodes=episodes)).outcomes
     store.apply(Plan(SCOPE, (Forget(made.id or ""),)))
     _until(store.purge)
@@ -241,7 +246,7 @@ def told_everywhere(memory: Memory) -> tuple[str, str]:
     said = memory.add_message("user", SAID)
     (fact,) = memory.list({"slot": "user.city"})
     lasting = draft(f"Moved to {CITY}.", kind="episode", source=Source(cites=(Cite(said),)), derived=True)
-    happening = Happening(happened(said, said, session="one"), long(CITY, 3_000))
+    happening = EpisodeDraft(happened(said, said, session="one"), long(CITY, 3_000))
     memory._open.kit.items.apply(Plan(memory.scope, (Add(lasting),), episodes=(happening,)))
     for number in range(20):
         memory.add_message("user", f"Bed {number} gets tulips.")

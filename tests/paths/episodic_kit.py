@@ -12,7 +12,7 @@ from engrain_conformance.embedder import HashEmbedder
 from engrain_conformance.reference import ReferenceStore
 
 from engrain.core.identity import Scope
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.tokens import estimate_tokens
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore
@@ -26,7 +26,7 @@ class Elsewhere:
     def __init__(self, clock: SetClock) -> None:
         self._book = ReferenceStore(clock=clock).episodes
 
-    def add(self, scope: Scope, episode: Episode, raw: Raw | None = None) -> Episode:
+    def add(self, scope: Scope, episode: Episode, raw: RawOutput | None = None) -> Episode:
         hidden = replace(episode, item=None, data={**episode.data, "over": episode.item})
         return _seen(self._book.add(scope, hidden, raw))
 

@@ -22,7 +22,7 @@ from erasing_kit import FIELDS, WORD, fill, found, opened, other_process
 
 from engrain import AsyncMemory, EngrainError, InvalidInput, Memory, NotFound, Source
 from engrain.core.errors import BeingErased, Conflict, OnHold
-from engrain.core.model.chat import Ask, Reply
+from engrain.core.model.chat import ChatReply, ChatRequest
 from engrain.core.model.erasure import Erasure, Subject
 from engrain.core.model.items import Cite, Note
 from engrain.core.model.plans import Add, Plan
@@ -214,10 +214,10 @@ class SlowModel:
     def __init__(self) -> None:
         self.reads, self.may = threading.Event(), threading.Event()
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         self.reads.set()
         self.may.wait(180)
-        return Reply("[]", (), "end", "slow")
+        return ChatReply("[]", (), "end", "slow")
 
 
 @pytest.mark.parametrize("by", ["user", "session"])

@@ -28,7 +28,7 @@ from engrain.core.errors import BackendMissing, ConfigError, NotFound, ServerAwa
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Vectors
 from engrain.core.model.plans import Change, Embed, Plan
-from engrain.core.model.queries import FOREVER, Point
+from engrain.core.model.queries import FOREVER, VectorPoint
 from engrain.maintenance import vector_sync
 from engrain.ports import VectorQuery
 from engrain.stores.sqlite import SqliteStore
@@ -244,7 +244,7 @@ def test_an_erasure_takes_what_a_server_that_was_set_back_has_again(
         forget(store, bens, scope=BEN)
         feed_all(index)
         back = [(forgotten, 0, ANA), (forgotten, 1, ANA), (bens, 0, BEN), ("foreign", 0, ANA)]
-        server.put(MODEL, [Point(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
+        server.put(MODEL, [VectorPoint(item, window, scope.id, 0, FOREVER, row) for item, window, scope in back])
         store.erasing.begin("e1", Subject(ANA, "user", ANA.user or ""))
         store.erasing.take("e1")
         assert index.left(ANA) == 4

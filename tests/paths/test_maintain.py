@@ -21,7 +21,7 @@ from engrain.core.errors import EmbedderFailed
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Item, Note, Relation, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
-from engrain.core.model.retention import policies
+from engrain.core.model.retention import check_policies
 from engrain.core.model.sessions import Episode
 from engrain.core.model.tasks import Claim, TaskEnd
 from engrain.maintenance import consolidate as consolidating
@@ -398,7 +398,7 @@ def test_the_rules_are_settings(kit: Kit, semantic: SemanticMemory, clock: SetCl
         ({"consolidate_below": 0.6}, 0),
         ({"consolidate_below": 0.6, "consolidate_days": 1}, 1),
     ]:
-        care = replace(kit, policies=policies(rules))
+        care = replace(kit, policies=check_policies(rules))
         assert maintain(care, ANA, dry_run=True).counts["consolidated"] == count
 
 

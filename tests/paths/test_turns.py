@@ -21,10 +21,10 @@ from engrain import Memory
 from engrain.core.chat.parse import parse_messages
 from engrain.core.errors import Conflict, EmbedderFailed, EmptyText, StoreUnavailable
 from engrain.core.model.chat import ToolCall
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import FORGOTTEN, Cite, Draft, Item, Source, Unsaid, Worth
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.items import FORGOTTEN, Cite, Draft, ForgetRequest, Item, Source, Statement
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.recall import Hit, Recall
 from engrain.ingest import gate, messages, write
@@ -74,10 +74,10 @@ def everything(kit: Kit) -> str:
     return repr(kept) + repr(summaries)
 
 
-def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Worth | Unsaid]) -> None:
+def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Statement | ForgetRequest]) -> None:
     """A gate that finds these and nothing else: by the words of the message."""
 
-    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
+    def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
         return [one for words, one in rules if words in text]
 
     monkeypatch.setattr(gate, "worth", found)
@@ -142,9 +142,9 @@ def test_a_statement_without_a_slot_can_take_the_place_of_one(
 ) -> None:
     gated(
         monkeypatch,
-        ("prefer coffee", Worth(0, 15)),
-        ("prefer milk", Worth(0, 13)),
-        ("prefer tea", Worth(0, 31, replaces="coffee")),
+        ("prefer coffee", Statement(0, 15)),
+        ("prefer milk", Statement(0, 13)),
+        ("prefer tea", Statement(0, 31, replaces="coffee")),
     )
     say("I prefer coffee.")
     say("I prefer milk.")
@@ -155,8 +155,8 @@ def test_a_statement_without_a_slot_can_take_the_place_of_one(
 def test_nothing_is_replaced_if_it_may_be_another(kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     gated(
         monkeypatch,
-        ("prefer coffee", Worth(0, 20)),
-        ("prefer tea", Worth(0, 31, replaces="coffee")),
+        ("prefer coffee", Statement(0, 20)),
+        ("prefer tea", Statement(0, 31, replaces="coffee")),
     )
     say("I prefer coffee at 8.")
     say("I prefer coffee at 9.")
@@ -258,7 +258,7 @@ def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
     kit: Kit, say: Say, unsaid: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     say("I live in Lima.")
-    kit.items.erasing.hold(owner(ANA), "case-7")  # type: ignore[attr-defined]
+    kit.items.erasing.hold(find_owner(ANA), "case-7")  # type: ignore[attr-defined]
     with caplog.at_level(logging.WARNING, "engrain"):
         recorded = say(f"My name is Teo. {unsaid}", request_id="a")
     assert log(kit) == ["I live in Lima.", f"My name is Teo. {unsaid}"]
@@ -289,7 +289,7 @@ def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Kit) -> None:
 def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gated(monkeypatch, ("Forget that", Unsaid(12, 33)), ("Well, I am", Worth(6, 27)))
+    gated(monkeypatch, ("Forget that", ForgetRequest(12, 33)), ("Well, I am", Statement(6, 27)))
     recorded = say("Forget that I am allergic to nuts.")
     assert recorded.facts == recorded.forgotten == ()
     assert log(kit) == [f"Forget that {FORGOTTEN}."]
@@ -389,8 +389,8 @@ def test_text_that_came_from_recall_is_never_taken_in(kit: Kit, say: Say, wrappe
 def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
     kit: Kit, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
-        return [Worth(*found.span()) for found in re.finditer(r"I live in \w+", text)]
+    def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Statement | ForgetRequest]:
+        return [Statement(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 
     monkeypatch.setattr(gate, "worth", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
@@ -514,7 +514,7 @@ def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: Set
     call = ToolCall("c1", "build", {})
     happened = [Message("assistant", calls=(call,)), Message("tool", output, answers="c1", tool="build")]
     recorded = record(parse_messages(happened), "monday", ANA, kit)
-    shown = message_of(kit.log.read(ANA, "monday", 1, 1)[0])
+    shown = item_to_message(kit.log.read(ANA, "monday", 1, 1)[0])
     assert len(shown.text) <= SHOWN
     assert "disk full" in shown.text
     assert (shown.answers, shown.tool) == ("c1", "build")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import RECENT, SESSION, Hit, Outlived, Recall, Section
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, Hit, OutdatedText, Recall, Section
 from engrain.core.model.sessions import Opening
 from engrain.core.rules.message_filters import EARLIER_HEADING, blank_recalled, find_unrecalled_spans
 
@@ -31,7 +31,7 @@ RECALL = Recall(
         hit(ITEM),
         hit(replace(ITEM, slot="user.drink", valid_to=NOW, speaker="Ana (work)", role="user")),
         hit(replace(ITEM, sources=(Source("notes (old).md", "document"),)), scope=Scope(user="Ben")),
-        hit(ITEM, outlived=(Outlived('"coffee" :)', NOW, "(tea)"),)),
+        hit(ITEM, outlived=(OutdatedText('"coffee" :)', NOW, "(tea)"),)),
         hit(replace(ITEM, kind="summary", slot="session:x (y)", text='user: I like "tea".\nuser: Tea (hot) it is.')),
     )
 )
@@ -72,8 +72,8 @@ def test_a_line_that_a_mail_program_has_broken_is_cut_out() -> None:
 
 
 def test_free_lines_under_the_headings_of_a_session_are_cut_out() -> None:
-    session = Section(SESSION, ("Current Task: I prefer tea", "", "Recent Thoughts:", "  - I prefer tea"))
-    recent = Section(RECENT, ("I prefer tea: said before",))
+    session = Section(SESSION_HEADING, ("Current Task: I prefer tea", "", "Recent Thoughts:", "  - I prefer tea"))
+    recent = Section(RECENT_HEADING, ("I prefer tea: said before",))
     block = str(replace(RECALL, context=(session, recent)))
     assert own(f"{block}\n\nI prefer juice.")[-1] == "I prefer juice."
     assert "tea" not in blank_recalled(f"{block}\n\nI prefer juice.")

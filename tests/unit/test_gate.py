@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engrain.core.model.items import Unsaid, Worth
+from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.ingest.gate import MOST, worth
 
@@ -26,8 +26,8 @@ def sentences(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Worth]:
-    return [one for one in worth(text, before) if isinstance(one, Worth)]
+def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Statement]:
+    return [one for one in worth(text, before) if isinstance(one, Statement)]
 
 
 def said(text: str) -> list[str]:
@@ -380,7 +380,7 @@ def test_not_every_no_corrects_something(text: str) -> None:
 )
 def test_a_wish_to_forget_says_what(text: str, span: str, name: str | None) -> None:
     (one,) = worth(text)
-    assert isinstance(one, Unsaid)
+    assert isinstance(one, ForgetRequest)
     assert (text[one.start : one.end], one.slot) == (span, name)
 
 

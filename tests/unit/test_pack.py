@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engrain.core.model.items import Item, Source
-from engrain.core.model.recall import Hit, Outlived, Recall
+from engrain.core.model.recall import Hit, OutdatedText, Recall
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import estimate_tokens
 from engrain.retrieval.selection import Budget, Choice, Chosen, choose, merge, pack, shortened
@@ -121,7 +121,7 @@ def test_what_is_far_less_relevant_does_not_stand_in_for_what_did_not_fit() -> N
 
 
 def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
-    marks = (Outlived("on the left", NOW, None), Outlived("17-32-8", NOW, None))
+    marks = (OutdatedText("on the left", NOW, None), OutdatedText("17-32-8", NOW, None))
     whole = replace(hit(LONG), outlived=marks)
     start = LONG.index("Its")
     assert shortened(whole, (start, len(LONG))).outlived == marks[1:]
@@ -155,7 +155,7 @@ def test_a_line_says_when_and_by_whom() -> None:
 
 def test_overtaken_words_are_marked() -> None:
     said = hit("I live in Lima.")
-    marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(Outlived("in Lima", NOW, "Ana lives in Quito."),))
+    marked = Hit(said.item, said.text, said.span, 1, 1, outlived=(OutdatedText("in Lima", NOW, "Ana lives in Quito."),))
     assert '"in Lima" held until 2026-11-15, now "Ana lives in Quito."' in str(marked)
 
 

@@ -27,7 +27,7 @@ from engrain.core.formats.manifests import (
     read_backup_manifest,
     write_backup_manifest,
 )
-from engrain.core.model.retention import DAY, Policies, faded, policies
+from engrain.core.model.retention import DAY_SECONDS, Policies, check_policies, fade_importance
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -94,28 +94,28 @@ def test_the_longest_times_can_be_used(tmp_path: Path, name: str) -> None:
         memory._open.keeper._enabled = True
         memory._open.keeper.once()
     with pytest.raises(ConfigError, match=name):
-        policies({name: most * 1.01})
+        check_policies({name: most * 1.01})
 
 
 def test_a_program_gives_the_same_values(tmp_path: Path) -> None:
-    assert policies({"mirror": tmp_path}).mirror == str(tmp_path)
+    assert check_policies({"mirror": tmp_path}).mirror == str(tmp_path)
     with pytest.raises(InvalidInput, match="lifecycle: unknown key 'x'"):
         Memory(tmp_path / "a.db", embedder=HashEmbedder(), lifecycle={"x": 1})
-    assert policies({"every_minutes": 5}).every_minutes == 5
+    assert check_policies({"every_minutes": 5}).every_minutes == 5
 
 
 def test_what_is_not_used_fades_and_never_grows() -> None:
-    assert faded(0.8, 100 * DAY, 0, 0) == 0.8
-    assert faded(0.8, 30 * DAY, 0, 30) == pytest.approx(0.4)
-    assert faded(0.8, 30 * DAY, 2, 30) > 0.4
+    assert fade_importance(0.8, 100 * DAY_SECONDS, 0, 0) == 0.8
+    assert fade_importance(0.8, 30 * DAY_SECONDS, 0, 30) == pytest.approx(0.4)
+    assert fade_importance(0.8, 30 * DAY_SECONDS, 2, 30) > 0.4
 
 
-@given(st.floats(0, 1), st.floats(-DAY, 1e9), st.integers(0, 99), st.floats(0.01, 1e4))
+@given(st.floats(0, 1), st.floats(-DAY_SECONDS, 1e9), st.integers(0, 99), st.floats(0.01, 1e4))
 def test_importance_stays_within_its_bounds(importance: float, unused: float, uses: int, half_life: float) -> None:
-    left = faded(importance, unused, uses, half_life)
+    left = fade_importance(importance, unused, uses, half_life)
     assert 0 <= left <= importance
-    assert faded(importance, unused + DAY, uses, half_life) <= left
-    assert faded(importance, unused, uses + 1, half_life) >= left
+    assert fade_importance(importance, unused + DAY_SECONDS, uses, half_life) <= left
+    assert fade_importance(importance, unused, uses + 1, half_life) >= left
 
 
 def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_why_says_what_is_left_of_an_importance(tmp_path: Path) -> None:
     with Memory(tmp_path / "a.db", clock=clock, embedder=HashEmbedder(), lifecycle=rules, background=False) as memory:
         fading, pinned = memory.remember("Ana wore a hat.", importance=0.4), memory.remember("Ana is a pilot.")
         memory.pin(pinned)
-        clock.advance(10 * DAY)
+        clock.advance(10 * DAY_SECONDS)
         assert "importance 0.40, 0.20 left of it, used 0 times" in str(memory.why(fading))
         assert "importance 0.50, 0.50 left of it, used 0 times, pinned" in str(memory.why(pinned))
         assert [one.id for one in memory.maintain(dry_run=True).each] == [fading]

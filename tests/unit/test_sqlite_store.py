@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import Conflict, DiskFull, NotFound, StoreBusy, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.filters import Condition, Filter, matches
+from engrain.core.model.filters import Condition, Filter, matches_filter
 from engrain.core.model.items import Draft, Item, Place, Vectors
 from engrain.core.model.plans import Add, Applied, Change, Forget, Plan
 from engrain.core.text.passages import index_words
@@ -438,7 +438,7 @@ def test_numbers_in_metadata_compare_exactly(
         if isinstance(value, bool) and operator in ("<", ">="):
             continue
         found = {item.id for item in store.page(ListQuery(SCOPE, where=where, limit=100_000))} & set(ids)
-        assert found == {item.id for item in store.get_many(SCOPE, ids) if matches(where, item)}
+        assert found == {item.id for item in store.get_many(SCOPE, ids) if matches_filter(where, item)}
 
 
 # Upkeep

@@ -13,7 +13,7 @@ import pytest
 
 from engrain.core.errors import BadText, EmptyText, EngrainError, InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.retention import TIERS
-from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, Entry
+from engrain.core.model.working import MAX_SUBGOALS, MAX_THOUGHTS, BufferEntry
 from engrain.core.tokens import estimate_tokens
 from engrain.tiers.working import WorkingMemory
 
@@ -352,7 +352,7 @@ def test_a_bad_item_is_refused_and_changes_nothing(item: Any, error: type[Except
 def test_a_message_can_be_added_as_it_is() -> None:
     memory = WorkingMemory()
     kept = memory.add({"role": "user", "content": "hello"}, kind="message")
-    assert kept == Entry("hello", "message", "user", 2)
+    assert kept == BufferEntry("hello", "message", "user", 2)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from engrain.agent.tools import Tool, as_tool
 from engrain.agent.tools import memory_tools as own_tools
 from engrain.agent.turn import Manner, Place, Together, Turn, short
 from engrain.core.errors import Conflict, InvalidInput
-from engrain.core.model.chat import checked_timeout
+from engrain.core.model.chat import check_timeout
 from engrain.core.validation import check_count, check_key, check_text
 from engrain.maintenance.metering import MeteredModel
 from engrain.memory import Memory
@@ -66,7 +66,7 @@ class _Agent(Generic[M]):
             system,
             check_count(max_steps, "max_steps", 1, MAX_STEPS),
             check_count(max_tokens, "max_tokens", 1, 10_000_000),
-            None if timeout is None else checked_timeout(timeout),
+            None if timeout is None else check_timeout(timeout),
             on_call,
         )
         self._session = None if session is None else check_key(session, "session")

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engrain.core.model.recall import SESSION, RecallRequest, Section
-from engrain.core.model.recall import quoted as line_of
+from engrain.core.model.recall import SESSION_HEADING, RecallRequest, Section
+from engrain.core.model.recall import quote_item as line_of
 from engrain.core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Background:
         parts = [str(opening)]
         if at_work:
             context = memory.working.context(int(self._budget * WORK_SHARE))
-            parts.append(str(Section(SESSION, tuple(context.splitlines()))))
+            parts.append(str(Section(SESSION_HEADING, tuple(context.splitlines()))))
         shown = frozenset(item.id for item in _items(opening)) | {one.id for one in window.messages if one.id}
         left = max(0, self._budget - sum(map(estimate_tokens, parts)))
         found = memory._open.recall(RecallRequest(question[:QUERY], n=HITS, budget=left, shown=shown))

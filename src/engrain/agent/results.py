@@ -10,8 +10,8 @@ from typing import Any, Literal
 from engrain.agent.schema import fitted
 from engrain.agent.tools import Tool, storable, told
 from engrain.core.errors import InvalidInput, NotDone
-from engrain.core.model.chat import Reply, ToolCall
-from engrain.core.model.messages import arguments_text
+from engrain.core.model.chat import ChatReply, ToolCall
+from engrain.core.model.messages import encode_arguments
 from engrain.tasks.driver import Call, Flow, Pause
 
 Stopped = Literal["end", "steps", "length", "refused", "failed"]
@@ -114,7 +114,7 @@ LONGEST = 64  # characters of a name and of an id: what services accept
 class Heard:
     """A reply, and how many messages the session had when the model was asked."""
 
-    reply: Reply
+    reply: ChatReply
     seen: int
 
     @property
@@ -130,10 +130,10 @@ class Heard:
 
 def heard_of(plain: dict[str, Any]) -> Heard:
     values = {name: value for name, value in plain.items() if name not in ("calls", "seen")}
-    return Heard(Reply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
+    return Heard(ChatReply(calls=tuple(ToolCall(**call) for call in plain["calls"]), **values), plain["seen"])
 
 
-def storable_reply(reply: Reply) -> Reply:
+def storable_reply(reply: ChatReply) -> ChatReply:
     """The reply with nothing in it that a store or a journal would refuse: it has been paid for."""
     return replace(reply, text=storable(reply.text), calls=tuple(map(_storable_call, reply.calls)))
 
@@ -146,7 +146,7 @@ def _storable_call(call: ToolCall) -> ToolCall:
         malformed=storable(call.malformed),
     )
     try:
-        arguments_text(known)
+        encode_arguments(known)
     except InvalidInput:
         written = storable(json.dumps(dict(call.arguments), default=str, ensure_ascii=False))
         return replace(known, arguments={}, malformed=written[:10_000] or "(not JSON)")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from engrain.agent.schema import parameters_of, purpose_of
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import ToolCall, ToolSpec, checked_timeout
+from engrain.core.model.chat import ToolCall, ToolSpec, check_timeout
 from engrain.core.model.items import Cite, Item, Note, Source
 from engrain.core.model.recall import RecallRequest
 from engrain.core.validation import check_text
@@ -57,7 +57,7 @@ class Tool:
             raise InvalidInput(f"the description of tool {self.name!r} must be a str.")
         self.retry  # noqa: B018
         if self.timeout is not None:
-            checked_timeout(self.timeout)
+            check_timeout(self.timeout)
 
     @property
     def spec(self) -> ToolSpec:

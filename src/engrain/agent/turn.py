@@ -27,9 +27,9 @@ from engrain.agent.results import (
 from engrain.agent.tools import REMEMBER, Tool, learnt
 from engrain.core.errors import Conflict, InvalidInput, ModelFailed, NotFound
 from engrain.core.model import chat
-from engrain.core.model.chat import Reply, Said, ToolCall
+from engrain.core.model.chat import ChatMessage, ChatReply, ToolCall
 from engrain.core.model.items import Cite, Source
-from engrain.core.model.messages import Message, spans_of_calls
+from engrain.core.model.messages import Message, find_call_spans
 from engrain.core.tokens import cut_middle, estimate_tokens
 from engrain.tasks.driver import Ask, Call, Flow
 from engrain.telemetry import traced
@@ -178,14 +178,14 @@ class Turn:
             block = partial(self._place.background.block, self._memory, self._session, self._task, window)
             self._block = yield Ask(partial(block, at_work=not self._own))
         tools = self._manner.tools
-        ask = chat.Ask(
+        ask = chat.ChatRequest(
             _answerable(self._shown(window)),
             system_text(self._manner.system, self._block, last and bool(tools), self._refused),
             () if last else tuple(tool.spec for tool in tools.values()),
             self._manner.max_tokens,
             self._manner.timeout,
         )
-        reply: Reply = yield Call(self._manner.model.reply, (ask,))
+        reply: ChatReply = yield Call(self._manner.model.reply, (ask,))
         return Heard(storable_reply(reply), seen).plain
 
     def _look(self) -> tuple[int, Window]:
@@ -193,7 +193,7 @@ class Turn:
         # The length first: what comes in between is shown, and noticed when the answer is kept.
         return len(talk), talk.window()
 
-    def _shown(self, window: Window) -> list[Said]:
+    def _shown(self, window: Window) -> list[ChatMessage]:
         """The window, in which this turn's results stand whole as far as there is room, the newest first."""
         room = WHOLE_RESULTS
         messages = list(window.messages)
@@ -246,7 +246,7 @@ class Turn:
         aside = self._manner.aside
         wanted = [not one.failed and one.tool in aside and one.tool == REMEMBER for one in called]
         row = (yield Ask(partial(self._memory.get, ids[0]))) if ids and any(wanted) else None
-        spans = spans_of_calls(row) if row else []
+        spans = find_call_spans(row) if row else []
         heard = (yield Ask(partial(self._memory.get, self._heard[0]))) if row else None
         request = self._journal.request(self._id, self._steps)
         for at, (call, mine, span) in enumerate(zip(calls, wanted, spans, strict=False)):
@@ -290,7 +290,7 @@ class Turn:
         kept: list[str] | None = yield from self._journal.step("answer", part)
         return kept
 
-    def _answer(self, reply: Reply, last: bool) -> Answer:
+    def _answer(self, reply: ChatReply, last: bool) -> Answer:
         stopped: Stopped = "end" if reply.stop == "tools" else reply.stop
         if last and self._manner.tools:
             stopped = "steps"
@@ -347,7 +347,7 @@ def _action(called: Called) -> str:
     return f"{called.tool[:NAME]} {given if len(given) <= NAME else given[: NAME - 1] + '…'}"
 
 
-def _answerable(said: list[Said]) -> tuple[Said, ...]:
+def _answerable(said: list[ChatMessage]) -> tuple[ChatMessage, ...]:
     """A model answers the user or a tool: what an assistant said after that is left out."""
     last = max((at for at, one in enumerate(said) if one.role in ("user", "tool")), default=-1)
     return tuple(one for at, one in enumerate(said) if at <= last or one.role != "assistant")

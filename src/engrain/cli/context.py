@@ -18,7 +18,7 @@ from engrain.cli.command import COMMON
 from engrain.cli.output import document, line, many, safe
 from engrain.core.errors import BadText, ConfigError, Conflict, EngrainError, InvalidInput, NotFound, ReadOnlyStore
 from engrain.core.identity import Scope
-from engrain.core.model.messages import calls_of
+from engrain.core.model.messages import read_calls
 from engrain.core.rules.cascade import find_addresses
 from engrain.core.validation import find_similar_names, suggest_name
 
@@ -101,11 +101,11 @@ class Session:
         """Another command for the memory that was named on this command line, safe to paste. What a variable of the
         environment names it finds there again."""
         from engrain.core.identity import Scope
-        from engrain.core.model.results import command
+        from engrain.core.model.results import format_command
 
         here = click.get_current_context()
         given = {name: getattr(self, name) if typed(here, name) else None for name in COMMON}
-        return command(*words, store=given.pop("store"), owner=Scope(**given))
+        return format_command(*words, store=given.pop("store"), owner=Scope(**given))
 
     def must_exist(self) -> None:
         path = self._file()
@@ -251,7 +251,7 @@ def nothing_from(memory: Memory, source: str) -> list[str]:
     items = memory.list({"source": {"exists": True}}, history=True, limit=LOOKED_AT)
     known = {one.name for item in items for one in item.sources if one.name}
     said = memory.list({"role": "assistant"}, history=True, limit=LOOKED_AT)
-    known |= {one for item in said for call in calls_of(item.text, item.metadata) for one in find_addresses(call)}
+    known |= {one for item in said for call in read_calls(item.text, item.metadata) for one in find_addresses(call)}
     like = list(dict.fromkeys([*_of_host(source, known), *find_similar_names(source, known, SHOWN)]))[:SHOWN]
     named = [f"Sources that are like it: {', '.join(map(safe, like))}"] if like else []
     return [f"Nothing came from {safe(source)}.", *named]

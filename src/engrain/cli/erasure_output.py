@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engrain.cli.output import faint, many, safe, strong, wrapped
 from engrain.core.errors import InvalidInput
-from engrain.core.model.results import describe_counts, looked_again
+from engrain.core.model.results import describe_counts, describe_verification
 
 if TYPE_CHECKING:
     from engrain.cli.context import Session
@@ -85,7 +85,7 @@ def _agents(memories: Sequence[Scope]) -> str:
 
 
 def _proof(receipt: Receipt) -> Iterator[str]:
-    yield looked_again(receipt.values["verified"])
+    yield describe_verification(receipt.values["verified"])
     for one in receipt.values["remains"]:
         if one.get("known") != 0:
             yield faint(f"Not reached: {REMAINS.get(one['what'], one['what']).format(**one)}.")

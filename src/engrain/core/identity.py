@@ -73,3 +73,12 @@ def _hash_scope(*parts: str | None) -> str:
         digest.update(b"-" if part is None else b"%d:" % len(raw))
         digest.update(raw)
     return digest.hexdigest()
+
+
+def hash_keyed(key: bytes, *parts: str) -> str:
+    """Hash the parts with the store's key. Without the key the hash tells nothing."""
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from engrain.core.formats.manifests import BackedUp
 from engrain.core.identity import Scope
-from engrain.core.model.messages import note_of
-from engrain.core.model.recall import SESSION, RecallRequest, Section, escaped, indented
+from engrain.core.model.messages import message_to_note
+from engrain.core.model.recall import SESSION_HEADING, RecallRequest, Section, escape_text, quote_lines
 from engrain.core.model.results import Checked, Owned, Status
 from engrain.core.validation import check_text
 from engrain.engine.counting import held, under_way
@@ -94,16 +94,16 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
         """What is at hand; recall tells it by itself where no conversation is shown, with what happened last."""
         room = SESSION_TOKENS if budget is None else min(SESSION_TOKENS, budget // 4)
         text = self.working.context(room) if self.task_at_hand() else ""
-        return str(Section(SESSION, tuple(text.splitlines()))) if text else ""
+        return str(Section(SESSION_HEADING, tuple(text.splitlines()))) if text else ""
 
     def _history(self, budget: int | None) -> tuple[str, frozenset[str] | None]:
         """The newest turns that fit, and the summary of those before, quoted as everything that was kept; and which
         messages these are."""
         window = self.conversation().window()
-        told = [(one, note_of(one, "").text) for one in window.messages]  # with the calls in it
-        lines = [(f'- {one.speaker or one.role}: "{escaped(text)}"', one.id or "") for one, text in told]
+        told = [(one, message_to_note(one, "").text) for one in window.messages]  # with the calls in it
+        lines = [(f'- {one.speaker or one.role}: "{escape_text(text)}"', one.id or "") for one, text in told]
         if window.summary:
-            lines.insert(0, ("\n".join(("- before:", *indented(window.summary))), ""))
+            lines.insert(0, ("\n".join(("- before:", *quote_lines(window.summary))), ""))
         while lines and budget is not None and self.kit.count_tokens(_told(lines)) > budget:
             del lines[0]
         return (_told(lines), frozenset(id for _, id in lines)) if lines else ("", None)

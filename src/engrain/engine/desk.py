@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engrain.core.errors import NotFound
 from engrain.core.model.items import Cite, Note, Source
-from engrain.core.model.tasks import ENDED, TaskRecord
+from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
 from engrain.ingest.write import clean
 from engrain.tasks.working_state import Outcome
 from engrain.tiers.working import WorkingMemory
@@ -29,7 +29,7 @@ class WorkingDesk:
         self.working = engine.working
 
     def begin(self, task: TaskRecord, left: Any, procedure: str | None) -> str | None:
-        over = task.status in ENDED  # it is only replayed, and nobody works at it
+        over = task.status in ENDED_STATUSES  # it is only replayed, and nobody works at it
         used = procedure if over else procedure or self._engine.version_of(self._procedure)
         self._task = task.task
         if over or not self.working.take(task.goal or task.task, task.task, left):

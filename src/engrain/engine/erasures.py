@@ -12,8 +12,8 @@ from typing import Any
 
 from engrain.core.errors import ConfigError, EngrainError, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry, compared, kept
-from engrain.core.model.erasure import Hold, Reach, Released, Subject, Which, owner
+from engrain.core.model.audit import Audited, AuditEntry, compare_with_kept, parse_kept_head
+from engrain.core.model.erasure import Hold, Impact, ReasonChoice, Released, Subject, find_owner
 from engrain.engine.parts import Parts
 from engrain.ports import AuditLog, Erasable
 from engrain.privacy.audit import newest, record
@@ -87,7 +87,7 @@ class Erasures(Parts):
         known = beside or any(one.parts() == subject.parts() for one in port(self.kit).users())
         return replace(held, tenant=self.scope.tenant, user=user) if known else held
 
-    def release(self, user: str, reason: Which) -> Released:
+    def release(self, user: str, reason: ReasonChoice) -> Released:
         held = next(iter(self.holds(user)), None)
         done = port(self.kit).release(self.user(user), reason)
         left = tuple(one for hold in self.holds(user) for one in hold.reasons)
@@ -114,7 +114,7 @@ class Erasures(Parts):
             if isinstance(server, Erasable):
                 with suppress(EngrainError):
                     scopes += server.known()
-        return [*port(self.kit).users(), *(user for user in map(owner, scopes) if user)]
+        return [*port(self.kit).users(), *(user for user in map(find_owner, scopes) if user)]
 
     def user(self, name: str) -> Subject:
         """Of this tenant, whatever the agent."""
@@ -122,7 +122,7 @@ class Erasures(Parts):
             raise InvalidInput("user names whose data it is, exactly as it was given to Memory(user=…).")
         return Subject(Scope(self.scope.tenant, None, name), "user", name)
 
-    def audit(self, user: str | None, after: int | None, limit: int) -> builtins.list[Entry]:
+    def audit(self, user: str | None, after: int | None, limit: int) -> builtins.list[AuditEntry]:
         if user is not None:
             mark = port(self.kit).mark(self.user(user))
             found = [one for one in self._log().entries(after or 0, _ALL) if one.subject == mark]
@@ -130,9 +130,9 @@ class Erasures(Parts):
         return newest(self._log(), limit) if after is None else self._log().entries(after, limit)
 
     def verify_audit(self, head: str | None) -> Audited:
-        n, hash = kept(head) if head is not None else (0, "")
+        n, hash = parse_kept_head(head) if head is not None else (0, "")
         log = self._log()
-        return compared(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
+        return compare_with_kept(log.verify(), n, hash, next(iter(log.entries(n - 1, 1)), None))
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
         record(self.kit, what, details, self.scope)
@@ -142,7 +142,7 @@ class Erasures(Parts):
             raise ConfigError("this store keeps no audit log. Use a path such as agent.db, or postgresql://….")
         return self.kit.audit
 
-    def _mirrored(self, found: Reach) -> builtins.list[str]:
+    def _mirrored(self, found: Impact) -> builtins.list[str]:
         """The folders of the settings that are kept in step with a scope that is erased."""
         own = ((scope, self.kit.folder(scope)) for scope in found.scopes) if self.kit.folder else ()
         return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]

@@ -14,7 +14,7 @@ from engrain.core.errors import EmbedderFailed, ServerAway, StoreError, StoreUna
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item, Note, Relation
 from engrain.core.model.plans import Change, Outcome
-from engrain.core.model.recall import RECENT, SESSION, Recall, RecallRequest, Section, Without
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, Recall, RecallRequest, Section, Without
 from engrain.core.model.results import Forgotten, Why
 from engrain.core.model.sessions import Event
 from engrain.core.validation import MAX_QUERY, check_count, check_share, check_text
@@ -76,14 +76,14 @@ class Knowledge(Parts):
     def _context(self, request: RecallRequest, happened: builtins.list[Event]) -> tuple[Section, ...]:
         at_work = _open_to_all(request) and self.task_at_hand()
         room = SESSION_TOKENS if request.budget is None else min(SESSION_TOKENS, request.budget)
-        session = [Section(SESSION, tuple(self.working.context(room).splitlines()))] if at_work else []
-        recent = [Section(RECENT, tuple(map(_line, happened)))] if happened else []
+        session = [Section(SESSION_HEADING, tuple(self.working.context(room).splitlines()))] if at_work else []
+        recent = [Section(RECENT_HEADING, tuple(map(_line, happened)))] if happened else []
         return (*session, *recent)
 
     def _kept_context(self, found: Recall, happened: builtins.list[Event]) -> tuple[Section, ...]:
         lines = {_line(one) for one in happened}
         fewer = [
-            Section(one.title, tuple(line for line in one.lines if one.title != RECENT or line in lines))
+            Section(one.title, tuple(line for line in one.lines if one.title != RECENT_HEADING or line in lines))
             for one in found.context
         ]
         return tuple(one for one in fewer if one.lines)

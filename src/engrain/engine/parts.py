@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from engrain.core.errors import StoreError
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.engine.snapshots import Snapshots
 from engrain.maintenance.embedding_worker import Upkeep
 from engrain.maintenance.enrichment_worker import TIMEOUT, Enricher, summarizer
@@ -71,7 +71,7 @@ class Parts:
 
     def last_erasure(self) -> str:
         """Of this user, done or under way; "" for none."""
-        user, erasing = owner(self.scope), self.kit.erasing
+        user, erasing = find_owner(self.scope), self.kit.erasing
         if user is None or erasing is None:
             return ""
         mark, done = erasing.mark(user), erasing.erased(user)

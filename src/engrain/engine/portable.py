@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from engrain.core.errors import EmbedderFailed, EngrainError, InvalidInput, OnHold, StoreError
-from engrain.core.model.erasure import owner
+from engrain.core.model.erasure import find_owner
 from engrain.engine.parts import Parts
 from engrain.ingest import write
 from engrain.privacy.audit import record
@@ -56,7 +56,7 @@ class Portable(Parts):
 
     def _refuse_hidden(self) -> None:
         """What a hold hides reads as empty, and a file that says so would not be true."""
-        erasing, user = self.kit.erasing, owner(self.scope)
+        erasing, user = self.kit.erasing, find_owner(self.scope)
         if erasing is None or user is None:
             return
         mark = erasing.mark(user)

@@ -20,7 +20,7 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import UNOPENED, Checked, Verdict, command, passed, several
+from engrain.core.model.results import NOT_OPENED, Checked, Verdict, count_noun, format_command, report_pass
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Look, Point
 
@@ -68,8 +68,8 @@ def unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
         ((name, mend) for kind, name, mend in _REASONS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _said(error), mend.replace("%s", f"`{command('status', store=store)}`"))
-    rest = Verdict("unknown", UNOPENED)
+    why = Verdict("fail", _said(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
+    rest = Verdict("unknown", NOT_OPENED)
     return [_checked(point, why if point.name == reason else rest) for point in POINTS]
 
 
@@ -88,9 +88,9 @@ def _of_all(point: Point, look: Look) -> Verdict:
     if first.state == "pass":
         few = f"the {len(found):,} of {look.all:,}" if len(found) < look.all else f"all {len(found):,}"
         last = " last written to," if len(found) < look.all else ""
-        return passed(f"in {few} memories{last} {point.each}")
+        return report_pass(f"in {few} memories{last} {point.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
-    beside = f"; {several(more, 'more memory', 'more memories')} likewise" if more else ""
+    beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
     return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
 
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar, cast
 
 from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry
+from engrain.core.model.audit import Audited, AuditEntry
 from engrain.core.model.items import Item
 from engrain.core.model.queries import Finding, ListQuery, StoreStatus
-from engrain.core.model.results import Group, Verdict, command
+from engrain.core.model.results import Group, Verdict, format_command
 from engrain.ports import Kit
 from engrain.ports.storage import Deployed
 
@@ -128,7 +128,7 @@ class Look:
         return max((one.at for one in self.recorded if one.what == what), default=None)
 
     @property
-    def recorded(self) -> list[Entry]:
+    def recorded(self) -> list[AuditEntry]:
         """The newest entries of the audit log."""
         if self.kit.audit is None or self.audited is None:
             return []
@@ -139,7 +139,7 @@ class Look:
         it out of."""
         of_all = self._others is not None or (self.among and words[0] == "maintain")
         owner = None if of_all else self.scope
-        return f"`{command(*words, about=about, store=self.named, owner=owner)}`"
+        return f"`{format_command(*words, about=about, store=self.named, owner=owner)}`"
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""

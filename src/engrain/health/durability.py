@@ -12,7 +12,7 @@ from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, failed, passed, several, warned
+from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
 from engrain.health.context import KNOWN, Look, Point, ago, worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
@@ -25,11 +25,11 @@ SLACK = timedelta(minutes=5)
 
 
 def engine(look: Look) -> Verdict:
-    return look.found("engine") or passed(f"{look.store.backend}, in this process alone")
+    return look.found("engine") or report_pass(f"{look.store.backend}, in this process alone")
 
 
 def sync(look: Look) -> Verdict:
-    own = look.found("sync") or warned(
+    own = look.found("sync") or report_warning(
         "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
     )
     found = worst([own, *look.beside("redis durability")])
@@ -37,57 +37,61 @@ def sync(look: Look) -> Verdict:
 
 
 def integrity(look: Look) -> Verdict:
-    return look.found("integrity") or passed("nothing of it is in files that could be damaged")
+    return look.found("integrity") or report_pass("nothing of it is in files that could be damaged")
 
 
 def schema(look: Look) -> Verdict:
     found = look.found("schema")
     if found is None:
-        return passed("the store is in memory, and of this version of engrain")
+        return report_pass("the store is in memory, and of this version of engrain")
     if found.state == "pass":
-        return passed(f"{found.why}, the one that this engrain writes")
-    return failed(f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open")
+        return report_pass(f"{found.why}, the one that this engrain writes")
+    return report_failure(
+        f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open"
+    )
 
 
 def file_system(look: Look) -> Verdict:
-    return look.found("file system") or passed(f"no file of its own: {look.store.backend}")
+    return look.found("file system") or report_pass(f"no file of its own: {look.store.backend}")
 
 
 def backup(look: Look) -> Verdict:
     store, policies = look.store, look.kit.policies
     if not isinstance(look.kit.items, Backed):
-        return passed(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
+        return report_pass(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
-        return passed("there is nothing to back up yet")
+        return report_pass("there is nothing to back up yet")
     if not policies.backup_folder:
         return _by_hand(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
     taken = {at: folder / name for name in names_in(look.kit, folder) if (at := parse_backup_time(stem, name))}
     if not taken:
-        return failed(f"there is no backup in {folder}", look.run("maintain"))
+        return report_failure(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)
     told = f"the newest backup, {taken[newest].name}, was taken {ago(newest, look.now)}"
     if wrong := _damaged(taken[newest]):
         # As long as it has that name, no other is due.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
         mend = f"{aside}, {look.run('maintain')}; look at that disk, and delete the damaged file"
-        return failed(f"{told} and {wrong}", mend)
+        return report_failure(f"{told} and {wrong}", mend)
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + SLACK:
-        return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
-    return passed(f"{told} and is whole")
+        return report_warning(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
+    return report_pass(f"{told} and is whole")
 
 
 def _by_hand(look: Look) -> Verdict:
     """Where it went nobody knows but who asked for it; the audit log has when."""
     last = look.last("backup")
     if last is not None and look.now - last <= BY_HAND:
-        return passed(f"the last backup was taken by hand, {ago(last, look.now)}")
+        return report_pass(f"the last backup was taken by hand, {ago(last, look.now)}")
     if last is None and _new(look):
-        return passed(f"nothing is older than a day ({several(look.store.items, 'item')}); a backup is due tomorrow")
+        return report_pass(
+            f"nothing is older than a day ({count_noun(look.store.items, 'item')}); a backup is due tomorrow"
+        )
     old = f"the last was taken by hand {ago(last, look.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {several(look.store.items, 'item')} by itself, and {old}"
+    why = f"nothing takes backups of {count_noun(look.store.items, 'item')} by itself, and {old}"
     once = look.run("backup", "FILE")
-    return warned(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
+    return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
 def _new(look: Look) -> bool:

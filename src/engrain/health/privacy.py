@@ -9,10 +9,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Hold, owner
+from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
-from engrain.core.model.tasks import ENDED, TaskQuery
+from engrain.core.model.results import (
+    Verdict,
+    count_noun,
+    format_command,
+    list_first,
+    report_failure,
+    report_pass,
+    report_warning,
+)
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import READ, Look, Point, ago
 from engrain.maintenance import episodes
@@ -38,35 +46,39 @@ def forgotten(look: Look) -> Verdict:
     if found and found.state != "pass":
         return found
     if look.store.purge_pending:
-        return warned(
+        return report_warning(
             "forgotten bytes are still to be removed", f"{look.run('maintain')}, once no other program reads the store"
         )
-    return passed("nothing that was forgotten is left in the files")
+    return report_pass("nothing that was forgotten is left in the files")
 
 
 def erasures(look: Look) -> Verdict:
     erasing = look.kit.erasing
     if erasing is None:
-        return passed("this store erases nothing as a whole; forget removes one item at a time")
+        return report_pass("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
-        many = several(len(running), "erasure is", "erasures are")
+        many = count_noun(len(running), "erasure is", "erasures are")
         why = f"{many} not complete, the oldest begun {ago(begun, look.now)}"
-        return (failed if look.now - begun > STUCK else warned)(why, look.run("erase", "--resume"))
+        return (report_failure if look.now - begun > STUCK else report_warning)(why, look.run("erase", "--resume"))
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-VERIFIED:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
             why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {ago(one.at, look.now)}"
-            return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
+            return report_failure(
+                why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
+            )
     for user, at in _put_off(look, erasing).items():
         why = f"an erasure that was asked for {ago(at, look.now)} was refused under a legal hold, which has ended since"
-        line = command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
-        return warned(why, f"`{line}`")
+        line = format_command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
+        return report_warning(why, f"`{line}`")
     if not done:
-        return passed("no erasure was asked for")
-    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back")
+        return report_pass("no erasure was asked for")
+    return report_pass(
+        f"{count_noun(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back"
+    )
 
 
 def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
@@ -86,11 +98,11 @@ def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
 def audit_log(look: Look) -> Verdict:
     found = look.audited
     if found is None:
-        return passed("this store keeps no audit log")
+        return report_pass("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return failed(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
-    return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
+        return report_failure(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
+    return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
 
 
 def secrets(look: Look) -> Verdict:
@@ -102,11 +114,13 @@ def secrets(look: Look) -> Verdict:
             ids.append(item.id)
     if not ids:
         how = "and texts are redacted before they are kept" if look.kit.redact else "and nothing is redacted"
-        return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
+        return report_pass(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
     told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
+    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {list_first(ids)}"
     mend = look.run("forget", ids[0])
-    return warned(why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
+    return report_warning(
+        why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+    )
 
 
 def _texts(item: Item) -> Iterator[str]:
@@ -116,11 +130,11 @@ def _texts(item: Item) -> Iterator[str]:
 
 
 def encryption(look: Look) -> Verdict:
-    found = look.found("encryption") or passed("nothing of it is on a disk")
+    found = look.found("encryption") or report_pass("nothing of it is on a disk")
     if found.state != "pass" or not (clear := _in_the_clear(look)):
         return found
-    why = f"{found.why}; but {named(clear)} holds the same words in the clear, as far as can be seen"
-    return warned(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
+    why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
+    return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
 def _in_the_clear(look: Look) -> list[str]:
@@ -135,18 +149,18 @@ def _in_the_clear(look: Look) -> list[str]:
 def past_its_time(look: Look) -> Verdict:
     over = _overdue(look)
     if any(over.values()):
-        told = [several(count, *OVERDUE[what]) for what, count in over.items() if count]
+        told = [count_noun(count, *OVERDUE[what]) for what, count in over.items() if count]
         mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
-        return warned(f"kept past their time: {', '.join(told)}", mend)
+        return report_warning(f"kept past their time: {', '.join(told)}", mend)
     days = look.kit.policies.task_days
-    return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
+    return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
 def _overdue(look: Look) -> dict[str, int]:
     kit, before = look.kit, look.now - timedelta(days=look.kit.policies.task_days) - GRACE
     late = Round(kit, look.scope, look.now - GRACE)
     expired = episodes.passes(late)[1].each if kit.episodes else ()
-    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
+    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED_STATUSES, limit=ALL)) if kit.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
@@ -157,14 +171,14 @@ def _overdue(look: Look) -> dict[str, int]:
 def held_too_long(look: Look) -> Verdict:
     """Of all memories together: what a hold hides is among none of them."""
     if not (holds := _old_holds(look)):
-        return passed("no hold is a year old")
-    told = several(len(holds), *OVERDUE["holds"])
-    return warned(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
+        return report_pass("no hold is a year old")
+    told = count_noun(len(holds), *OVERDUE["holds"])
+    return report_warning(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
 
 
 def _old_holds(look: Look) -> list[Hold]:
     """In the whole store, or on the user whose memory is looked at."""
-    erasing, user = look.kit.erasing, owner(look.scope)
+    erasing, user = look.kit.erasing, find_owner(look.scope)
     if erasing is None:
         return []
     old = [one for one in erasing.holds() if look.now - one.at > LONG]

@@ -12,9 +12,17 @@ from engrain.core.markdown.layout import list_conflict_ids
 from engrain.core.markdown.sync_state import CONFLICTS, SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Item
-from engrain.core.model.messages import answered, calls_of
+from engrain.core.model.messages import get_answered_call, read_calls
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
+from engrain.core.model.results import (
+    Verdict,
+    count_noun,
+    format_command,
+    list_first,
+    report_failure,
+    report_pass,
+    report_warning,
+)
 from engrain.core.rules.cascade import find_addresses
 from engrain.core.rules.message_filters import is_prompt_injection
 from engrain.health.context import READ, Look, Point, worst
@@ -28,9 +36,9 @@ PINNED = 1_000
 def walls(look: Look) -> Verdict:
     owners = look.found("owners")
     if owners and owners.state != "pass":
-        nobodys = command("list", store=look.named)
+        nobodys = format_command("list", store=look.named)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return worst([one for one in (look.found("walls"), owners) if one]) or passed(
+    return worst([one for one in (look.found("walls"), owners) if one]) or report_pass(
         "every memory is a space of its own in this process"
     )
 
@@ -42,12 +50,14 @@ def trust(look: Look) -> Verdict:
     speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
     low = {one.id: one for one in (*speaks, *pinned) if one.trust < OWN}
     if not low:
-        return passed(f"what speaks for the user is the user's word ({several(len(speaks), 'slot')})")
-    told = named([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
-    many = several(len(low), "item speaks", "items speak")
+        return report_pass(f"what speaks for the user is the user's word ({count_noun(len(speaks), 'slot')})")
+    told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
+    many = count_noun(len(low), "item speaks", "items speak")
     why = f"{many} for the user on the word of a page, a file or a tool: {told}"
     shown = look.run("why", next(iter(low)))
-    return warned(why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE")
+    return report_warning(
+        why, f"{shown} shows the source; then engrain correct ID, engrain forget ID or engrain undo SOURCE"
+    )
 
 
 def instructions(look: Look) -> Verdict:
@@ -55,15 +65,17 @@ def instructions(look: Look) -> Verdict:
     read = look.kit.items.page(ListQuery(look.scope, where, limit=look.limit))
     found = [one for one in read if is_prompt_injection(one.text[:READ])]
     if not read:
-        return passed("there is no text that is not the user's own word")
+        return report_pass("there is no text that is not the user's own word")
     if not found:
-        return passed(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
-    told = named([_known_by(one) for one in found])
+        return report_pass(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
+    told = list_first([_known_by(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
     source = next((source for one in found if (source := _came_from(look, one))), None)
     if source is None:
-        return warned(why, f"{look.run('get', found[0].id)}, then engrain forget")
-    return warned(why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back")
+        return report_warning(why, f"{look.run('get', found[0].id)}, then engrain forget")
+    return report_warning(
+        why, f"{look.run('undo', about=source)} shows what came from there; with --yes it is taken back"
+    )
 
 
 def _came_from(look: Look, item: Item) -> str | None:
@@ -76,7 +88,12 @@ def _came_from(look: Look, item: Item) -> str | None:
     before = sorted(
         (one for one in said if one.place is not None and one.place < item.place), key=lambda one: one.place or 0
     )
-    made = [call for one in before for call in calls_of(one.text, one.metadata) if call.id == answered(item.metadata)]
+    made = [
+        call
+        for one in before
+        for call in read_calls(one.text, one.metadata)
+        if call.id == get_answered_call(item.metadata)
+    ]
     return min(find_addresses(made[-1]), default=None) if made else None
 
 
@@ -85,7 +102,7 @@ def _known_by(item: Item) -> str:
 
 
 def rights(look: Look) -> Verdict:
-    own = look.found("rights") or passed(f"no file of its own: {look.store.backend}")
+    own = look.found("rights") or report_pass(f"no file of its own: {look.store.backend}")
     found = [one for one in (own, *_folders(look)) if one.state != "pass"]
     if not found:
         return own
@@ -102,7 +119,9 @@ def _folders(look: Look) -> list[Verdict]:
     if not open_ones:
         return []
     return [
-        warned(f"every user of this machine can look into {named(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`")
+        report_warning(
+            f"every user of this machine can look into {list_first(open_ones)}", f"`chmod 700 {shlex.join(open_ones)}`"
+        )
     ]
 
 
@@ -116,20 +135,21 @@ def _enterable(folder: Path) -> bool:
 
 def file_conflicts(look: Look) -> Verdict:
     if look.kit.folder is None:
-        return passed("no folder of files is kept in step (mirror in [lifecycle])")
+        return report_pass("no folder of files is kept in step (mirror in [lifecycle])")
     folder = look.kit.folder(look.scope)
     try:
         raw = folder.read(CONFLICTS)
     except EngrainError as exc:
-        return failed(
+        return report_failure(
             f"{folder.path} cannot be read: {str(exc).rstrip('.')}", look.run("files", "status", str(folder.path))
         )
     waiting = list_conflict_ids(raw.decode("utf-8", "replace")) if raw else []
     if not waiting:
-        return passed(f"nothing in {folder.path} waits for a decision")
-    why = f"{several(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
-    return warned(
-        f"{why}, which stands: {named(waiting)}", f"decide in {folder.path}/{CONFLICTS}, and delete what is settled"
+        return report_pass(f"nothing in {folder.path} waits for a decision")
+    why = f"{count_noun(len(waiting), 'line was', 'lines were')} changed both by hand and by the memory"
+    return report_warning(
+        f"{why}, which stands: {list_first(waiting)}",
+        f"decide in {folder.path}/{CONFLICTS}, and delete what is settled",
     )
 
 

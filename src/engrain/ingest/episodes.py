@@ -11,12 +11,12 @@ from typing import Any
 from engrain.core.clock import to_micros
 from engrain.core.errors import ConfigError, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import owner, too_late
+from engrain.core.model.erasure import find_owner, make_erased_error
 from engrain.core.model.items import Draft, Note, Source
-from engrain.core.model.messages import RESERVED
-from engrain.core.model.plans import Applied, Plan, own
+from engrain.core.model.messages import RESERVED_KEY
+from engrain.core.model.plans import Applied, Plan, refer_to_step
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Happening, Raw
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
 from engrain.ingest.tool_output import RAW_LIFE
@@ -61,8 +61,8 @@ def entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: s
     )
 
 
-def raw_of(text: str | None, at: datetime) -> Raw | None:
-    return None if text is None else Raw(text, at + RAW_LIFE)
+def raw_of(text: str | None, at: datetime) -> RawOutput | None:
+    return None if text is None else RawOutput(text, at + RAW_LIFE)
 
 
 def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
@@ -75,7 +75,7 @@ def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None
     return Note(
         happened.text,
         scored.importance,
-        metadata={RESERVED: {"episode": happened.kind, WHY: reasons(scored)}},
+        metadata={RESERVED_KEY: {"episode": happened.kind, WHY: reasons(scored)}},
         source=source,
         occurred_at=occurred_at,
         derived=True,
@@ -99,7 +99,7 @@ def commit(plan: Plan, kit: Kit) -> Applied:
         return kit.items.apply(plan)
     book = episodes_of(kit)
     applied = kit.items.apply(replace(plan, episodes=()))
-    ids = {own(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
+    ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
         try:
@@ -110,12 +110,12 @@ def commit(plan: Plan, kit: Kit) -> Applied:
     if added and _outlived(plan, kit):
         # The rows are gone with their user, and whoever looked through this store did so before they came.
         book.remove(plan.scope, added)
-        raise too_late()
+        raise make_erased_error()
     return applied
 
 
 def _outlived(plan: Plan, kit: Kit) -> bool:
-    user, erasing = owner(plan.scope), kit.erasing
+    user, erasing = find_owner(plan.scope), kit.erasing
     if plan.began is None or user is None or erasing is None:
         return False
     mark, done = erasing.mark(user), erasing.erased(user)
@@ -123,7 +123,9 @@ def _outlived(plan: Plan, kit: Kit) -> bool:
     return any(to_micros(at) >= plan.began for at in times)
 
 
-def _add(happening: Happening, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool) -> list[str]:
+def _add(
+    happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool
+) -> list[str]:
     """The id under which it was written, if it was."""
     episode = happening.episode
     item = ids.get(episode.item, episode.item) if episode.item else None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engrain.core.errors import EngrainError
-from engrain.core.model.chat import Ask, Said
-from engrain.core.model.items import FORGOTTEN, Cite, Item, Note, Source, checked
-from engrain.core.model.recall import escaped
+from engrain.core.model.chat import ChatMessage, ChatRequest
+from engrain.core.model.items import FORGOTTEN, Cite, Item, Note, Source, check_note
+from engrain.core.model.recall import escape_text
 from engrain.core.rules.message_filters import blank_code, blank_pasted
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
 from engrain.core.secrets.personal import contains_secret
@@ -44,9 +44,9 @@ class Extracted:
     rejected: int = 0
 
 
-def asked(messages: Sequence[Item], timeout: float) -> Ask:
-    lines = [f'{number}. {item.role}: "{escaped(item.text[:SHOWN])}"' for number, item in enumerate(messages, 1)]
-    return Ask((Said("user", "\n".join(lines)),), SYSTEM, timeout=timeout)
+def asked(messages: Sequence[Item], timeout: float) -> ChatRequest:
+    lines = [f'{number}. {item.role}: "{escape_text(item.text[:SHOWN])}"' for number, item in enumerate(messages, 1)]
+    return ChatRequest((ChatMessage("user", "\n".join(lines)),), SYSTEM, timeout=timeout)
 
 
 def extracted(answer: str, messages: Sequence[Item], own: Spans, another: Named = lambda _: None) -> Extracted:
@@ -99,7 +99,7 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
         derived=True,
     )
     try:
-        return checked(note)
+        return check_note(note)
     except EngrainError:
         return None
 

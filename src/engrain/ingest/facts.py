@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engrain.core.identity import Scope
 from engrain.core.model.filters import Condition, Filter
-from engrain.core.model.items import ROLES, Cite, Draft, Item, Note, Source, Unsaid, Worth
+from engrain.core.model.items import ROLES, Cite, Draft, ForgetRequest, Item, Note, Source, Statement
 from engrain.core.model.messages import Message
 from engrain.core.model.plans import Add, Correct, Forget, Step
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
@@ -40,12 +40,12 @@ class Said:
     now: bool = False
     speaker: str | None = None
 
-    def words(self, found: Worth | Unsaid) -> str:
+    def words(self, found: Statement | ForgetRequest) -> str:
         return self.message.text[found.start : found.end]
 
 
 def steps_for(
-    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
+    found: Sequence[Statement | ForgetRequest], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
 ) -> list[Step]:
     """With what is planned already, of which the message may take something back."""
     steps = [*planned]
@@ -53,7 +53,7 @@ def steps_for(
         if not said.words(one).strip():
             continue
         theirs = replace(one, slot=rename_for_speaker(said.speaker, one.slot))
-        if isinstance(theirs, Unsaid):
+        if isinstance(theirs, ForgetRequest):
             back = [
                 step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
             ]
@@ -74,7 +74,7 @@ def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
     return None if words <= own or words <= known or (own and own <= words) else speaker
 
 
-def note_for(found: Worth, said: Said, kit: Kit) -> Note:
+def note_for(found: Statement, said: Said, kit: Kit) -> Note:
     """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
     an earlier time may not."""
     others = said.speaker is not None
@@ -90,7 +90,7 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
     )
 
 
-def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+def _kept(found: Statement, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
     told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
     def held(slot: str) -> str | None:
@@ -104,7 +104,7 @@ def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: 
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str | None:
+def _filled(found: Statement, said: Said, held: Callable[[str], str | None]) -> str | None:
     """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
     ended or is denied, only a slot that holds what is named."""
     slot = found.slot or ""
@@ -118,7 +118,7 @@ def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str 
     return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
 
 
-def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
+def _replaced(found: Statement, said: Said, scope: Scope, kit: Kit) -> Item | None:
     """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
@@ -131,7 +131,7 @@ def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
+def _takes_back(found: ForgetRequest, said: Said, draft: Draft) -> bool:
     """What was said a moment ago, and is not written yet."""
     statement = said.words(found)
     if draft.kind != "fact" or draft.metadata.get(SPEAKER_KEY) != said.speaker:
@@ -141,7 +141,7 @@ def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
     return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(extract_terms(draft.text))
 
 
-def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
+def _unsaid(found: ForgetRequest, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
     """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
@@ -161,7 +161,7 @@ def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit:
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Item]:
+def _meant(found: ForgetRequest, said: Said, scope: Scope, kit: Kit) -> list[Item]:
     """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
     holds nothing of the kind, the facts with the very same words."""
     statement = said.words(found)

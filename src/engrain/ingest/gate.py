@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engrain.core.model.items import Unsaid, Worth
+from engrain.core.model.items import ForgetRequest, Statement
 from engrain.core.rules.message_filters import blank_code, blank_pasted
 from engrain.core.rules.slots import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
@@ -24,7 +24,7 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _OTHERWISE = 0.6
 _WORD = re.compile(r"[\w'-]+")
 
-Found = Worth | Unsaid
+Found = Statement | ForgetRequest
 
 
 def worth(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
@@ -60,7 +60,7 @@ class _Reader:
                 self.found = [*self.found, *new]
                 last = sentence
         earnest = self._earnest() if self.found else 0
-        meant = (one for one in self.found if isinstance(one, Unsaid) or one.end <= earnest)
+        meant = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= earnest)
         return _one_for_each_slot([one for one in meant if one.start < one.end])
 
     def _earnest(self) -> int:
@@ -90,17 +90,17 @@ class _Reader:
     def _not_secret(self, sentence: Sentence, found: list[Found]) -> list[Found]:
         return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
 
-    def _unsaid(self, start: int, end: int) -> Unsaid:
+    def _unsaid(self, start: int, end: int) -> ForgetRequest:
         found = fact(self.shown, self.text, start, end)
-        return Unsaid(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
+        return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
 
     def _untold(self, start: int, end: int) -> list[Found]:
         """Cut as it would be if it were to be kept, so that the same words are found again."""
-        return [Unsaid(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
+        return [ForgetRequest(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
 
     def _after_all(self, last: Sentence) -> list[Found]:
         """A sentence such as "remember that" asks for the one before it."""
-        said = [one for one in self.found if one.start >= last.start and isinstance(one, Worth)]
+        said = [one for one in self.found if one.start >= last.start and isinstance(one, Statement)]
         self.found = [one for one in self.found if one.start < last.start]
         asked: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in said]
         return asked or self._not_secret(last, self._said(last.start, last.end, explicit=True))
@@ -225,10 +225,10 @@ class _Reader:
                     found.append(self._worth(start, end, rule.kind, fill_slot(rule, match, self.text)))
         return found
 
-    def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Worth:
+    def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
         start, end = trim_span(self.shown, start, end)
         importance = _IMPORTANCE.get(kind, _OTHERWISE)
-        return Worth(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
+        return Statement(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
 
     def _replaced(self, start: int, end: int) -> str | None:
         for pattern in self.known.asks["replaces"]:
@@ -257,5 +257,7 @@ class _Reader:
 def _one_for_each_slot(found: Sequence[Found]) -> list[Found]:
     """In order, and of two values for one slot only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
-    last = {one.slot: one for one in ordered if isinstance(one, Worth)}
-    return [replace(one, slot=None) if isinstance(one, Worth) and last[one.slot] is not one else one for one in ordered]
+    last = {one.slot: one for one in ordered if isinstance(one, Statement)}
+    return [
+        replace(one, slot=None) if isinstance(one, Statement) and last[one.slot] is not one else one for one in ordered
+    ]

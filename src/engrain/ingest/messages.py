@@ -9,10 +9,10 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Source, Unsaid, Worth
-from engrain.core.model.messages import Message, message_of, note_of
-from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, own
-from engrain.core.model.sessions import Happening
+from engrain.core.model.items import Cite, ForgetRequest, Source, Statement
+from engrain.core.model.messages import Message, item_to_message, message_to_note
+from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
+from engrain.core.model.sessions import EpisodeDraft
 from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.ingest import episodes, gate, write
@@ -60,7 +60,7 @@ class Turn:
 
     message: Message
     raw: str | None
-    found: Sequence[Worth | Unsaid]
+    found: Sequence[Statement | ForgetRequest]
     event: EpisodeEvent | None
 
 
@@ -95,25 +95,25 @@ def _kept(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forge
 
 def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> Recorded:
     scope, request_id = plan.scope, plan.request_id
-    turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
+    turns = _turns(happened, [item_to_message(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.draft(note_of(turn.message, session), kit.redact), request))
+        steps.append(Add(write.draft(message_to_note(turn.message, session), kit.redact), request))
     # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
     follows: list[Step] = []
     now = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
-        said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
+        said = Said(turn.message, refer_to_step(k), now and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
             said = replace(said, speaker=another(turn.message.speaker, scope, kit))
-        found = [one for one in turn.found if forgets or isinstance(one, Worth)]
+        found = [one for one in turn.found if forgets or isinstance(one, Statement)]
         after = steps_for(found, said, follows, scope, kit)
         follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
     steps += follows
     # What is to be forgotten and was never known: a statement over those words alone, and it goes at once.
     alone = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
-    steps += [Forget(own(k)) for k in alone]
+    steps += [Forget(refer_to_step(k)) for k in alone]
     plan = replace(plan, steps=_vectored(steps, kit), episodes=tuple(_happenings(turns, session, kit)))
     applied = _applied(plan, session, kit)
     recorded = _recorded(applied, len(turns))
@@ -131,7 +131,7 @@ def _turns(happened: Sequence[Message], before: Sequence[Message]) -> list[Turn]
     return turns
 
 
-def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
+def _worth(message: Message, earlier: Sequence[Message]) -> list[Statement | ForgetRequest]:
     """Only the user's own words count: nobody else's, and not those that came from recall."""
     if message.role != "user":
         return []
@@ -141,13 +141,15 @@ def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]
     return gate.worth(own, [(one.role, one.text) for one in earlier])
 
 
-def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> EpisodeEvent | None:
+def _event(
+    message: Message, earlier: Sequence[Message], found: Sequence[Statement | ForgetRequest]
+) -> EpisodeEvent | None:
     if message.role == "system":
         return None
     # Of a call its name and arguments, as the row has them: two different calls are two events.
-    text = note_of(message, "").text if message.calls else message.text
+    text = message_to_note(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
-    explicit = any(isinstance(one, Worth) and one.explicit for one in found)
+    explicit = any(isinstance(one, Statement) and one.explicit for one in found)
     new = measure_novelty(text, [one.text for one in earlier])
     return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
@@ -156,23 +158,23 @@ def _lasting(turn: Turn, k: int, kit: Kit) -> list[Step]:
     """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
     if turn.event is None or not turn.event.text or not score_importance(turn.event).promotes:
         return []
-    source = note_of(turn.message, "").source
+    source = message_to_note(turn.message, "").source
     assert isinstance(source, Source)
     # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
-    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k)),)))
+    note = episodes.lasting(turn.event, replace(source, cites=(Cite(refer_to_step(k)),)))
     return [Add(replace(write.draft(note, kit.redact), kind="episode"))]
 
 
-def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening]:
-    made: list[Happening] = []
+def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[EpisodeDraft]:
+    made: list[EpisodeDraft] = []
     now = kit.clock()
     for k, turn in enumerate(turns if kit.episodes else ()):
         told = turn.message.occurred_at
         at = told if isinstance(told, datetime) else now
-        entry = turn.event and episodes.entry(turn.event, session, at, own(k), turn.message.tool)
+        entry = turn.event and episodes.entry(turn.event, session, at, refer_to_step(k), turn.message.tool)
         # What is told of long ago has expired already.
         if entry and entry.alive(now):
-            made.append(Happening(entry, episodes.raw_of(turn.raw, at)))
+            made.append(EpisodeDraft(entry, episodes.raw_of(turn.raw, at)))
     return made
 
 

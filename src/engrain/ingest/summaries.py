@@ -17,7 +17,7 @@ from engrain.core.chat.window import (
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.retention import Window as Limits
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.summarize import (
@@ -83,7 +83,7 @@ def roll(kit: Kit, scope: Scope, session: str, limits: Limits, always: bool = Fa
     for _ in range(TRIES):
         before = load_summary(kit, scope, session)
         rows = kit.log.read(scope, session, before.start, READ)
-        messages = [message_of(row) for row in rows]
+        messages = [item_to_message(row) for row in rows]
         weights = [count_message_tokens(message, kit.count_tokens) for message in messages]
         at = _cut(messages, limits, kit, always or needs_summary(len(messages), sum(weights), limits))
         if at == 0:
@@ -211,7 +211,7 @@ def _resting(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item |
 
 
 def _parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
-    messages = [(message_of(row), _day(row)) for row in rows]
+    messages = [(item_to_message(row), _day(row)) for row in rows]
     return [
         DigestPart("") if opens(message) else part_of(message, "" if day == since else day) for message, day in messages
     ]

@@ -17,7 +17,7 @@ from engrain.core.rules.traits import detect_traits
 from engrain.core.text.passages import index_words
 from engrain.core.text.tokenizer import split_identifier
 from engrain.core.validation import check_text
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports import Embedder, Kit, UnembeddedItem
 from engrain.ports.search import settled
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def embed_missing(kit: Kit, limit: int) -> int:
     return len(missing)
 
 
-def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+def embed_some(kit: Kit, missing: Sequence[UnembeddedItem], began: int) -> None:
     """All of them or, if the embedder fails, none; `began` is from before they were read."""
     vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
     steps: dict[Scope, list[Embed]] = {}

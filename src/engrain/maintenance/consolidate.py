@@ -14,7 +14,7 @@ from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.model.results import Doing
-from engrain.core.model.retention import left_of
+from engrain.core.model.retention import remaining_importance
 from engrain.maintenance.clock_guard import seen
 from engrain.maintenance.passes import REMOVED, Done, Pass, Round, Tell
 from engrain.ports import Kit, ListQuery
@@ -156,7 +156,7 @@ def _pages(care: Round) -> Iterator[list[Item]]:
 
 
 def _left(item: Item, care: Round) -> float:
-    return left_of(item, care.now, care.policies.half_life_days)
+    return remaining_importance(item, care.now, care.policies.half_life_days)
 
 
 def _reason(item: Item, care: Round) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import EmbedderFailed, EngrainError
 from engrain.core.model.queries import EmbeddingModel, EmbedKind
 from engrain.ingest import write
-from engrain.ports import Embedder, Kit, Unembedded
+from engrain.ports import Embedder, Kit, UnembeddedItem
 from engrain.ports.search import VectorModels
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class Embedding:
     def left(self) -> bool:
         return bool(self._missing(1))
 
-    def _missing(self, limit: int) -> list[Unembedded]:
+    def _missing(self, limit: int) -> list[UnembeddedItem]:
         found = self._kit.items.unembedded(self._kit.embedder.model.key, limit + len(self.refused))
         return [one for one in found if one.id not in self.refused][:limit]
 
-    def _one_by_one(self, missing: Sequence[Unembedded], began: int) -> list[str]:
+    def _one_by_one(self, missing: Sequence[UnembeddedItem], began: int) -> list[str]:
         made: list[str] = []
         for one in missing:
             try:

@@ -12,11 +12,11 @@ from typing import Any
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, ModelFailed, NotFound
 from engrain.core.identity import Scope
-from engrain.core.model.chat import Ask, Said
+from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.items import Cite, Item, Note, Source
 from engrain.core.model.plans import Add, Plan
-from engrain.core.model.recall import escaped
-from engrain.core.model.sessions import SLOT
+from engrain.core.model.recall import escape_text
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX
 from engrain.core.rules.message_filters import find_unrecalled_spans
 from engrain.core.text.summarize import shares_words
 from engrain.core.tokens import clip_text
@@ -46,8 +46,10 @@ def summarizer(model: Model, timeout: float) -> Callable[[Sequence[str], int], s
     """What working memory asks for a better summary of its older items."""
 
     def summed_up(texts: Sequence[str], limit: int) -> str:
-        notes = "\n".join(f'"{escaped(text[:SHOWN])}"' for text in texts)
-        return model.reply(Ask((Said("user", notes),), WORKING, max_tokens=max(1, limit), timeout=timeout)).text.strip()
+        notes = "\n".join(f'"{escape_text(text[:SHOWN])}"' for text in texts)
+        return model.reply(
+            ChatRequest((ChatMessage("user", notes),), WORKING, max_tokens=max(1, limit), timeout=timeout)
+        ).text.strip()
 
     return summed_up
 
@@ -68,7 +70,7 @@ def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> boo
 def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
     seen = version(kit, scope, session)
-    held = kit.items.slot(scope, SLOT + session, None)
+    held = kit.items.slot(scope, SESSION_SLOT_PREFIX + session, None)
     if (
         kit.model is None
         or held is None
@@ -98,9 +100,9 @@ def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
 def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> tuple[str, str]:
     """The model's summary, and its name."""
     assert kit.model is not None
-    lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
-    text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
-    reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
+    lines = [f'{item.role}: "{escape_text(item.text[:SHOWN])}"' for item in messages]
+    text = "\n".join([f'Summary so far: "{escape_text(before)}"', "Messages:", *lines])
+    reply = kit.model.reply(ChatRequest((ChatMessage("user", text),), SYSTEM, timeout=timeout))
     made = clip_text(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
     if not shares_words(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from engrain.core.model.items import Cite, Item, Note, Source
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.results import Doing
 from engrain.core.model.retention import TIERS
-from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.rules.importance import MIN_PROMOTED_IMPORTANCE
 from engrain.ingest import episodes as made
 from engrain.maintenance.passes import ALL, REMOVED, Pass, Round, Tell
@@ -83,10 +83,10 @@ def _keep(care: Round, entry: Episode, book: Book) -> None:
     row = book.rows.get(entry.item or "")
     source = replace(row.sources[0], cites=(Cite(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, made.WHY: entry.data.get(made.WHY, [])}
-    note = Note(book.text(entry), entry.importance, metadata={RESERVED: known}, source=source)
+    note = Note(book.text(entry), entry.importance, metadata={RESERVED_KEY: known}, source=source)
     _, drafts = made.drafts([], [note], care.kit)
     raw = made.raw_of(care.kit.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
-    lasting = Happening(replace(entry, expires_at=None), raw)
+    lasting = EpisodeDraft(replace(entry, expires_at=None), raw)
     made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.kit)
 
 

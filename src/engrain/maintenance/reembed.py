@@ -9,7 +9,7 @@ from engrain.core.errors import EmbedderFailed
 from engrain.core.model.results import Doing
 from engrain.maintenance.embedding_worker import Embedding
 from engrain.maintenance.passes import ALL, Done, Pass, Round, Tell
-from engrain.ports import Unembedded
+from engrain.ports import UnembeddedItem
 from engrain.ports.search import VectorModels
 
 BATCH = 64
@@ -49,7 +49,7 @@ def passes(care: Round, stands: Standing, going: Collection[str]) -> list[Pass]:
     return [_embed(care, [one for one in missing if one.id not in going]), _drop(care, stands.models)]
 
 
-def _embed(care: Round, missing: list[Unembedded]) -> Pass:
+def _embed(care: Round, missing: list[UnembeddedItem]) -> Pass:
     """Of all memories of the store. It goes on where it was stopped."""
     model = care.kit.embedder.model
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from engrain.core.errors import StoreError
 from engrain.core.markdown.sync_state import MEMORY, SOUL, SYNC_BASE, read_base
 from engrain.core.model.results import Doing
-from engrain.core.model.tasks import ENDED, TaskQuery
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.maintenance import backups
 from engrain.maintenance.backups import Rotation
 from engrain.maintenance.passes import ALL, REMOVED, Done, Pass, Round, Tell
@@ -21,7 +21,11 @@ def prune(care: Round) -> Pass:
     """In all memories of the store, of which this one's are told."""
     journal, kept = care.kit.journal, timedelta(days=care.policies.task_days)
     before = care.now - kept
-    ended = [] if journal is None or care.held or care.leapt else journal.tasks(TaskQuery(care.scope, ENDED, limit=ALL))
+    ended = (
+        []
+        if journal is None or care.held or care.leapt
+        else journal.tasks(TaskQuery(care.scope, ENDED_STATUSES, limit=ALL))
+    )
     old = [one for one in ended if one.ended_at is not None and one.ended_at < before]
 
     def act(tell: Tell) -> None:

@@ -14,7 +14,7 @@ from engrain.memory.opened import Opened
 from engrain.telemetry import traced
 
 if TYPE_CHECKING:
-    from engrain.core.model.audit import Audited, Entry
+    from engrain.core.model.audit import Audited, AuditEntry
     from engrain.core.model.erasure import Hold, Released, Subject
     from engrain.privacy.erase import Erased, Undone
     from engrain.privacy.receipts import Receipt, Verified
@@ -88,7 +88,9 @@ class Erasures(Opened):
         return self._open.holds(user)
 
     @traced
-    def audit(self, *, user: str | None = None, after: int | None = None, limit: int = 1_000) -> builtins.list[Entry]:
+    def audit(
+        self, *, user: str | None = None, after: int | None = None, limit: int = 1_000
+    ) -> builtins.list[AuditEntry]:
         """What was removed, moved and held, without content: entries with a number above `after`, or the newest. Of a
         `user` of this tenant, those that concern all of them, not one session or item."""
         after = None if after is None else check_count(after, "after", 0, 1 << 60)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from engrain.config import Settings, settings
 from engrain.core.errors import ConfigError, DiskFull, EngrainError, InvalidInput, StoreBusy, StoreError, WrongKey
 from engrain.core.formats.manifests import SERVER_BACKUP_ADVICE, Restored
-from engrain.core.model.audit import Head
+from engrain.core.model.audit import AuditHead
 from engrain.memory.present import UNREADABLE, Present, asked, changed, check_holds, lost, readable, unlocked
 from engrain.memory.receipts import Receipts
 
@@ -160,7 +160,7 @@ def _engine(chosen: Settings) -> Engine | Sealed:
     return chosen.engine if chosen.key is None else Sealed(chosen.key, chosen.engine)
 
 
-def _last_word(goal: Path, key: str | None, own: bool) -> Head | None:
+def _last_word(goal: Path, key: str | None, own: bool) -> AuditHead | None:
     """None also of a store that cannot be read, if another is asked in its place, or none."""
     from engrain.stores.sqlite.placing import last_word
 

@@ -11,7 +11,7 @@ from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
 from engrain.core.markdown.merge import FileEntry, MergeDecision
 from engrain.core.markdown.sync_state import Action, AppliedLine, SyncBase, parse_log_day
-from engrain.core.model.items import Item, Note, Source, SourceKind, checked
+from engrain.core.model.items import Item, Note, Source, SourceKind, check_note
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
 from engrain.ingest.write import clean
@@ -142,7 +142,7 @@ def _note(seen: FileEntry, was: Item | None, hand: Hand) -> Note:
         derived=not same and (hand.first or seen.key in hand.base.ours),
     )
     try:
-        return checked(note)
+        return check_note(note)
     except InvalidInput as exc:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
 

@@ -13,7 +13,7 @@ from engrain.core.markdown.page import Entry
 from engrain.core.markdown.sync_state import SOUL_SLOT
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Item
-from engrain.core.model.sessions import SLOT as SESSION_SLOT
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import Kit, ListQuery
 

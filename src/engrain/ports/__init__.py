@@ -11,27 +11,27 @@ from engrain.core.identity import Scope
 from engrain.core.markdown.sync_state import IdleState
 from engrain.core.model.procedures import Tally, Trial
 from engrain.core.model.queries import (
-    Behind,
     Changes,
     Finding,
     ItemChange,
-    Lineage,
+    ItemCitation,
     ListQuery,
-    Matches,
     Nearest,
     OutboxEntry,
-    Outdated,
+    OutdatedSpan,
     Sketch,
     SketchQuery,
     StoreStatus,
     Summary,
-    Unembedded,
+    UnembeddedItem,
+    UnprocessedSession,
     VectorQuery,
     WordHit,
+    WordMatches,
     WordQuery,
 )
 from engrain.core.model.retention import Policies
-from engrain.core.model.sessions import Episode, Happening, Raw
+from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.tokens import CountTokens
 from engrain.ports.erasure import AuditLog, Erasable, Erasing
 from engrain.ports.items import ItemStore
@@ -41,35 +41,33 @@ from engrain.ports.storage import Folder, Movable
 from engrain.ports.tasks import TaskJournal
 
 if TYPE_CHECKING:
-    from engrain.core.model.chat import Ask, Reply
+    from engrain.core.model.chat import ChatReply, ChatRequest
     from engrain.core.secrets.redact import RedactFunction
     from engrain.ports.search import Matrix as Matrix
 
 __all__ = [
     "AuditLog",
-    "Behind",
     "Changes",
     "Embedder",
     "Episode",
+    "EpisodeDraft",
     "Episodes",
     "Erasable",
     "Erasing",
     "Feed",
     "Finding",
-    "Happening",
     "ItemChange",
+    "ItemCitation",
     "ItemStore",
     "Kit",
-    "Lineage",
     "ListQuery",
-    "Matches",
     "Model",
     "Movable",
     "Nearest",
     "OutboxEntry",
     "Outcomes",
-    "Outdated",
-    "Raw",
+    "OutdatedSpan",
+    "RawOutput",
     "Server",
     "SessionLog",
     "SessionState",
@@ -80,12 +78,14 @@ __all__ = [
     "Tally",
     "TaskJournal",
     "Trial",
-    "Unembedded",
+    "UnembeddedItem",
+    "UnprocessedSession",
     "VectorIndex",
     "VectorQuery",
     "VectorServer",
     "WordHit",
     "WordIndex",
+    "WordMatches",
     "WordQuery",
 ]
 
@@ -96,7 +96,7 @@ class Model(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reply(self, ask: Ask) -> Reply:
+    def reply(self, ask: ChatRequest) -> ChatReply:
         """ModelFailed if there is no usable answer within the time-out and the retries."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engrain.core.errors import EngrainError, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.markdown.sync_state import SYNC_BASE, SyncBase, read_base
-from engrain.core.model.erasure import Erasure, Hold, Reach, Subject, owner, refusal
+from engrain.core.model.erasure import Erasure, Hold, Impact, Subject, find_owner, make_hold_error
 from engrain.core.validation import suggest_name
 from engrain.maintenance.clock_guard import memories
 from engrain.ports import Erasable, Kit
@@ -21,7 +21,7 @@ _HINTS = {
 }
 
 
-def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
+def checked(kit: Kit, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
     """The scopes that it reaches. What is refused is refused in a dry run too."""
     if dry_run:
         check_free(kit, subject)
@@ -37,7 +37,7 @@ def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder],
     return found.scopes
 
 
-def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+def under_way(kit: Kit, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
     """The erasure that takes all of this already, by its id.
 
     Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
@@ -59,9 +59,9 @@ def base(folder: Folder) -> SyncBase | None:
 
 def check_free(kit: Kit, subject: Subject) -> None:
     """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
-    user = subject if subject.by == "user" else owner(subject.scope)
+    user = subject if subject.by == "user" else find_owner(subject.scope)
     if user and (held := _holding(kit, subject)):
-        raise refusal(user, held.reasons)
+        raise make_hold_error(user, held.reasons)
 
 
 def _check_known(kit: Kit, user: Subject) -> None:
@@ -101,7 +101,7 @@ def _running(kit: Kit, subject: Subject) -> list[Erasure]:
 
 
 def _holding(kit: Kit, subject: Subject) -> Hold | None:
-    user = subject if subject.by == "user" else owner(subject.scope)
+    user = subject if subject.by == "user" else find_owner(subject.scope)
     mark = port(kit).mark(user) if user else ""
     return next((one for one in port(kit).holds() if one.mark == mark), None)
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.erasure import SETTLED, Erasure, Subject, owner
+from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import describe_counts, looked_again
+from engrain.core.model.results import describe_counts, describe_verification
 from engrain.ports import Erasable, Erasing, Kit
 from engrain.ports.storage import Folder
 from engrain.privacy.receipts import Receipt, receipt_of
@@ -49,7 +49,8 @@ class Erased:
     def __str__(self) -> str:
         if self.receipt:
             values = self.receipt.values
-            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{looked_again(values['verified'])}"
+            erased = describe_counts(values["counts"]) or "nothing"
+            return f"Erased: {erased}.\n{describe_verification(values['verified'])}"
         if self.dry_run:
             return f"Would erase: {describe_counts(self.counts) or 'nothing that is in the store'}."
         return f"{'Not erased' if self.over else 'Pending'}: {self.why}"
@@ -155,7 +156,7 @@ def _beside(kit: Kit, one: Erasure, report: Report) -> Erasure:
         raise _Pending(" ".join(stuck))
     if one.by == "user" and kit.servers:
         # A write that was under way when the user was shut out may have come to a server since.
-        time.sleep(SETTLED)
+        time.sleep(SETTLE_SECONDS)
         counts["beside"] += _servers(kit, one)
     asked = {name: one.notes[name] for name in ("named", "undo") if name in one.notes}
     return port(kit).unname(one.id, {**counts, **asked, "owner": _owner(kit, one)})
@@ -176,7 +177,7 @@ def _cleaned(kit: Kit, one: Erasure) -> tuple[int, list[str]]:
 
 def _owner(kit: Kit, one: Erasure) -> str | None:
     """The mark of the user whose it is, which their exports carry; None of a memory of nobody."""
-    user = owner(one.subject.scope) if one.subject else None
+    user = find_owner(one.subject.scope) if one.subject else None
     return port(kit).mark(user) if user else None
 
 

@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from engrain.core.errors import ConfigError, InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Entry, is_code
-from engrain.core.model.erasure import By, Erasure
-from engrain.core.model.results import several
+from engrain.core.model.audit import AuditEntry, is_code
+from engrain.core.model.erasure import Erasure, SubjectKind
+from engrain.core.model.results import count_noun
 from engrain.maintenance.backups import code_of
 from engrain.ports import Kit
 from engrain.privacy.servers import Beside, look
@@ -41,7 +41,7 @@ class Receipt:
     hash: str
 
     @staticmethod
-    def of(entry: Entry) -> Receipt:
+    def of(entry: AuditEntry) -> Receipt:
         return Receipt(entry.details, entry.n, entry.hash)
 
     @staticmethod
@@ -71,7 +71,7 @@ def _sound(values: Mapping[str, Any]) -> bool:
     """What is acted on is of the right kind."""
     named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
-    return named and values["by"] in get_args(By) and all(one.tzinfo is not None for one in times)
+    return named and values["by"] in get_args(SubjectKind) and all(one.tzinfo is not None for one in times)
 
 
 def _as_filed(given: Any) -> dict[str, Any]:
@@ -113,14 +113,14 @@ class Verified:
     def lines(self) -> Iterator[str]:
         """What was found, for people."""
         rows = sum(self.rows.values())
-        left = several(rows, "row is", "rows are") if rows else "No row is"
+        left = count_noun(rows, "row is", "rows are") if rows else "No row is"
         yield f"{left} left from before the erasure."
         if self.beside.asked:
-            yield f"{several(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
+            yield f"{count_noun(self.beside.left, 'key')} on {', '.join(self.beside.asked)}."
         for why in self.beside.away:
             yield f"Could not be asked: {why}"
         if self.bytes:
-            traces = several(self.found, "trace") if self.found else "No trace"
+            traces = count_noun(self.found, "trace") if self.found else "No trace"
             others = ": it may be that others say the same" if self.found else ""
             yield f"{traces} of the given texts in any file{others}."
         yield self._record
@@ -189,14 +189,14 @@ def _remains(kit: Kit, one: Erasure, backend: str, now: datetime) -> Iterator[Ma
         yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
 
 
-def _made(log: Sequence[Entry], what: str) -> list[Entry]:
+def _made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
     """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
-def _backups(log: Sequence[Entry], rotation: str | None) -> int:
+def _backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
     """What is let go of by the clock, in the folder of now, is told apart."""
     made = _made(log, "backup")
     return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
@@ -223,7 +223,7 @@ def verify(kit: Kit, receipt: Receipt, texts: Sequence[str], own: Scope) -> Veri
     return Verified(kit.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
 
 
-def _given(entry: Entry) -> Mapping[str, str]:
+def _given(entry: AuditEntry) -> Mapping[str, str]:
     """The receipts that a restore was given: the digest of each, by its id."""
     found = entry.details.get("receipts") if entry.what == "restore" else None
     return found if isinstance(found, Mapping) else {}

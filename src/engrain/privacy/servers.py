@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Subject, owner
+from engrain.core.model.erasure import Erasure, Subject, find_owner
 from engrain.ports import Erasable, Kit
 
 _ALL = 1_000_000
@@ -47,7 +47,7 @@ def _left(kit: Kit, server: Erasable, done: Erasure, own: Scope) -> int:
     named = server.known()
     if done.by != "user":
         return sum(1 for scope in {*here, *named} for _ in _entries(kit, done, scope))
-    mine = [scope for scope in {*here, *named, own} if _mark(kit, owner(scope)) == done.mark]
+    mine = [scope for scope in {*here, *named, own} if _mark(kit, find_owner(scope)) == done.mark]
     return sum(server.remains(scope, done.at, scope in here) for scope in mine)
 
 

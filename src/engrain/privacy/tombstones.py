@@ -10,8 +10,8 @@ from typing import Protocol
 from engrain.core.clock import to_micros
 from engrain.core.errors import Conflict
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Hold, Subject, owner, tombstone_hash
-from engrain.core.model.rows import Key, Row, RowKind, hold_of, hold_row
+from engrain.core.model.erasure import Hold, Subject, SubjectKind, find_owner, hash_tombstone
+from engrain.core.model.rows import Key, Row, RowKind, hold_to_row, row_to_hold
 from engrain.ports import Kit, Movable
 from engrain.ports.erasure import Erasing
 
@@ -28,7 +28,7 @@ class Barrier:
         self._scopes, self._erasing = scopes, kit.erasing
         self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
         self._running = kit.erasing.running() if kit.erasing else []
-        self._all_before = max((self._at(user) for user in map(owner, scopes) if user), default=-1)
+        self._all_before = max((self._at(user) for user in map(find_owner, scopes) if user), default=-1)
         self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
 
     @property
@@ -59,7 +59,7 @@ class Barrier:
             while rows := store.dump("tombstone", after, PAGE, scope):
                 forgotten |= {row.key[1] for row in rows}
                 after = rows[-1].key
-        return {text for text in texts if tombstone_hash(key, text) in forgotten}
+        return {text for text in texts if hash_tombstone(key, text) in forgotten}
 
     def _at(self, subject: Subject) -> int:
         """When the last erasure of it was, done or under way; -1 for never."""
@@ -80,7 +80,7 @@ def _began(row: Row) -> int | None:
     return row.values[name] if name else None
 
 
-def _subjects(row: Row) -> Iterator[tuple[By, str]]:
+def _subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
     if row.values.get("session") is not None:
         yield "session", row.values["session"]
     names = [name for _, name in row.values.get("sources", ())]
@@ -146,9 +146,9 @@ def _put_back(present: Forgetting, restored: Movable, gone: Collection[str]) -> 
 def _carry(present: Movable, restored: Movable) -> None:
     """What the present store knows beside its data: the words of whom it has erased, whom it must not erase, and the
     audit log, if that of the backup is the beginning of it. A hold or a reason that was released since stays."""
-    known = {row.key: hold_of(row) for row in _rows(restored, "hold")}
-    holds = (hold_of(row) for row in _rows(present, "hold"))
-    rows = [*_rows(present, "grave"), *(hold_row(_joined(hold, known.get((hold.mark,)))) for hold in holds)]
+    known = {row.key: row_to_hold(row) for row in _rows(restored, "hold")}
+    holds = (row_to_hold(row) for row in _rows(present, "hold"))
+    rows = [*_rows(present, "grave"), *(hold_to_row(_joined(hold, known.get((hold.mark,)))) for hold in holds)]
     log, older = list(_rows(present, "audit")), [row for row in _rows(restored, "audit") if row.key != ("head",)]
     if older == log[: len(older)]:
         rows += log

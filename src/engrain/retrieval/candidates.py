@@ -19,7 +19,7 @@ from engrain.core.rules.slots import states_same_name
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.text.languages import load_languages
 from engrain.core.text.passages import split_passages
-from engrain.ports import Embedder, Kit, Nearest, Outdated, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
+from engrain.ports import Embedder, Kit, Nearest, OutdatedSpan, Sketch, SketchQuery, VectorQuery, WordHit, WordQuery
 from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
@@ -78,14 +78,14 @@ def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -
     return replace(gathered, vector=vector.vector, background=background)
 
 
-def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[OutdatedSpan]]]:
     """The items themselves, and which of their words have been overtaken by later ones."""
     if not ids:
         return {}, {}
     items = {item.id: item for item in kit.items.get_many(scope, ids)}
     retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
     cited = dict.fromkeys(source for some in retold.values() for source in some)
-    outdated: dict[str, list[Outdated]] = {}
+    outdated: dict[str, list[OutdatedSpan]] = {}
     for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
     said = {one.id: one for one in kit.items.get_many(scope, marked)} if (marked := [*cited.keys() & outdated]) else {}
@@ -96,7 +96,7 @@ def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], 
     return items, outdated
 
 
-def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
+def _changed(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
     """Without the marks on what was only said again in other words."""
     text = item.text if item else ""
     return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
@@ -106,14 +106,14 @@ def _cited(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) -> list[Outdated]:
+def _retold(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Item]) -> list[OutdatedSpan]:
     """The same marks, where the summary has the words as they stand in the message."""
-    found: list[Outdated] = []
+    found: list[OutdatedSpan] = []
     for mark in marks:
         words = said[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
-            found.append(Outdated(summary.id, start, start + len(words), mark.until, mark.now))
+            found.append(OutdatedSpan(summary.id, start, start + len(words), mark.until, mark.now))
     return found
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from engrain.core.identity import Scope
-from engrain.core.model.filters import matches
+from engrain.core.model.filters import matches_filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, RecallRequest
 from engrain.ports import Kit
@@ -44,7 +44,7 @@ def _beside(item: Item, scope: Scope, request: RecallRequest, kit: Kit) -> list[
     where = filter_of(request)
     ends = (item.relation.object, item.relation.subject)
     near = [one for end in ends for one in kit.items.about(scope, end, request.at)[:FURTHER]]
-    return [one for one in near if matches(where, one)]
+    return [one for one in near if matches_filter(where, one)]
 
 
 # A fact that was taken from at least so much of a message leaves nothing of it to tell.

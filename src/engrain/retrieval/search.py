@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engrain.core.identity import Scope
 from engrain.core.model.items import Item
-from engrain.core.model.messages import message_of
+from engrain.core.model.messages import item_to_message
 from engrain.core.model.recall import Hit, Recall, RecallRequest
 from engrain.ports import Kit
 from engrain.ports.search import settled
@@ -81,7 +81,7 @@ def _bare_calls(
             row for row, one in enumerate(sketches) if one.role == "tool" and ranked[number].relevance[row] >= floor
         }
         likely = {one.id: one for one in order if one.scope == number and after[one.row] in told} if told else {}
-        messages = [message_of(item) for item in kit.items.get_many(scope, list(likely))] if likely else []
+        messages = [item_to_message(item) for item in kit.items.get_many(scope, list(likely))] if likely else []
         found |= {likely[one.id] for one in messages if one.id and one.calls and not one.text}
     return found
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engrain.core.model.items import Item
-from engrain.core.model.recall import Hit, LeftOut, Outlived, Reason, Recall, Section, block, title_of
+from engrain.core.model.recall import Hit, LeftOut, OutdatedText, Reason, Recall, Section, choose_heading, render_block
 from engrain.core.text.passages import find_sentence_spans, split_passages
 from engrain.core.text.tokenizer import extract_terms
 from engrain.core.tokens import CountTokens
-from engrain.ports import Outdated
+from engrain.ports import OutdatedSpan
 from engrain.retrieval.ranking import Ranked
 
 SPREAD = 0.3  # what each further item of a session already picked loses, where a question wants a list
@@ -170,12 +170,12 @@ def _shared(taken: list[Choice], waiting: list[Choice], usual_floor: float) -> t
     return taken, set_back[::-1]
 
 
-def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: Sequence[Outdated]) -> Hit:
+def hit_of(choice: Choice, ranked: Ranked, item: Item, passage: int, outdated: Sequence[OutdatedSpan]) -> Hit:
     start, end = _span(item.text, passage)
     parts = ranked.parts[choice.row].tolist()
     arms = {name: round(part, 4) for name, part in zip(ranked.names, parts, strict=True) if abs(part) > 5e-5}
     outlived = tuple(
-        Outlived(item.text[mark.start : mark.end], mark.until, mark.now)
+        OutdatedText(item.text[mark.start : mark.end], mark.until, mark.now)
         for mark in outdated
         if mark.start < end and mark.end > start
     )
@@ -193,22 +193,22 @@ def pack(hits: Mapping[Choice, Hit], chosen: Chosen, budget: Budget, context: tu
     kept: dict[Choice, Hit] = {}
     cut: list[Choice] = []
     titles: set[str] = set()
-    used = 0 if budget.tokens is None else budget.count(block(context, ()))
+    used = 0 if budget.tokens is None else budget.count(render_block(context, ()))
     for choice, hit in hits.items():
         missed = max((one.relevance for one in cut), default=0.0)
-        heading = 0 if title_of(hit) in titles else budget.heading(title_of(hit))
+        heading = 0 if choose_heading(hit) in titles else budget.heading(choose_heading(hit))
         fitting = None if choice.relevance < FAR_BELOW * missed else budget.fit(hit, used + heading)
         if fitting is None:
             cut.append(choice)
             continue
         kept[choice] = fitting
-        titles.add(title_of(hit))
+        titles.add(choose_heading(hit))
         used += 0 if budget.tokens is None else heading + budget.count(f"{fitting}\n")
-    text = block(context, kept.values())
+    text = render_block(context, kept.values())
     # Lines may count more together than apart.
     while budget.tokens is not None and kept and budget.count(text) > budget.tokens:
         cut.append(kept.popitem()[0])
-        text = block(context, kept.values())
+        text = render_block(context, kept.values())
     tokens = budget.count(text) if text else 0
     return Recall(tuple(kept.values()), tokens, _left_out({**chosen.left, "budget": cut}), context)
 

@@ -14,7 +14,7 @@ from engrain.core.errors import StoreClosed, StoreError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Item, Relation, Source
 from engrain.core.model.plans import Applied
-from engrain.ports import Behind, ItemStore, SessionLog, SessionState, Summary
+from engrain.ports import ItemStore, SessionLog, SessionState, Summary, UnprocessedSession
 from engrain.ports.sessions import WINDOW
 
 KEPT = 64  # messages of a session: more than a window shows
@@ -142,7 +142,7 @@ class CachedLog:
     def advance(self, scope: Scope, session: str, work: str, upto: int) -> None:
         self._log.advance(scope, session, work, upto)
 
-    def behind(self, scope: Scope, work: str, limit: int) -> list[Behind]:
+    def behind(self, scope: Scope, work: str, limit: int) -> list[UnprocessedSession]:
         return self._log.behind(scope, work, limit)
 
 

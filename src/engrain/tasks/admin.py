@@ -14,8 +14,8 @@ from engrain.core.clock import check_duration, check_time
 from engrain.core.errors import Conflict, InvalidInput, LeaseLost, NotFound, TaskClaimed, TaskEnded
 from engrain.core.identity import Scope
 from engrain.core.model.tasks import (
-    CHECKPOINT,
-    ENDED,
+    CHECKPOINT_VERSION,
+    ENDED_STATUSES,
     Claim,
     Lease,
     StepEnd,
@@ -64,8 +64,8 @@ class Tasks:
         self._tidied = False
 
     def course(self, terms: Terms, desk: Desk | None = None) -> Course:
-        if terms.version == CHECKPOINT:
-            raise InvalidInput(f"the version {CHECKPOINT!r} is that of checkpoints: give the task another.")
+        if terms.version == CHECKPOINT_VERSION:
+            raise InvalidInput(f"the version {CHECKPOINT_VERSION!r} is that of checkpoints: give the task another.")
         if not self._tidied:
             self._tidied = True
             self.prune(timedelta(days=self._kit.policies.task_days))
@@ -115,7 +115,7 @@ class Tasks:
     def signal(self, task: str, event: str, payload: object) -> bool:
         journal, text = journal_of(self._kit), encode(payload, "the payload")
         found = journal.task(self._scope, check_key(task, "task"))
-        if found is not None and found.status in ENDED:
+        if found is not None and found.status in ENDED_STATUSES:
             if journal.event(self._scope, task, check_key(event, "event")) is not None:
                 return False  # told once more, as whoever is not sure does
             raise TaskEnded(f"task {task!r} is {found.status}: nobody waits for the event {event!r} any more.")
@@ -164,10 +164,10 @@ class Tasks:
     def _claimed(self, task: str) -> Lease:
         journal = journal_of(self._kit)
         before = journal.task(self._scope, task)
-        if before is not None and before.version != CHECKPOINT:
+        if before is not None and before.version != CHECKPOINT_VERSION:
             raise InvalidInput(f"{task!r} is a task with steps: store its state with run.keep(…).")
         # It lasts no time at all: whoever restores after a crash need not wait, and the epoch fences the other off.
-        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT))
+        lease = journal.claim(Claim(self._scope, task, worker_name(), 0.0, version=CHECKPOINT_VERSION))
         if lease.status != "running":
             raise TaskEnded(f"the checkpoint {task!r} is {lease.status}: it was ended, and is kept as it was.")
         return lease

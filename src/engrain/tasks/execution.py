@@ -20,8 +20,8 @@ from engrain.core.errors import (
     VersionChanged,
 )
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, as_note, checked
-from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
+from engrain.core.model.items import Note, check_note, parse_note
+from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import check_key, check_name, check_text
 from engrain.ingest.write import clean
 from engrain.ports import Kit, TaskJournal
@@ -155,7 +155,7 @@ class Course:
                 f"task {found.task!r} was started by version {found.version!r}, this is {self.terms.version!r}. "
                 f"If it may be continued: memory.task(…, version={self.terms.version!r}, accepts=({found.version!r},))."
             )
-        if found.status in ENDED and found.status != "done":
+        if found.status in ENDED_STATUSES and found.status != "done":
             raise TaskEnded(f"task {found.task!r} is {found.status}: {found.outcome or 'nothing more is known'}.")
 
     def close(self, error: BaseException | None) -> None:
@@ -228,7 +228,7 @@ class Course:
 
     def remember(self, name: str, what: object, key: str | None, fields: Mapping[str, Any]) -> Flow[Any]:
         many = isinstance(what, Sequence) and not isinstance(what, str)
-        notes = [checked(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
+        notes = [check_note(_note(one, fields)) for one in (what if many else [what])]  # type: ignore[attr-defined]
         wish = Wish("memory", name, key, tuple(_told(note) for note in notes))
         flow = self._seated(wish, steps.remember, self._kit, notes)
         return flow if many else _first(flow)
@@ -316,7 +316,7 @@ def journal_of(kit: Kit) -> TaskJournal:
 
 
 def _note(what: object, fields: Mapping[str, Any]) -> Note:
-    return as_note({"text": what, **fields} if isinstance(what, str) and fields else what)
+    return parse_note({"text": what, **fields} if isinstance(what, str) and fields else what)
 
 
 def _told(note: Note) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.chat import match_results
 from engrain.core.model.filters import Condition, Filter
 from engrain.core.model.items import FORGOTTEN, Item
-from engrain.core.model.messages import Message, message_of, note_of
+from engrain.core.model.messages import Message, item_to_message, message_to_note
 from engrain.core.model.retention import TIERS
 from engrain.core.model.retention import Window as Limits
 from engrain.core.text.tokenizer import extract_terms
@@ -137,7 +137,7 @@ class ConversationMemory:
     def last(self, n: int) -> list[Message]:
         """The newest n, oldest first."""
         check_count(n, "n", 1, MAX_BATCH)
-        return [message_of(row) for row in self._kit.log.last(self._scope, self.session, n)]
+        return [item_to_message(row) for row in self._kit.log.last(self._scope, self.session, n)]
 
     def search(self, query: str, n: int = 5) -> list[Message]:
         """The messages that fit the query, best first: those that contain it as it is, then by words and meaning."""
@@ -150,7 +150,7 @@ class ConversationMemory:
             if contains or row.id in score:
                 found[row.id] = (contains, score.get(row.id, 0.0), row.place or 0)
         best = sorted(found, key=lambda id: found[id], reverse=True)[:n]
-        return [message_of(item) for item in self._kit.items.get_many(self._scope, best)]
+        return [item_to_message(item) for item in self._kit.items.get_many(self._scope, best)]
 
     @property
     def summary(self) -> str:
@@ -172,7 +172,7 @@ class ConversationMemory:
         """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
         told = summaries.load_summary(self._kit, self._scope, self.session)
         cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
-        messages = tuple(message_of(row) for row in self._rows())
+        messages = tuple(item_to_message(row) for row in self._rows())
         summary = told.stored if told.text else None
         return transcripts.transcript_to_data(transcripts.Transcript(self.session, messages, summary, cleared))
 
@@ -192,7 +192,7 @@ class ConversationMemory:
         began = self._kit.items.moment()
         for start in range(0, len(given.messages), PAGE):
             part = given.messages[start : start + PAGE]
-            notes = [note_of(message, self.session, placed=True, derived=True) for message in part]
+            notes = [message_to_note(message, self.session, placed=True, derived=True) for message in part]
             for outcome in write.commit(notes, self._scope, self._kit, began=began).outcomes:
                 counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if given.cleared:
@@ -220,10 +220,10 @@ class ConversationMemory:
         count = self.limits.max_items
         rows = self._kit.log.read(self._scope, self.session, start, count + 1)
         if len(rows) <= count:
-            return list(map(message_of, rows))
+            return list(map(item_to_message, rows))
         while True:
             rows = self._kit.log.last(self._scope, self.session, count)
-            messages = [message_of(row) for row in rows if (row.place or 0) >= start]
+            messages = [item_to_message(row) for row in rows if (row.place or 0) >= start]
             called = match_results(messages)
             lost = any(one.role == "tool" and place not in called for place, one in enumerate(messages))
             if not lost or len(messages) < count or count >= FURTHEST:
@@ -235,7 +235,7 @@ class ConversationMemory:
         if messages and messages[0].number == 0:
             return ""
         first = self._kit.log.read(self._scope, self.session, 0, 1)
-        opening = message_of(first[0]) if first else None
+        opening = item_to_message(first[0]) if first else None
         return opening.text if opening and summaries.opens(opening) else ""
 
     def _scores(self, query: str) -> dict[str, float]:
@@ -269,7 +269,7 @@ class ConversationMemory:
         what it was."""
         held = {row.place: row.text for row in self._rows() if FORGOTTEN not in row.text}
         for message in messages:
-            if held.get(message.number, text := note_of(message, self.session).text) != text:
+            if held.get(message.number, text := message_to_note(message, self.session).text) != text:
                 raise Conflict(
                     f"message {message.number} of session {self.session!r} is another one. Load it into a new session."
                 )

@@ -10,9 +10,9 @@ from engrain.core.clock import Time, check_time
 from engrain.core.errors import EmptyText, InvalidInput, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Item, Note, Source
-from engrain.core.model.messages import EVENTS, RESERVED, Message, checked_message, note_of
-from engrain.core.model.plans import Add, Plan, own
-from engrain.core.model.sessions import Episode, Event, Happening, event
+from engrain.core.model.messages import EVENTS, RESERVED_KEY, Message, check_message, message_to_note
+from engrain.core.model.plans import Add, Plan, refer_to_step
+from engrain.core.model.sessions import Episode, EpisodeDraft, Event, make_event
 from engrain.core.rules.importance import (
     EPISODE_KINDS,
     EpisodeEvent,
@@ -61,11 +61,13 @@ class EpisodicMemory:
             return self._said(given, check_key(session, "session"), request_id)
         happened, raw = self._proved(given, check_key(session, "session"), tool)
         row, now = _row(happened, session, tool), self._kit.clock()
-        entry = made.entry(happened, session, now, own(0), tool)
+        entry = made.entry(happened, session, now, refer_to_step(0), tool)
         kept = (
-            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+            [made.lasting(happened, replace(_source(row), cites=(Cite(refer_to_step(0)),)))]
+            if entry.expires_at is None
+            else []
         )
-        return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
+        return self._written(row, kept, [EpisodeDraft(entry, made.raw_of(raw, now))], request_id)
 
     def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
         """A decision always lasts, with its reasons."""
@@ -100,11 +102,11 @@ class EpisodicMemory:
         happened, _ = self._proved(EpisodeEvent("resolution", _labelled("Resolved", check_text(text))), session, None)
         pair = EpisodeEvent("error", check_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
-        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
+        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(refer_to_step(0)))))
         now = self._kit.clock()
-        new = made.entry(happened, session, now, own(0))
+        new = made.entry(happened, session, now, refer_to_step(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
-        happenings = [*self._raised(failure, now), Happening(new)]
+        happenings = [*self._raised(failure, now), EpisodeDraft(new)]
         return self._written(_row(happened, session, None), [kept], happenings, request_id)
 
     def recent(self, n: int = 10, session: str | None = None) -> list[Event]:
@@ -140,7 +142,7 @@ class EpisodicMemory:
         now = self._kit.clock()
         entries = [one for row in rows if row.session for one in self._of_session(row.session, now)]
         own = next((one for one in entries if one.id == id), None) or self._again(rows, entries)
-        return event(own, "", now).why if own else ()
+        return make_event(own, "", now).why if own else ()
 
     def _again(self, rows: Sequence[Item], entries: Sequence[Episode]) -> Episode | None:
         """The entry of something that happened again, which stands over the last of its rows."""
@@ -159,7 +161,7 @@ class EpisodicMemory:
     def _said(self, turn: EpisodeEvent, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
         made.episodes_of(self._kit)
-        message = checked_message(Message(turn.role or "user", turn.text))
+        message = check_message(Message(turn.role or "user", turn.text))
         terms = messages.Terms(_request(request_id))
         return messages.record([message], session, self._scope, self._kit, terms).ids[0]
 
@@ -179,7 +181,9 @@ class EpisodicMemory:
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
-    def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
+    def _written(
+        self, row: Note, kept: Sequence[Note], happenings: Sequence[EpisodeDraft], request_id: str | None
+    ) -> str:
         began = self._kit.items.moment()
         rows, lasting = made.drafts([row], kept, self._kit)
         steps = tuple(map(Add, (*rows, *lasting)))
@@ -192,12 +196,12 @@ class EpisodicMemory:
         rows = self._standing([id])
         if id not in rows:
             raise NotFound(f"there is no error {id!r} in this memory. `record_error` returns the id of one.")
-        known = rows[id].metadata.get(RESERVED)
+        known = rows[id].metadata.get(RESERVED_KEY)
         if not isinstance(known, dict) or not (known.get("event") == "error" or known.get("failed")):
             raise InvalidInput(f"{id!r} is not an error, nor a tool call that failed.")
         return rows[id]
 
-    def _raised(self, failure: Item, now: datetime) -> list[Happening]:
+    def _raised(self, failure: Item, now: datetime) -> list[EpisodeDraft]:
         """The entry of an error that was resolved: it stays, and the same error later is another one."""
         known = score_importance(EpisodeEvent("error", failure.text, failed=True, resolves=True))
         kind: EpisodeKind = "tool" if failure.role == "tool" else "error"
@@ -207,7 +211,7 @@ class EpisodicMemory:
             if one.item == failure.id or one.key == key:
                 data = {**one.data, made.WHY: made.reasons(known), made.RESOLVED: True}
                 raised = replace(one, importance=known.importance, expires_at=None, key=None, data=data)
-                return [Happening(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
+                return [EpisodeDraft(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
         return []
 
     def _of_session(self, session: str, now: datetime) -> list[Episode]:
@@ -216,7 +220,7 @@ class EpisodicMemory:
     def _events(self, entries: Sequence[Episode], now: datetime) -> list[Event]:
         rows = self._standing([one.item for one in entries if one.item])
         texts = [rows[one.item].text if one.item in rows else one.text for one in entries]
-        return [event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
+        return [make_event(one, text, now) for one, text in zip(entries, texts, strict=True) if text]
 
     def _standing(self, ids: Sequence[str]) -> dict[str, Item]:
         """The rows of these ids; of a corrected one, its correction; none that is gone."""
@@ -240,7 +244,7 @@ def _row(happened: EpisodeEvent, session: str, tool: str | None) -> Note:
         failed=happened.failed and by_tool,
         event=happened.kind if happened.kind in EVENTS else None,
     )
-    note = note_of(checked_message(message), session)
+    note = message_to_note(check_message(message), session)
     source = _source(note) if tool is None else Source(tool, "tool")
     return replace(note, source=replace(source, cites=happened.cites))
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 from engrain.core.errors import ConfigError, NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Source, checked
+from engrain.core.model.items import Item, Note, Source, check_note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.procedures import (
     KEY,
-    SLOT,
+    PROCEDURE_SLOT_PREFIX,
     Procedure,
     Tally,
     Trial,
-    checked_procedure,
-    checked_steps,
-    numbered,
-    procedure_of,
-    written,
+    check_procedure_name,
+    check_steps,
+    item_to_procedure,
+    number_versions,
+    write_procedure,
 )
 from engrain.core.model.recall import RecallRequest
 from engrain.core.validation import MAX_QUERY, check_count, check_key, check_text
@@ -50,10 +50,10 @@ class ProceduralMemory:
         request_id: str | None = None,
     ) -> str:
         """Keep a way of doing something; a changed one becomes the next version. Returns the version's id."""
-        name, steps = checked_procedure(name), checked_steps(steps)
+        name, steps = check_procedure_name(name), check_steps(steps)
         when = check_text(when, "when") if when else ""
-        note = checked(Note(written(name, steps, when), importance, source=source))
-        note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
+        note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
+        note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={KEY: {"steps": list(steps), "when": when}})
         began = self._kit.items.moment()
         (draft,) = write.drafts([note], self._kit)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
@@ -72,7 +72,7 @@ class ProceduralMemory:
 
     def versions(self, name: str) -> list[Procedure]:
         """All versions, oldest first, each with its own record."""
-        return self._procedures(self._history(checked_procedure(name)))
+        return self._procedures(self._history(check_procedure_name(name)))
 
     def best(self, name: str) -> Procedure | None:
         """The version that did better than the others, the newer of equals; None if there is none."""
@@ -86,13 +86,13 @@ class ProceduralMemory:
         wanted = n * CANDIDATES
         request = RecallRequest(goal, (self._scope,), wanted, now=self._kit.clock(), where=where)
         hits = {hit.item.slot: hit for hit in search(request, self._kit).hits}
-        found = [self.get(str(slot).removeprefix(SLOT)) for slot in hits]
+        found = [self.get(str(slot).removeprefix(PROCEDURE_SLOT_PREFIX)) for slot in hits]
         fitting = [one for one in found if one]
-        return sorted(fitting, key=lambda one: -hits[SLOT + one.name].relevance * (1 + one.rate))[:n]
+        return sorted(fitting, key=lambda one: -hits[PROCEDURE_SLOT_PREFIX + one.name].relevance * (1 + one.rate))[:n]
 
     def names(self) -> list[str]:
-        held = self._kit.items.slots(self._scope, SLOT, None)
-        return [str(item.slot).removeprefix(SLOT) for item in held]
+        held = self._kit.items.slots(self._scope, PROCEDURE_SLOT_PREFIX, None)
+        return [str(item.slot).removeprefix(PROCEDURE_SLOT_PREFIX) for item in held]
 
     def trials(self, name: str, limit: int = 20) -> list[Trial]:
         """How the present version turned out, newest first, task by task."""
@@ -111,12 +111,16 @@ class ProceduralMemory:
         return found
 
     def _history(self, name: str) -> list[Item]:
-        return [item for item in self._kit.items.history(self._scope, SLOT + name) if item.kind == "procedure"]
+        return [
+            item
+            for item in self._kit.items.history(self._scope, PROCEDURE_SLOT_PREFIX + name)
+            if item.kind == "procedure"
+        ]
 
     def _procedures(self, items: Sequence[Item]) -> list[Procedure]:
         tallies = self._outcomes.tallies(self._scope, [item.id for item in items])
         numbers = zip(_numbers(items), items, strict=True)
-        return [procedure_of(item, number, tallies.get(item.id, Tally())) for number, item in numbers]
+        return [item_to_procedure(item, number, tallies.get(item.id, Tally())) for number, item in numbers]
 
     def _number(self, name: str, text: str) -> int:
         """Of the version that this text is: the present one's if it says the same, else the next."""
@@ -133,4 +137,4 @@ class ProceduralMemory:
 
 
 def _numbers(items: Sequence[Item]) -> list[int]:
-    return numbered(item.metadata[KEY].get("version") for item in items)
+    return number_versions(item.metadata[KEY].get("version") for item in items)

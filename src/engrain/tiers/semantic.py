@@ -14,10 +14,10 @@ from engrain.core.clock import Time, check_time
 from engrain.core.errors import InvalidInput, NotFound, StoreError, TooLarge
 from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
-from engrain.core.model.items import Item, Note, Place, Relation, Source, as_note, checked
+from engrain.core.model.items import Item, Note, Place, Relation, Source, check_note, parse_note
 from engrain.core.model.plans import Change, Correct, Forget, Outcome, Plan
 from engrain.core.model.results import Forgotten, Why
-from engrain.core.model.retention import left_of
+from engrain.core.model.retention import remaining_importance
 from engrain.core.validation import MAX_BATCH, check_count, check_key, check_name, check_share
 from engrain.ingest import write
 from engrain.ports import Kit, ListQuery
@@ -36,7 +36,7 @@ class SemanticMemory:
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
-        return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
+        return _id(write.commit([check_note(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -47,7 +47,7 @@ class SemanticMemory:
     ) -> list[Outcome]:
         if isinstance(notes, (str, bytes, Mapping)):
             raise InvalidInput("remember_many takes a list of notes; for one text use remember.")
-        proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
+        proved = [check_note(parse_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
         return write.commit_many(proved, self._scope, self._kit, _request(request_id), progress or _silent)
@@ -84,7 +84,7 @@ class SemanticMemory:
         if old.relation:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
         place = Place(old.session, None, old.speaker, old.role) if old.session else None
-        note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
+        note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
         (draft,) = write.drafts([note], self._kit)
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
@@ -128,7 +128,7 @@ class SemanticMemory:
 
     def _left(self, item: Item) -> float | None:
         half_life = self._kit.policies.half_life_days
-        return left_of(item, self._kit.clock(), half_life) if half_life else None
+        return remaining_importance(item, self._kit.clock(), half_life) if half_life else None
 
     def _purged(self) -> bool:
         try:

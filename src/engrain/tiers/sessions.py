@@ -11,8 +11,8 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import TRUST, Cite, Item, Note, Source
 from engrain.core.model.plans import Add, Change, Plan, Step
-from engrain.core.model.recall import Outlived
-from engrain.core.model.sessions import SLOT, Closing, Listed, Opening
+from engrain.core.model.recall import OutdatedText
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX, Closing, Listed, Opening
 from engrain.core.rules.slots import SPEAKER_KEY
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import check_count
@@ -48,15 +48,18 @@ class Sessions:
         went with something that was forgotten."""
         ended = [self._left_open(name) for name in self.before(session)]
         # The last session's, however late it was made; of a session without a log only the summary is left.
-        told = [*filter(None, ended), *(item for item in self._newest("summary", 2) if item.slot != SLOT + session)]
+        told = [
+            *filter(None, ended),
+            *(item for item in self._newest("summary", 2) if item.slot != SESSION_SLOT_PREFIX + session),
+        ]
         summary = told[0] if told else None
         old = self._outlived(summary) if summary else ()
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
-    def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
+    def _outlived(self, summary: Item) -> tuple[OutdatedText, ...]:
         _, marks = fetch(self._scope, [summary.id], self._kit)
         some = marks.get(summary.id, ())
-        return tuple(Outlived(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
+        return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
     def before(self, session: str) -> list[str]:
         """The few sessions before this one, newest first."""
@@ -74,14 +77,14 @@ class Sessions:
             return self._summed_up(session)
         except StoreError as exc:
             _log.warning("session %r is not summed up yet: %s", session, exc)
-            return self._kit.items.slot(self._scope, SLOT + session, None)
+            return self._kit.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
 
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
             seen = version(self._kit, self._scope, session)  # before all else
             length = self._kit.log.length(self._scope, session)
-            held = self._kit.items.slot(self._scope, SLOT + session, None)
+            held = self._kit.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
             if held is None and self._kit.log.progress(self._scope, session, NOTHING) >= length:
@@ -95,7 +98,7 @@ class Sessions:
                 return self._keep(session, made, held, seen)
             except (Conflict, NotFound):
                 _log.debug("session %r has changed while it was summed up", session)
-        return self._kit.items.slot(self._scope, SLOT + session, None)
+        return self._kit.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
 
     def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
         known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
@@ -104,7 +107,7 @@ class Sessions:
             step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
         else:
             source = Source(kind="agent", cites=tuple(map(Cite, made.sources)))
-            note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
+            note = Note(made.text, 0.6, SESSION_SLOT_PREFIX + session, known, source, made.at, derived=True)
             (draft,) = write.drafts([note], self._kit)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, seen))
@@ -118,7 +121,7 @@ class Sessions:
 
     def _listed(self, session: str) -> Listed:
         last = self._kit.log.last(self._scope, session, 1)
-        held = self._kit.items.slot(self._scope, SLOT + session, None)
+        held = self._kit.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
         length = self._kit.log.length(self._scope, session)
         when = last[0].occurred_at or last[0].recorded_at if last else None
         return Listed(session, length, when, held.text if held else "")

@@ -15,14 +15,14 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.working import (
     MAX_GOAL,
     MAX_TOKENS,
-    Budget,
     Buffer,
-    Entry,
+    BufferBudget,
+    BufferEntry,
     Frame,
-    checked_window,
-    decoded,
-    snapshot_of,
-    state_of,
+    check_window,
+    decode_values,
+    make_snapshot,
+    read_snapshot,
 )
 from engrain.core.text.summarize import shares_words
 from engrain.core.tokens import CountTokens, check_counter, estimate_tokens
@@ -61,10 +61,10 @@ class WorkingMemory:
         count_tokens: CountTokens = estimate_tokens,
         summarize: Summarize | None = None,
     ) -> None:
-        window = checked_window(max_tokens, max_items, summarize_at, keep_recent)
+        window = check_window(max_tokens, max_items, summarize_at, keep_recent)
         self._lock = threading.RLock()
         self._frame = Frame()
-        self._buffer = Buffer(Budget(window, check_counter(count_tokens), summarize is not None))
+        self._buffer = Buffer(BufferBudget(window, check_counter(count_tokens), summarize is not None))
         self._summarize = summarize
         # Called by whoever makes a change: before it, or with a snapshot after it is taken over, to clear what must be
         # gone by then (a snapshot may be of that too); and after every change.
@@ -91,7 +91,7 @@ class WorkingMemory:
 
     @property
     def results(self) -> dict[str, Any]:
-        return decoded(self._frame.results)
+        return decode_values(self._frame.results)
 
     @property
     def scratchpad(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class WorkingMemory:
 
     @property
     def variables(self) -> dict[str, Any]:
-        return decoded(self._frame.variables)
+        return decode_values(self._frame.variables)
 
     def set_task(self, task: str, goal: str | None = None, task_id: str | None = None) -> str:
         """Begin a task and return its id. Variables stay, and so do the items: what was said before belongs to it."""
@@ -205,7 +205,7 @@ class WorkingMemory:
         self.changed()
 
     @property
-    def items(self) -> tuple[Entry, ...]:
+    def items(self) -> tuple[BufferEntry, ...]:
         """The newest items, in the order in which they were added."""
         return self._buffer.items
 
@@ -224,7 +224,7 @@ class WorkingMemory:
         """Why the last summary of a model was not used; None if it was."""
         return self._failure
 
-    def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> Entry:
+    def add(self, item: str | Mapping[str, Any], kind: str = "note", speaker: str = "") -> BufferEntry:
         """Add a text, or a dict such as {"role": "user", "content": "…"}, and return what was kept of it."""
         entry = self._buffer.budget.entry(**{"kind": kind, "speaker": speaker, **_values(item)})
         self.changing()
@@ -302,7 +302,7 @@ class WorkingMemory:
         """All of it as plain JSON, from which `load` and `from_snapshot` make an equal one."""
         with self._lock:
             frame, buffer = self._frame, self._buffer
-        return snapshot_of(frame, buffer)
+        return make_snapshot(frame, buffer)
 
     @classmethod
     def from_snapshot(
@@ -325,7 +325,7 @@ class WorkingMemory:
         self.changed()
 
     def _state(self, snapshot: Mapping[str, Any]) -> tuple[Frame, Buffer]:
-        return state_of(snapshot, self._buffer.budget.count, self._summarize is not None)
+        return read_snapshot(snapshot, self._buffer.budget.count, self._summarize is not None)
 
     def __eq__(self, other: object) -> bool:
         return self.snapshot() == other.snapshot() if isinstance(other, WorkingMemory) else NotImplemented

@@ -10,8 +10,8 @@ from datetime import datetime
 from engrain.core.clock import check_time
 from engrain.core.formats.importers import ATTACHMENT_KEY
 from engrain.core.identity import Scope
-from engrain.core.model.items import Item, Note, Source, Worth
-from engrain.core.model.messages import Message, message_of
+from engrain.core.model.items import Item, Note, Source, Statement
+from engrain.core.model.messages import Message, item_to_message
 from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import load_statement_rules
@@ -116,7 +116,7 @@ def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
     for start in range(0, len(ids), PAGE):
         for item in kit.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                found = _facts(Said(item_to_message(item), item.id), told[item.id], kit)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
@@ -136,7 +136,7 @@ def _by_user(note: Note) -> bool:
 def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
     for found in gate.worth(blank_recalled(said.message.text[:HEAD])):
         # What somebody wanted forgotten there is no matter of this memory.
-        if isinstance(found, Worth) and (words := said.words(found)).strip():
+        if isinstance(found, Statement) and (words := said.words(found)).strip():
             ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
             fact = note_for(replace(found, slot=None) if ended else found, said, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()

@@ -13,9 +13,9 @@ import orjson
 from engrain.core.clock import from_micros
 from engrain.core.formats.jsonl import EXPORTED_KINDS
 from engrain.core.identity import Scope
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Row
-from engrain.core.model.sessions import SLOT
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX
 from engrain.ports import Kit
 from engrain.transfer.export import PAGE, Exported, movable, rows_of
 
@@ -218,8 +218,8 @@ def _text(one: Values) -> str:
 
 def _about(slot: str) -> str:
     """What a slot is of, in words."""
-    if slot.startswith(SLOT):
-        return f"summary of the session {slot.removeprefix(SLOT)}"
+    if slot.startswith(SESSION_SLOT_PREFIX):
+        return f"summary of the session {slot.removeprefix(SESSION_SLOT_PREFIX)}"
     return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
 
 
@@ -241,7 +241,7 @@ def _sources(sources: Sequence[Sequence[Any]]) -> str:
 
 def _beside(metadata: Mapping[str, Any]) -> list[str]:
     """What a program or an import added; what engrain keeps for itself there is told in other places."""
-    own = {name: value for name, value in metadata.items() if name != RESERVED and (name, value) not in FOUND_BY}
+    own = {name: value for name, value in metadata.items() if name != RESERVED_KEY and (name, value) not in FOUND_BY}
     return [*(f"- {_plain(name)}: {_plain(_inline(value))}" for name, value in own.items()), ""] if own else []
 
 

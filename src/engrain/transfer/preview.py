@@ -10,7 +10,7 @@ from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound
 from engrain.core.formats.consistency import unique_keys
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Note, Place
-from engrain.core.model.plans import Version, mergeable, reconcile
+from engrain.core.model.plans import StoredVersion, is_mergeable, reconcile
 from engrain.ingest import write
 from engrain.ingest.write import clean_note
 from engrain.ports import Kit, Movable
@@ -57,7 +57,7 @@ class _Foreseen:
             if row.values["session"] is not None and row.values["retracted_at"] is None:
                 self._places[row.values["session"], row.values["place"]] = row.values["text"]
         self._lengths = {row.key[1]: row.values["length"] for row in every(store, "session", scope)}
-        self._slots: dict[str, list[Version]] = {}
+        self._slots: dict[str, list[StoredVersion]] = {}
 
     def status(self, note: Note, barred: bool) -> str:
         if note.derived and barred:
@@ -72,7 +72,7 @@ class _Foreseen:
         self._asked.add(note.request_id or "")
         if draft.slot is not None:
             return self._in_slot(draft, draft.slot)
-        if not mergeable(draft):
+        if not is_mergeable(draft):
             return "added"
         words = "words", draft.text, draft.kind, *((vars_of(draft)) if draft.relation else ())
         status = "repeated" if words in self._held else "added"
@@ -101,7 +101,7 @@ class _Foreseen:
         if slot not in self._slots:
             found = self._kit.items.history(self._scope, slot)
             self._slots[slot] = [
-                Version(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
+                StoredVersion(one.id, f"{one.kind} {one.text}", one.valid_from, one.valid_to)
                 for one in found
                 if one.retracted_at is None
             ]
@@ -111,7 +111,7 @@ class _Foreseen:
             return "repeated"
         self._slots[slot] = [_ended(one, decision.closes, decision.valid_from) for one in versions]
         self._slots[slot].append(
-            Version(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
+            StoredVersion(f"new {len(versions)}", f"{draft.kind} {draft.text}", decision.valid_from, decision.valid_to)
         )
         return "behind" if decision.valid_to is not None else "replaced" if decision.closes else "added"
 
@@ -121,5 +121,5 @@ def vars_of(draft: Draft) -> tuple[str, str, str]:
     return draft.relation.subject, draft.relation.relation, draft.relation.object
 
 
-def _ended(version: Version, closes: str | None, at: datetime) -> Version:
-    return Version(version.id, version.hash, version.valid_from, at) if version.id == closes else version
+def _ended(version: StoredVersion, closes: str | None, at: datetime) -> StoredVersion:
+    return StoredVersion(version.id, version.hash, version.valid_from, at) if version.id == closes else version

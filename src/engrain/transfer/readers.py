@@ -22,7 +22,7 @@ from engrain.core.formats.importers import ExportOrigin, detect_origin, list_ent
 from engrain.core.formats.jsonl import is_row
 from engrain.core.formats.manifests import is_manifest
 from engrain.core.identity import Scope
-from engrain.core.model.items import Note, Source, as_note, checked
+from engrain.core.model.items import Note, Source, check_note, parse_note
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
 from engrain.transfer.verify import BOM, MAX_LINE, lines, value_of
 
@@ -160,10 +160,10 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
 
 
 def _note(value: object, source: str | None) -> Note:
-    note = as_note(value)
+    note = parse_note(value)
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
-    return replace(checked(note), derived=True)
+    return replace(check_note(note), derived=True)
 
 
 def _digest(value: object) -> str:

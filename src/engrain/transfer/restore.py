@@ -15,8 +15,8 @@ from engrain.core.formats.consistency import collect_edges, find_cycles, unique_
 from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.erasure import item_hash
-from engrain.core.model.rows import Key, Row, RowKind, Standing
+from engrain.core.model.erasure import hash_item
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.traits import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Embedder, Kit, Movable
@@ -64,7 +64,7 @@ def restore(
     return decision
 
 
-def _written(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None]) -> bool:
+def _written(decision: Decision, store: Movable, since: ChangeToken, done: Callable[[int], None]) -> bool:
     """False if something was forgotten or erased since: then it is decided anew."""
     try:
         if decision.new:
@@ -196,8 +196,8 @@ class _Deciding:
         """With what the store itself knows a text by."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
         values["vectors"] = _fitting(values["vectors"], self._kit.embedder)
-        item = moving.item_of(replace(row, values=values)).item
-        own = {"hash": item_hash(self._key, item), "traits": detect_traits(item.text, item.role)}
+        item = moving.row_to_item(replace(row, values=values)).item
+        own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_the_rest(self) -> None:

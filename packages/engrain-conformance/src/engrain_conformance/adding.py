@@ -11,7 +11,7 @@ import pytest
 from engrain.core.errors import Conflict, InvalidInput, NotFound
 from engrain.core.model.items import TRUST, Cite, Item, Place, Relation, Source
 from engrain.core.model.plans import Add, Change, Correct, Forget, Plan
-from engrain.ports import Episode, Happening, ItemStore
+from engrain.ports import Episode, EpisodeDraft, ItemStore
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import ANA, BEN, add, add_one, derived, fact, get, message, page, plain, texts
 from engrain_conformance.suite import Suite
@@ -292,7 +292,7 @@ class AddingSuite(Suite):
     def test_a_store_without_episodes_refuses_them(self, store: ItemStore, clock: SetClock) -> None:
         if hasattr(store, "episodes"):
             pytest.skip("this store holds episodes")
-        happening = Happening(Episode("e", "s", "turn", "x", 0.5, clock(), None))
+        happening = EpisodeDraft(Episode("e", "s", "turn", "x", 0.5, clock(), None))
         with pytest.raises(InvalidInput):
             store.apply(Plan(ANA, (Add(fact("Kept.")),), episodes=(happening,)))
         assert page(store) == []

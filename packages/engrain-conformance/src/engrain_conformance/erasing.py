@@ -14,11 +14,11 @@ from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import Cite, Source
-from engrain.core.model.messages import Message, note_of
+from engrain.core.model.messages import Message, message_to_note
 from engrain.core.model.plans import Add, Plan
 from engrain.core.model.queries import ListQuery, Summary
 from engrain.core.model.tasks import Claim
-from engrain.ports import AuditLog, Episode, Erasing, ItemStore, Raw, Trial
+from engrain.ports import AuditLog, Episode, Erasing, ItemStore, RawOutput, Trial
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, correct, derived, fact, forget, message
 from engrain_conformance.suite import Suite
@@ -42,7 +42,7 @@ def erase(erasing: Erasing, subject: Subject, id: str = "e1") -> dict[str, int]:
 
 
 def _said(store: Any, said: Message) -> str:
-    note = note_of(said, "monday")
+    note = message_to_note(said, "monday")
     draft = message(note.text, role=said.role, source=note.source, metadata=note.metadata)
     (outcome,) = store.append(ANA, "monday", [draft], None).outcomes
     return str(outcome.id)
@@ -56,7 +56,7 @@ def _next(store: Any, session: str) -> int:
 def happen(store: Any, scope: Scope, id: str, raw: bool = False) -> None:
     ends = START + timedelta(days=1)
     episode = Episode(id, "monday", "turn", "It rained.", 0.5, START, ends, key="rain")
-    store.episodes.add(scope, episode, Raw("At length.", ends) if raw else None)
+    store.episodes.add(scope, episode, RawOutput("At length.", ends) if raw else None)
 
 
 class ErasingSuite(Suite):

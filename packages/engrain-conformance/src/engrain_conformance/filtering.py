@@ -1,4 +1,4 @@
-"""What a filter promises: every store answers as core.filters.matches does."""
+"""What a filter promises: every store answers as filters.matches_filter does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches, parse_filter
+from engrain.core.model.filters import FIELDS, OPERATORS, Filter, matches_filter, parse_filter
 from engrain.core.model.items import Draft, Item, Place, Relation, Source
 from engrain.core.model.plans import Add, Change, Plan
 from engrain.ports import ItemStore, ListQuery
@@ -69,7 +69,7 @@ def fill(store: ItemStore, clock: SetClock, scope: Scope = ANA) -> None:
 
 
 def expected(store: ItemStore, where: Filter | None, scope: Scope = ANA, **values: Any) -> list[Item]:
-    return [item for item in page(store, scope, **values) if matches(where, item)]
+    return [item for item in page(store, scope, **values) if matches_filter(where, item)]
 
 
 def _tests(field: str) -> list[Any]:
@@ -122,7 +122,7 @@ class FilteringSuite(Suite):
                     continue
                 asked += 1
                 found = filled.page(ListQuery(ANA, where, history=True, limit=1_000))
-                assert found == [item for item in everything if matches(where, item)], (operator, test)
+                assert found == [item for item in everything if matches_filter(where, item)], (operator, test)
         assert asked > 10
 
     @settings(

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from engrain.core.errors import EngrainError
 from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Item, Place, Relation, Source
-from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, own
+from engrain.core.model.plans import Add, Applied, Change, Correct, Embed, Forget, Outcome, Plan, Step, refer_to_step
 from engrain.core.model.procedures import Trial
-from engrain.core.model.sessions import Episode, Happening
+from engrain.core.model.sessions import Episode, EpisodeDraft
 from engrain.core.text.passages import index_words
 from engrain.ports import ListQuery, Summary
 from engrain_conformance.clock import START, SetClock
@@ -313,7 +313,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = []
         for pick, edges in specs:
             if isinstance(pick, int):
-                cite = Cite(own(pick), *((0, 1) if edges else (None, None)))
+                cite = Cite(refer_to_step(pick), *((0, 1) if edges else (None, None)))
                 found.append((cite, cite))
                 continue
             pair = self._pick(scope, pick)
@@ -325,12 +325,18 @@ class StoreMachine(RuleBasedStateMachine):
             found.append((Cite(pair[0], *span), Cite(pair[1], *span)))
         return found
 
-    def _happenings(self, scope: Scope, specs: Any) -> tuple[list[Happening], list[Happening]]:
+    def _happenings(self, scope: Scope, specs: Any) -> tuple[list[EpisodeDraft], list[EpisodeDraft]]:
         """For both sides."""
-        both: tuple[list[Happening], list[Happening]] = ([], [])
+        both: tuple[list[EpisodeDraft], list[EpisodeDraft]] = ([], [])
         for spec in specs:
             over = spec["over"]
-            pair = (own(over),) * 2 if isinstance(over, int) else self._pick(scope, over) if over else (None, None)
+            pair = (
+                (refer_to_step(over),) * 2
+                if isinstance(over, int)
+                else self._pick(scope, over)
+                if over
+                else (None, None)
+            )
             for side in (0, 1):
                 both[side].append(happening(spec, pair[side]))
         return both

@@ -16,8 +16,8 @@ from engrain.core.model.items import Cite, Relation, Source
 from engrain.core.model.plans import Add, Change, Embed, Plan
 from engrain.core.model.procedures import Trial
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.rows import OWN, ROW_KINDS, Row
-from engrain.core.model.sessions import Episode, Raw
+from engrain.core.model.rows import ROW_KINDS, STORE_KINDS, Row
+from engrain.core.model.sessions import Episode, RawOutput
 from engrain.core.model.tasks import Claim, StepEnd, StepStart, TaskEnd, TaskQuery
 from engrain.ports import Summary
 from engrain_conformance.clock import START, SetClock
@@ -110,7 +110,7 @@ def _user(scope: Scope) -> Subject:
 
 def _happen(store: Any, scope: Scope, procedure: str, clock: SetClock) -> None:
     over = Episode("~a", "monday", "turn", "", 0.5, clock(), None, item=procedure, key="same", data={"k": [1]})
-    store.episodes.add(scope, over, Raw("The whole of it.", START + timedelta(days=1)))
+    store.episodes.add(scope, over, RawOutput("The whole of it.", START + timedelta(days=1)))
     store.episodes.add(scope, Episode("~b", "wednesday", "error", "It broke.", 0.9, clock(), clock() + timedelta(1)))
     store.outcomes.count(scope, Trial(procedure, "order", True, clock(), "well"))
     lease = store.journal.claim(Claim(scope, "order", "one", goal="ship", version="1", deadline=START + timedelta(9)))
@@ -162,7 +162,9 @@ class MovingSuite(Suite):
         fill(store, clock)
         rows = dumped(store)
         for scope in (*SCOPES, Scope(user="nobody")):
-            wanted = [row for row in rows if row.kind == "store" or (row.kind not in OWN and row.scope == scope)]
+            wanted = [
+                row for row in rows if row.kind == "store" or (row.kind not in STORE_KINDS and row.scope == scope)
+            ]
             assert dumped(store, page, scope) == wanted
 
     def test_what_is_read_still_is_of_one_moment(self, store: Any) -> None:

@@ -11,7 +11,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import Cite, Place, Relation, Source
 from engrain.core.model.plans import Change, Plan
-from engrain.ports import ItemStore, Lineage, ListQuery, Outdated, Sketch, SketchQuery
+from engrain.ports import ItemCitation, ItemStore, ListQuery, OutdatedSpan, Sketch, SketchQuery
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import ANA, BEN, add, add_one, correct, derived, fact, forget, get, message, page, texts
 from engrain_conformance.suite import Suite
@@ -122,9 +122,9 @@ class ReadingSuite(Suite):
         add(store, fact("Lives in Lima.", source=Source("twice", cites=(Cite(said, 2, 14),))))
         (two,) = add(store, derived("Lives in Peru.", Cite(one)))
         add(store, derived("Speaks Spanish.", Cite(two)))
-        above = {Lineage(one, Cite(said, 2, 14)), Lineage(one, Cite(said))}
+        above = {ItemCitation(one, Cite(said, 2, 14)), ItemCitation(one, Cite(said))}
         assert set(store.lineage(ANA, [said])) == above
-        assert set(store.lineage(ANA, [one])) == {*above, Lineage(two, Cite(one))}
+        assert set(store.lineage(ANA, [one])) == {*above, ItemCitation(two, Cite(one))}
         found = store.lineage(ANA, [said, one])
         assert len(found) == len(set(found)) == 3
         correct(store, one, fact("Lives in Quito."))
@@ -208,11 +208,11 @@ class ReadingSuite(Suite):
         assert store.outdated(ANA, [said]) == []
         until = clock.advance()
         add(store, derived("Quito", Cite(other), slot="city"))
-        assert store.outdated(ANA, [other, said]) == [Outdated(said, 10, 14, until, "Quito")]
+        assert store.outdated(ANA, [other, said]) == [OutdatedSpan(said, 10, 14, until, "Quito")]
         clock.advance()
         add(store, fact("Cusco", slot="city"))
         assert store.outdated(ANA, [said, other]) == [
-            Outdated(said, 10, 14, until, "Cusco"), Outdated(other, 0, 10, clock(), "Cusco"),
+            OutdatedSpan(said, 10, 14, until, "Cusco"), OutdatedSpan(other, 0, 10, clock(), "Cusco"),
         ]  # fmt: skip
         assert [one.id for one in store.outdated(ANA, [other, said])] == [other, said]
         assert store.outdated(ANA, []) == store.outdated(ANA, ["nothing"]) == []
@@ -230,7 +230,7 @@ class ReadingSuite(Suite):
         second = correct(store, first, fact("Likes cocoa."))
         clock.advance()
         third = correct(store, second.id or "", fact("Likes tea."))
-        assert store.outdated(ANA, [said]) == [Outdated(said, 2, 13, until, "Likes tea.")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 2, 13, until, "Likes tea.")]
         forget(store, third.id or "")
         assert store.outdated(ANA, [said]) == []
 
@@ -248,7 +248,7 @@ class ReadingSuite(Suite):
         add(store, fact("Quito", slot="city", occurred_at=START + DAY))
         assert store.outdated(ANA, [said]) == []
         clock.advance(86_400)
-        assert store.outdated(ANA, [said]) == [Outdated(said, 0, 4, START + DAY, "Quito")]
+        assert store.outdated(ANA, [said]) == [OutdatedSpan(said, 0, 4, START + DAY, "Quito")]
 
     # Time
 

@@ -10,7 +10,7 @@ import pytest
 from engrain.core.errors import Conflict, InvalidInput
 from engrain.core.model.items import Cite, Draft, Place
 from engrain.core.model.plans import Add, Forget, Plan
-from engrain.ports import Behind, ItemStore, SessionLog, Summary
+from engrain.ports import ItemStore, SessionLog, Summary, UnprocessedSession
 from engrain_conformance.clock import SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -291,18 +291,22 @@ class SessionLogSuite(Suite):
             log.append(scope, session, [said("x"), said("y")], None)
         log.summarize(ANA, "no messages", Summary("", 0, 1))
         log.advance(ANA, "unknown", "extract", 5)
-        a, b, bens = Behind(ANA, "a", 0, 4), Behind(ANA, "b", 0, 2), Behind(BEN, "a", 0, 2)
+        a, b, bens = (
+            UnprocessedSession(ANA, "a", 0, 4),
+            UnprocessedSession(ANA, "b", 0, 2),
+            UnprocessedSession(BEN, "a", 0, 2),
+        )
         assert log.behind(ANA, "extract", 9) == [a, b]
         assert log.behind(ANA, "extract", 1) == [a]
         assert log.behind(ANA, "extract", 0) == []
         log.advance(ANA, "a", "extract", 3)
         log.advance(ANA, "b", "extract", 2)
-        assert log.behind(ANA, "extract", 9) == [Behind(ANA, "a", 3, 4)]
+        assert log.behind(ANA, "extract", 9) == [UnprocessedSession(ANA, "a", 3, 4)]
         assert log.behind(ANA, "summarise", 9) == [a, b]
         assert log.behind(BEN, "extract", 1) == log.behind(BEN, "summarise", 9) == [bens]
         log.advance(ANA, "a", "extract", 99)
         add(store, message("z", "b"))
-        assert log.behind(ANA, "extract", 9) == [Behind(ANA, "b", 2, 3)]
+        assert log.behind(ANA, "extract", 9) == [UnprocessedSession(ANA, "b", 2, 3)]
 
     def test_of_many_who_advance_the_furthest_stands(self, log: SessionLog) -> None:
         with ThreadPoolExecutor(8) as pool:
@@ -315,7 +319,7 @@ class SessionLogSuite(Suite):
             log.advance(ANA, "s", name, n + 1)
         for n, name in enumerate(HOSTILE):
             assert log.progress(ANA, "s", name) == n + 1
-            assert log.behind(ANA, name, 9) == [Behind(ANA, "s", n + 1, len(HOSTILE) + 1)]
+            assert log.behind(ANA, name, 9) == [UnprocessedSession(ANA, "s", n + 1, len(HOSTILE) + 1)]
 
     # The wall
 
@@ -330,7 +334,7 @@ class SessionLogSuite(Suite):
             assert log.summary(scope, "s") == Summary(f"sum {n}", 1, 1)
             assert (log.length(scope, "s"), log.sessions(scope, 9)) == (1, ["s"])
             assert log.progress(scope, "s", "w") == n % 2
-            assert log.behind(scope, "w", 99) == [Behind(scope, "s", 0, 1)] * (n % 2 == 0)
+            assert log.behind(scope, "w", 99) == [UnprocessedSession(scope, "s", 0, 1)] * (n % 2 == 0)
 
     def test_a_session_may_have_any_name(self, log: SessionLog) -> None:
         for n, name in enumerate(HOSTILE):
@@ -340,4 +344,4 @@ class SessionLogSuite(Suite):
             assert texts(log.read(ANA, name, 0, 9)) == [f"of {n}"]
             assert log.progress(ANA, name, "w") == n
         assert log.sessions(ANA, 99) == list(reversed(HOSTILE))
-        assert log.behind(ANA, "w", 99) == [Behind(ANA, HOSTILE[0], 0, 1)]
+        assert log.behind(ANA, "w", 99) == [UnprocessedSession(ANA, HOSTILE[0], 0, 1)]

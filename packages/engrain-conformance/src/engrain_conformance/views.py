@@ -13,7 +13,7 @@ from engrain.core.model.items import Item
 from engrain.core.model.procedures import Trial
 from engrain.core.model.sessions import Episode
 from engrain.core.text.tokenizer import extract_terms
-from engrain.ports import ListQuery, Matches, SketchQuery, VectorQuery, WordQuery
+from engrain.ports import ListQuery, SketchQuery, VectorQuery, WordMatches, WordQuery
 from engrain_conformance.clock import START
 from engrain_conformance.drafts import EMBEDDER, MODEL
 
@@ -144,7 +144,7 @@ class View:
             found[f"counts {question}"] = self._matches(self.store.counts(query, self.ids[::2]))
         return found
 
-    def _matches(self, found: Matches) -> Any:
+    def _matches(self, found: WordMatches) -> Any:
         hits = {self.label(hit.id): hit[1:] for hit in found.hits}
         return hits, found.passages, round(found.average, 6), found.frequency
 

@@ -15,7 +15,7 @@ from engrain.core.model.items import Cite
 from engrain.core.model.plans import Change, Plan
 from engrain.core.text.bm25 import compute_idf, score_bm25
 from engrain.core.text.passages import index_words
-from engrain.ports import ItemStore, ListQuery, Matches, WordHit, WordIndex, WordQuery
+from engrain.ports import ItemStore, ListQuery, WordHit, WordIndex, WordMatches, WordQuery
 from engrain_conformance.clock import START, SetClock
 from engrain_conformance.drafts import (
     ANA,
@@ -72,7 +72,7 @@ def passages(text: str, speaker: str | None, slot: str | None = None) -> list[di
     return found
 
 
-def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[Matches, dict[str, float]]:
+def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tuple[WordMatches, dict[str, float]]:
     """The statistics and the score of every item that has a term, computed from the texts alone."""
     items = page(store, query.scope, at=at)
     cut = {item.id: passages(item.text, item.speaker, item.slot) for item in items}
@@ -90,7 +90,7 @@ def truth(store: ItemStore, query: WordQuery, at: datetime | None = None) -> tup
             if any(counts) and (best is None or score > scores[id] + 1e-12):
                 best, scores[id] = WordHit(id, number, sum(one.values()), counts), score
         hits += [best] if best else []
-    return Matches(hits, len(every), average, frequency), scores
+    return WordMatches(hits, len(every), average, frequency), scores
 
 
 def check(store: ItemStore, words: WordIndex, query: WordQuery, at: datetime | None = None) -> list[str]:
@@ -225,10 +225,10 @@ class WordIndexSuite(Suite):
         assert check(store, words, word_query(query)) == [id]
 
     def test_no_terms_or_unknown_terms_find_nothing(self, store: ItemStore, words: WordIndex) -> None:
-        assert words.best(word_query("tea")) == Matches([], 0, 0.0, (0,))
+        assert words.best(word_query("tea")) == WordMatches([], 0, 0.0, (0,))
         add(store, plain("Some tea."))
-        assert words.best(WordQuery((), ANA)) == Matches([], 1, 2.0, ())
-        assert words.best(word_query("xylophone")) == Matches([], 1, 2.0, (0,))
+        assert words.best(WordQuery((), ANA)) == WordMatches([], 1, 2.0, ())
+        assert words.best(word_query("xylophone")) == WordMatches([], 1, 2.0, (0,))
         assert words.best(WordQuery((0, 2**32 - 1), ANA)).hits == []
 
     def test_counts_follow_the_order_of_the_terms(self, store: ItemStore, words: WordIndex) -> None:

@@ -12,7 +12,7 @@ from engrain.cli.context import Session
 from engrain.cli.output import faint, many, progress, safe, strong, width, wrapped
 from engrain.core.errors import BackendMissing, ConfigError, EmptyText, InvalidInput, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.results import GROUPS, UNOPENED, parts, summarize_checks
+from engrain.core.model.results import GROUPS, NOT_OPENED, split_commands, summarize_checks
 
 if TYPE_CHECKING:
     from engrain.core.model.results import Checked
@@ -101,7 +101,7 @@ def _report(points: Sequence[Checked], about: Mapping[str, Any]) -> Iterator[str
         yield f"The memory looked at, {about['memory']}, is empty. Name yours with --user, --agent, --tenant."
     else:
         yield f"The memory looked at: {about['memory']}."
-    shown = [one for one in points if one.why != UNOPENED]
+    shown = [one for one in points if one.why != NOT_OPENED]
     left = max(len(one.name) for one in shown)
     for group in GROUPS:
         inside = [one for one in shown if one.group == group]
@@ -129,12 +129,12 @@ def _lines(one: Checked, left: int) -> Iterator[str]:
 
 def _mend(mend: str, indent: str) -> Iterator[str]:
     """A command that does not fit has a line of its own, whole, so that it can be pasted."""
-    text = "To mend: " + "".join(part for _, part in parts(mend))
+    text = "To mend: " + "".join(part for _, part in split_commands(mend))
     if len(indent + text) <= width():
         yield faint(indent + safe(text))
         return
     lead = "To mend: "
-    for is_command, part in parts(mend):
+    for is_command, part in split_commands(mend):
         if is_command:
             if lead:
                 yield faint(indent + lead.rstrip())

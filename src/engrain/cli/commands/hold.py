@@ -13,7 +13,7 @@ from engrain.cli.command import verb
 from engrain.cli.context import Session
 from engrain.cli.output import safe
 from engrain.core.errors import NotFound
-from engrain.core.model.erasure import Reasons, added
+from engrain.core.model.erasure import Reasons, add_reason
 from engrain.core.validation import suggest_name
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def hold(cli: Session, reasons: tuple[str, ...], release: bool) -> None:
             _release(cli, memory, cli.user, tuple(dict.fromkeys(reasons)))
             return
         for reason in reasons:
-            added((), reason)
+            add_reason((), reason)
         held = [memory.hold(cli.user, reason=reason) for reason in reasons][-1]
         if held.user is None:
             known = [one.user for one in memory.memories() if one.tenant == cli.tenant and one.user]

@@ -12,7 +12,7 @@ from typing import Any
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import ROLES
-from engrain.core.model.messages import Message, checked_message
+from engrain.core.model.messages import Message, check_message
 from engrain.core.validation import check_list
 
 MAX_MESSAGES = 10_000
@@ -43,7 +43,7 @@ def parse_messages(values: object) -> list[Message]:
     given = list(islice(values, MAX_MESSAGES + 1))
     if len(given) > MAX_MESSAGES:
         raise TooLarge(f"more than {MAX_MESSAGES:,} messages in one call; pass them in several calls.")
-    found = [checked_message(message) for value in given for message in _parse_value(value)]
+    found = [check_message(message) for value in given for message in _parse_value(value)]
     names = {call.id: call.name for message in found for call in message.calls}
     return [_add_tool_name(message, names) for message in found]
 

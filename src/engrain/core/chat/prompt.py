@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.model.recall import escaped
-from engrain.core.model.working import Buffer, Entry, Frame
+from engrain.core.model.recall import escape_text
+from engrain.core.model.working import Buffer, BufferEntry, Frame
 from engrain.core.text.summarize import DigestLine, choose_lines
 from engrain.core.tokens import ELLIPSIS, CountTokens, clip_text
 
@@ -54,9 +54,9 @@ def render_buffer(buffer: Buffer, limit: int) -> str:
     items: list[str] = []
     room = limit - count(_HEADINGS)
     for entry in reversed(buffer.items):
-        item = _render_item(entry, escaped(entry.text))
+        item = _render_item(entry, escape_text(entry.text))
         if not items and count(item) > room:
-            item = _render_item(entry, clip_text(escaped(entry.text), room - count(_render_item(entry, "")), count))
+            item = _render_item(entry, clip_text(escape_text(entry.text), room - count(_render_item(entry, "")), count))
         room -= count(item + "\n")
         if room < 0:
             break
@@ -91,13 +91,13 @@ def _join_buffer(earlier: Sequence[DigestLine], items: Sequence[str], older: int
     return "\n\n".join(blocks)
 
 
-def _render_item(entry: Entry, text: str) -> str:
+def _render_item(entry: BufferEntry, text: str) -> str:
     label = ", ".join(filter(None, (entry.speaker, entry.kind)))
     return f'- {_shorten(label, MAX_NAME_CHARACTERS)}: "{text}"'
 
 
 def _quote_line(line: DigestLine) -> str:
-    return f'- "{escaped(line.text)}"'
+    return f'- "{escape_text(line.text)}"'
 
 
 def _shorten(text: str, limit: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.chat import Said, ToolCall, ToolSpec, match_results
+from engrain.core.model.chat import ChatMessage, ToolCall, ToolSpec, match_results
 
 NO_RESULT = "no result was recorded"
 NO_OUTPUT = "(no output)"
@@ -21,7 +21,7 @@ _NOT_IN_TOOL_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_TOOL_NAME = 64
 
 
-def to_anthropic(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def to_anthropic(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Write messages for the Messages API, without system messages: see `split_system`."""
     return [
         {"role": turn.role, "content": [_to_anthropic_block(part) for part in turn.parts]}
@@ -29,7 +29,7 @@ def to_anthropic(messages: Sequence[Said]) -> list[dict[str, Any]]:
     ]
 
 
-def to_openai(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def to_openai(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Write messages for the Chat Completions API. The system messages become one, which comes first."""
     system, _ = split_system(messages)
     written: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
@@ -44,7 +44,7 @@ def to_openai(messages: Sequence[Said]) -> list[dict[str, Any]]:
     return written
 
 
-def split_system(messages: Sequence[Said]) -> tuple[str, tuple[Said, ...]]:
+def split_system(messages: Sequence[ChatMessage]) -> tuple[str, tuple[ChatMessage, ...]]:
     """Join the texts of the system messages, and return the other messages."""
     texts = [_replace_surrogates(said.text) for said in messages if said.role == "system"]
     others = tuple(said for said in messages if said.role != "system")
@@ -85,7 +85,7 @@ class _Turn:
     parts: list[str | ToolCall | _Result]
 
 
-def _group_turns(messages: Sequence[Said]) -> list[_Turn]:
+def _group_turns(messages: Sequence[ChatMessage]) -> list[_Turn]:
     """Group messages into alternating turns of the user and the assistant, the user first."""
     callers = match_results(messages)
     results = {call: index for index, call in callers.items()}
@@ -129,19 +129,19 @@ def _make_acceptable(call: ToolCall, used: set[str]) -> ToolCall:
     return replace(call, id=id, name=_NOT_IN_TOOL_NAME.sub("_", call.name)[:_MAX_TOOL_NAME] or "unnamed")
 
 
-def _make_result(call: ToolCall, found: Said | None) -> _Result:
+def _make_result(call: ToolCall, found: ChatMessage | None) -> _Result:
     if found is None:
         return _Result(call.id, NO_RESULT)
     return _Result(call.id, _output(found), found.failed)
 
 
-def _quote_result(result: Said) -> str:
+def _quote_result(result: ChatMessage) -> str:
     """Quote a result whose call is unknown, so that it does not read as the user's words."""
     outcome = "failed" if result.failed else "answered"
     return f"A tool {outcome}; its call is not recorded:\n> " + "\n> ".join(_output(result).splitlines())
 
 
-def _output(result: Said) -> str:
+def _output(result: ChatMessage) -> str:
     text = _replace_surrogates(result.text)
     return text if text.strip() else NO_OUTPUT
 

@@ -13,7 +13,7 @@ from engrain.core.clock import check_time
 from engrain.core.errors import BackendMissing, InvalidInput, TooLarge, UnknownKey
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import MAX_PLACE
-from engrain.core.model.messages import Message, checked_message, note_of
+from engrain.core.model.messages import Message, check_message, message_to_note
 from engrain.core.model.queries import Summary
 from engrain.core.validation import check_count, check_list, check_name, check_text
 
@@ -111,8 +111,8 @@ def _parse_message(data: object) -> Message:
         given = Message(
             data.get("role", ""), data.get("text", ""), calls=calls, occurred_at=at, number=number, **facets
         )
-        message = checked_message(given)
-        note_of(message, "")
+        message = check_message(given)
+        message_to_note(message, "")
     except InvalidInput as exc:
         raise type(exc)(f"{what}: {exc}") from exc
     return message

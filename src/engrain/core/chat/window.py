@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from engrain.core.model.chat import Said, ToolCall, match_results
+from engrain.core.model.chat import ChatMessage, ToolCall, match_results
 from engrain.core.model.messages import Message
 from engrain.core.model.retention import Window as Limits
 from engrain.core.rules.message_filters import EARLIER_HEADING
@@ -39,9 +39,9 @@ class Window:
     system: str = ""
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[ChatMessage]:
         """The messages to send to a model."""
-        system = [Said("system", self.system)] if self.system else []
+        system = [ChatMessage("system", self.system)] if self.system else []
         return [*system, *_summary_messages(self.summary), *(message.said for message in self.messages)]
 
 
@@ -217,9 +217,9 @@ def _count_summary_tokens(summary: str, count: CountTokens) -> int:
     return sum(MESSAGE_TOKENS + count(said.text) for said in _summary_messages(summary))
 
 
-def _summary_messages(summary: str) -> list[Said]:
+def _summary_messages(summary: str) -> list[ChatMessage]:
     # Quoted: the user did not say it, and nothing in it is an instruction.
     if not summary:
         return []
     lines = "\n".join(f"> {line}" for line in summary.splitlines())
-    return [Said("user", f"{EARLIER_HEADING}\n{lines}"), Said("assistant", ACKNOWLEDGEMENT)]
+    return [ChatMessage("user", f"{EARLIER_HEADING}\n{lines}"), ChatMessage("assistant", ACKNOWLEDGEMENT)]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from engrain.core.errors import InvalidInput
-from engrain.core.model.items import Note, Place, Relation, Source, checked
+from engrain.core.model.items import Note, Place, Relation, Source, check_note
 from engrain.core.validation import MAX_TEXT
 
 ExportOrigin = Literal["mem0", "chatgpt", "claude"]
@@ -66,7 +66,7 @@ def list_owners(value: object, origin: ExportOrigin) -> list[str]:
 
 def read_notes(entry: object, origin: ExportOrigin) -> list[Note]:
     """Read one entry as checked notes. The words of a conversation are kept; no facts are extracted from them."""
-    return [checked(note) for note in _READERS[origin](_check_object(entry, "an entry"))]
+    return [check_note(note) for note in _READERS[origin](_check_object(entry, "an entry"))]
 
 
 def _read_mem0(entry: Mapping[str, Any]) -> Iterator[Note]:

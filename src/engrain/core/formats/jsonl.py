@@ -12,9 +12,9 @@ from engrain.core.clock import check_time, from_micros, to_micros
 from engrain.core.errors import InvalidInput, TooLarge, UnknownKey
 from engrain.core.identity import Scope
 from engrain.core.model.items import KINDS, MAX_PLACE, TRUST
-from engrain.core.model.messages import RESERVED
+from engrain.core.model.messages import RESERVED_KEY
 from engrain.core.model.rows import Key, Row, RowKind
-from engrain.core.model.tasks import ENDED, StepKind, StepStatus
+from engrain.core.model.tasks import ENDED_STATUSES, StepKind, StepStatus
 from engrain.core.validation import (
     MAX_JSON,
     MAX_TEXT,
@@ -143,8 +143,8 @@ def _check_relation(value: object, what: str) -> Line:
 
 def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     found = check_metadata(value)
-    if not isinstance(found.get(RESERVED, {}), dict):
-        raise InvalidInput(f"{what}[{RESERVED!r}] must be an object.")
+    if not isinstance(found.get(RESERVED_KEY, {}), dict):
+        raise InvalidInput(f"{what}[{RESERVED_KEY!r}] must be an object.")
     return found
 
 
@@ -197,7 +197,7 @@ TASK_FIELDS: Mapping[str, Check] = {
     "task": check_key,
     "goal": _text_up_to(MAX_TEXT),
     "version": check_name,
-    "status": _one_of(("parked", *ENDED)),
+    "status": _one_of(("parked", *ENDED_STATUSES)),
     "epoch": _number_from(0),
     "started_at": _check_time_text,
     "ended_at": _optional(_check_time_text),
@@ -280,7 +280,7 @@ def row_to_line(row: Row) -> Line:
         values["cites"] = [_name_values(("source", "item", "start", "end"), one) for one in values["cites"]]
     if row.kind == "episode" and values["raw"]:
         values["raw"] = {**values["raw"], "expires_at": _to_iso(values["raw"]["expires_at"])}
-    if row.kind == "task" and values["status"] not in ENDED:
+    if row.kind == "task" and values["status"] not in ENDED_STATUSES:
         values["status"] = "parked"
     keys = dict(zip(_KEY_FIELDS[row.kind], row.key[-len(_KEY_FIELDS[row.kind]) :], strict=True))
     if row.kind == "step":
@@ -332,9 +332,9 @@ def _check_item(values: Line) -> None:
     if values["trust"] > allowed and not math.isclose(values["trust"], allowed):
         raise InvalidInput(f"trust {values['trust']} is higher than its sources allow: {allowed}.")
     if values["kind"] == "procedure" and values["slot"] is not None:
-        kept = values["metadata"].get(RESERVED, {})
+        kept = values["metadata"].get(RESERVED_KEY, {})
         steps = kept.get("steps")
         if not (isinstance(steps, list) and all(isinstance(one, str) for one in steps)):
-            raise InvalidInput(f"a procedure needs metadata[{RESERVED!r}]['steps'], a list of texts.")
+            raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
         if not isinstance(kept.get("when"), str):
-            raise InvalidInput(f"a procedure needs metadata[{RESERVED!r}]['when'], a text.")
+            raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")

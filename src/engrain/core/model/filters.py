@@ -60,7 +60,7 @@ def parse_filter(where: Mapping[str, Any] | Filter | None) -> Filter | None:
     return Filter(tuple(conditions)) if conditions else None
 
 
-def matches(where: Filter | None, item: Item) -> bool:
+def matches_filter(where: Filter | None, item: Item) -> bool:
     return where is None or all(_holds(condition, item) for condition in where.conditions)
 
 

@@ -161,7 +161,7 @@ class Draft:
 
 
 MAX_PLACE = 2**53
-RESERVED = ("procedure:", "session:")  # slots of procedures and of summaries
+RESERVED_SLOT_PREFIXES = ("procedure:", "session:")  # slots of procedures and of summaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Note:
     request_id: str | None = None
 
 
-def as_note(value: object) -> Note:
+def parse_note(value: object) -> Note:
     """A Note, a text, or a dict with a Note's keys (`place`, `source` and `relation` may be dicts as well)."""
     if isinstance(value, Note):
         return value
@@ -199,7 +199,7 @@ def as_note(value: object) -> Note:
     return _made(Note, given, "note")  # type: ignore[no-any-return]
 
 
-def checked(note: Note) -> Note:
+def check_note(note: Note) -> Note:
     """The same note with every value proved, or a typed error that names the value."""
     return Note(
         text=check_text(note.text),
@@ -217,8 +217,10 @@ def checked(note: Note) -> Note:
 
 def _slot(slot: object) -> str:
     name = check_key(slot, "slot")
-    if name.startswith(RESERVED):
-        raise InvalidInput(f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED)} are taken.")
+    if name.startswith(RESERVED_SLOT_PREFIXES):
+        raise InvalidInput(
+            f"slot {name!r} is engrain's own: names that begin with {' or '.join(RESERVED_SLOT_PREFIXES)} are taken."
+        )
     return name
 
 
@@ -299,7 +301,7 @@ def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class Statement:
     """The words from `start` to `end` of a message say something that lasts.
 
     `slot` is a place for one value, where the statement has one. `explicit`: the speaker asked for it to be kept.
@@ -315,7 +317,7 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaid:
+class ForgetRequest:
     """The speaker wants something forgotten: what a slot holds, or the statement between `start` and `end`."""
 
     start: int

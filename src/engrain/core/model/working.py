@@ -71,18 +71,18 @@ class Frame:
         return replace(self, scratchpad=every[len(every) - kept :])
 
 
-def decoded(values: Mapping[str, str]) -> dict[str, Any]:
+def decode_values(values: Mapping[str, str]) -> dict[str, Any]:
     return {name: json.loads(text) for name, text in values.items()}
 
 
 MAX_TOKENS = 1_000_000
-LEAST_TOKENS = 100
-LEAST_SHARE = 0.25  # compressed earlier, there would be no room for a summary
-SUMMARY_SHARE = 3  # the summary has at most a third of the tokens at which the buffer is compressed
+MIN_TOKENS = 100
+MIN_SUMMARIZE_SHARE = 0.25  # compressed earlier, there would be no room for a summary
+SUMMARY_DIVISOR = 3  # the summary has at most a third of the tokens at which the buffer is compressed
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BufferEntry:
     """An item as it is kept. Of one that was too large head and tail are kept, and `left_out` says how much is not."""
 
     text: str
@@ -93,18 +93,18 @@ class Entry:
     lines: tuple[DigestLine, ...] = field(default=(), repr=False, compare=False)
 
 
-def checked_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
-    tokens = check_count(max_tokens, "max_tokens", LEAST_TOKENS, MAX_TOKENS)
+def check_window(max_tokens: object, max_items: object, summarize_at: object, keep_recent: object) -> Window:
+    tokens = check_count(max_tokens, "max_tokens", MIN_TOKENS, MAX_TOKENS)
     items = check_count(max_items, "max_items", 2)
     share = check_share(summarize_at, "summarize_at")
-    if share < LEAST_SHARE:
-        raise InvalidInput(f"summarize_at must be from {LEAST_SHARE} to 1, not {summarize_at!r}.")
+    if share < MIN_SUMMARIZE_SHARE:
+        raise InvalidInput(f"summarize_at must be from {MIN_SUMMARIZE_SHARE} to 1, not {summarize_at!r}.")
     # One less than the most, so that a full buffer has something to summarise.
     return Window(items, tokens, share, items, check_count(keep_recent, "keep_recent", 1, items - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BufferBudget:
     """What may be kept, as `count` counts it. With `models`, summarised items are kept for a model a while longer."""
 
     window: Window
@@ -118,14 +118,14 @@ class Budget:
 
     @property
     def summary(self) -> int:
-        return self.full // SUMMARY_SHARE
+        return self.full // SUMMARY_DIVISOR
 
     @property
     def item(self) -> int:
         """The largest item that leaves room for the summary."""
         return self.window.max_tokens - self.summary
 
-    def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> Entry:
+    def entry(self, text: object, kind: object, speaker: object, left_out: int = 0) -> BufferEntry:
         """An item, checked and cut to size."""
         given = check_text(text)
         kept, gone = cut_middle(given, self.item, self.count)
@@ -133,7 +133,7 @@ class Budget:
             raise TooLarge(f"the text has {gone:,} tokens, and not even a part of it fits into {self.item:,}.")
         part = DigestPart(kept, check_name(speaker, "speaker"), check_key(kind, "kind"))
         told = tuple(split_lines(part, self.count))
-        return Entry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
+        return BufferEntry(kept, part.kind, part.speaker, self.count(kept), left_out + gone, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,11 @@ class Buffer:
     """`settled` and `fresh` are the lines of the summary. The fresh ones come from the `folded` items, which a model
     may still sum up better."""
 
-    budget: Budget
-    items: tuple[Entry, ...] = ()
+    budget: BufferBudget
+    items: tuple[BufferEntry, ...] = ()
     settled: tuple[DigestLine, ...] = ()
     fresh: tuple[DigestLine, ...] = ()
-    folded: tuple[Entry, ...] = ()
+    folded: tuple[BufferEntry, ...] = ()
 
     @property
     def lines(self) -> tuple[DigestLine, ...]:
@@ -160,7 +160,7 @@ class Buffer:
         summed_up = self.budget.count(self.summary) if self.lines else 0
         return summed_up + sum(item.tokens for item in self.items)
 
-    def added(self, *entries: Entry) -> Buffer:
+    def added(self, *entries: BufferEntry) -> Buffer:
         grown = replace(self, items=self.items + entries)
         full = len(grown.items) > self.budget.window.max_items or grown.tokens > self.budget.full
         return grown.compressed() if full else grown
@@ -202,8 +202,8 @@ class Buffer:
         return kept
 
     def _told_apart(
-        self, older: tuple[Entry, ...]
-    ) -> tuple[tuple[DigestLine, ...], tuple[DigestLine, ...], tuple[Entry, ...]]:
+        self, older: tuple[BufferEntry, ...]
+    ) -> tuple[tuple[DigestLine, ...], tuple[DigestLine, ...], tuple[BufferEntry, ...]]:
         new = tuple(chain.from_iterable(item.lines for item in older))
         if not self.budget.models:
             return (*self.lines, *new), (), ()
@@ -214,15 +214,15 @@ class Buffer:
         return self.lines, new, older
 
 
-WHAT = "working"
+SNAPSHOT_KIND = "working"
 VERSION = 1
 _MOST = 2**53
 
 
-def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
+def make_snapshot(frame: Frame, buffer: Buffer) -> dict[str, Any]:
     window = buffer.budget.window
     return {
-        "engrain": WHAT,
+        "engrain": SNAPSHOT_KIND,
         "v": VERSION,
         "max_tokens": window.max_tokens,
         "max_items": window.max_items,
@@ -232,9 +232,9 @@ def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
         "task_id": frame.task_id,
         "goal": frame.goal,
         "subgoals": list(frame.subgoals),
-        "results": decoded(frame.results),
+        "results": decode_values(frame.results),
         "scratchpad": list(frame.scratchpad),
-        "variables": decoded(frame.variables),
+        "variables": decode_values(frame.variables),
         "items": [_entry_values(entry) for entry in buffer.items],
         "summary": [one.text for one in buffer.settled],
         "fresh": [one.text for one in buffer.fresh],
@@ -242,11 +242,11 @@ def snapshot_of(frame: Frame, buffer: Buffer) -> dict[str, Any]:
     }
 
 
-def state_of(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
+def read_snapshot(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame, Buffer]:
     """Every value is checked as if it were new: a snapshot may come from anywhere."""
     given = _opened(snapshot)
-    window = checked_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
-    budget = Budget(window, count, models)
+    window = check_window(given["max_tokens"], given["max_items"], given["summarize_at"], given["keep_recent"])
+    budget = BufferBudget(window, count, models)
     buffer = Buffer(budget, folded=_entries(given["pending"], "pending", budget))
     # With another counter there may be too much of it: telling() and added() see to that.
     buffer = buffer.telling(_lines(given["summary"], "summary", count), _lines(given["fresh"], "fresh", count))
@@ -255,11 +255,11 @@ def state_of(snapshot: object, count: CountTokens, models: bool) -> tuple[Frame,
 
 
 def _opened(snapshot: object) -> Mapping[str, Any]:
-    if not isinstance(snapshot, Mapping) or snapshot.get("engrain") != WHAT:
+    if not isinstance(snapshot, Mapping) or snapshot.get("engrain") != SNAPSHOT_KIND:
         raise InvalidInput('this is no snapshot of a working memory: it lacks "engrain": "working".')
     if snapshot.get("v") != VERSION:
         raise InvalidInput(f"the snapshot has version {snapshot.get('v')!r}; this engrain knows {VERSION}. Upgrade it.")
-    known = snapshot_of(Frame(), Buffer(Budget(TIERS[WHAT].window, len)))
+    known = make_snapshot(Frame(), Buffer(BufferBudget(TIERS[SNAPSHOT_KIND].window, len)))
     if wrong := sorted(map(str, known.keys() ^ snapshot.keys())):
         raise InvalidInput(f"the snapshot is damaged: {', '.join(wrong)} missing or unknown.")
     for key, value in known.items():
@@ -283,12 +283,12 @@ def _lines(given: list[object], what: str, count: CountTokens) -> list[DigestLin
     return [make_line(check_text(text, what), count) for text in given]
 
 
-def _entry_values(entry: Entry) -> dict[str, Any]:
+def _entry_values(entry: BufferEntry) -> dict[str, Any]:
     return {"text": entry.text, "kind": entry.kind, "speaker": entry.speaker, "left_out": entry.left_out}
 
 
-def _entries(given: list[object], what: str, budget: Budget) -> tuple[Entry, ...]:
-    names = {field.name for field in fields(Entry)} - {"tokens", "lines"}
+def _entries(given: list[object], what: str, budget: BufferBudget) -> tuple[BufferEntry, ...]:
+    names = {field.name for field in fields(BufferEntry)} - {"tokens", "lines"}
     for one in given:
         if not isinstance(one, Mapping) or one.keys() != names:
             raise InvalidInput(f"the snapshot is damaged: {what} must be dicts of {', '.join(sorted(names))}.")

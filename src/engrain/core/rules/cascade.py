@@ -11,8 +11,8 @@ from typing import Any
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.erasure import Subject
 from engrain.core.model.items import TRUST
-from engrain.core.model.messages import answered, calls_of
-from engrain.core.model.sessions import SLOT as SESSION_SLOT
+from engrain.core.model.messages import get_answered_call, read_calls
+from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
 from engrain.core.validation import encode_json
 
 # The model's own tool for keeping something: its call holds nothing but the model's words.
@@ -132,7 +132,7 @@ def find_tool_derived(name: str, rows: Iterable[MessageRow]) -> ToolDerived:
         calls: dict[str, bool] = {}  # by id: its answer goes
         in_view = False
         for row in session:
-            made = calls_of(row.text, row.metadata) if row.role == "assistant" else ()
+            made = read_calls(row.text, row.metadata) if row.role == "assistant" else ()
             if row.role == "user":
                 in_view = False
             elif row.role == "assistant":
@@ -140,7 +140,7 @@ def find_tool_derived(name: str, rows: Iterable[MessageRow]) -> ToolDerived:
                 calls |= {call.id: own_words or name in find_addresses(call) for call in made}
                 if in_view:
                     (gone if own_words else callers).add(row.id)
-            elif row.role == "tool" and (row.named or calls.get(answered(row.metadata) or "")):
+            elif row.role == "tool" and (row.named or calls.get(get_answered_call(row.metadata) or "")):
                 gone.add(row.id)
                 in_view = True
     return ToolDerived(frozenset(gone), frozenset(callers))

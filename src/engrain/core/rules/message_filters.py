@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from engrain.core.model.recall import IN_SHORT, RECENT, SESSION
+from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
 from engrain.core.text.spans import Span, merge_spans
 
 # Opens the summary of a conversation in a prompt. Its lines are quoted with ">".
@@ -15,7 +15,7 @@ _QUOTED = r'"(?>(?:[^"\\]|\\.)*)"'
 _RECALLED_ITEM = re.compile(rf'- (?:(?:[^"\\\n]|\\.){{1,400}}: )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)', re.DOTALL)
 _ITEM_DETAILS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
-_HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION}|{RECENT})[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
 # Parts of a section that may follow an empty line.
 _SECTION_PART = re.compile(
     rf"{_MARGIN}(?:## |Current Task: |Current Goal: |Subgoals: |Intermediate Results|Recent Thoughts:|Earlier:|Latest)",
@@ -23,7 +23,9 @@ _SECTION_PART = re.compile(
 )
 _EARLIER_SUMMARY = re.compile(rf"{_MARGIN}{re.escape(EARLIER_HEADING)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
 # The head of a recalled summary, and each of its lines in quotes.
-_RECALLED_SUMMARY = re.compile(rf"- {IN_SHORT} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*")
+_RECALLED_SUMMARY = re.compile(
+    rf"- {SUMMARY_LABEL} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*"
+)
 _NOT_A_LINE_END = re.compile(r"[^\n]")
 _EMPTY_LINES = re.compile(r"\n(?:[ \t>|*]*\n)+")
 
@@ -49,7 +51,7 @@ def _find_recalled(text: str) -> list[Span]:
         found += [
             (item.start(), _find_item_end(text, item.start(), item.end())) for item in _RECALLED_ITEM.finditer(text)
         ]
-    if f"- {IN_SHORT} (" in text:
+    if f"- {SUMMARY_LABEL} (" in text:
         found += [match.span() for match in _RECALLED_SUMMARY.finditer(text)]
     if EARLIER_HEADING in text:
         found += [match.span() for match in _EARLIER_SUMMARY.finditer(text)]

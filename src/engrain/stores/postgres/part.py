@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Iterator
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Subject
-from engrain.core.model.messages import calls_of
+from engrain.core.model.erasure import Subject, SubjectKind
+from engrain.core.model.messages import read_calls
 from engrain.core.rules.cascade import (
     NO_TOOL_DERIVED,
     ItemLineage,
@@ -92,14 +92,14 @@ def counted(db: Db, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     return counts
 
 
-def subjects(db: Db, scope: Scope, by: By) -> Iterator[Subject]:
+def subjects(db: Db, scope: Scope, by: SubjectKind) -> Iterator[Subject]:
     """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "item_ids"}[by]
     values = {"scope": scope.id}
     for row in db.rows(_SQL[statement], values):
         yield Subject(scope, by, row[0])
     if by == "source":
-        calls = (call for text, kept in db.rows(_SQL["calls"], values) for call in calls_of(text, json.loads(kept)))
+        calls = (call for text, kept in db.rows(_SQL["calls"], values) for call in read_calls(text, json.loads(kept)))
         yield from (Subject(scope, by, name) for name in {one for call in calls for one in find_addresses(call)})
 
 

@@ -26,7 +26,7 @@ from engrain.core.errors import (
 )
 from engrain.core.formats import manifests
 from engrain.core.formats.manifests import MANIFEST_SUFFIX, BackupManifest
-from engrain.core.model.erasure import keyed
+from engrain.core.identity import hash_keyed
 from engrain.stores.sqlite.engine import Connection, Engine, Sealed, check_ciphers
 from engrain.stores.sqlite.handle import Handle
 from engrain.stores.sqlite.migrate import latest, version
@@ -43,7 +43,7 @@ _NOTHING = "Nothing is left of it."
 class Backing(Handle):
     @property
     def code(self) -> str:
-        return keyed(self._key, "backups")
+        return hash_keyed(self._key, "backups")
 
     def backup(self, target: Path, key: str | None = None) -> BackupManifest:
         path = _free(target)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import By, Subject
-from engrain.core.model.messages import calls_of
+from engrain.core.model.erasure import Subject, SubjectKind
+from engrain.core.model.messages import read_calls
 from engrain.core.rules.cascade import (
     NO_TOOL_DERIVED,
     ItemLineage,
@@ -105,13 +105,15 @@ def _ids(value: object) -> list[str]:
     return [id_ for one in value for id_ in _ids(one)] if isinstance(value, list) else []
 
 
-def subjects(db: Connection, scope: Scope, number: int, by: By) -> Iterator[Subject]:
+def subjects(db: Connection, scope: Scope, number: int, by: SubjectKind) -> Iterator[Subject]:
     """Every session, source or item that there is in a scope; a source may be known only by a call of a tool."""
     statement = {"session": "sessions", "source": "names", "id": "items"}[by]
     for row in db.rows(_SQL[statement], (number,)):
         yield Subject(scope, by, row[1] if by == "id" else row[0])
     if by == "source":
-        calls = (call for text, kept in db.rows(_SQL["calls"], (number,)) for call in calls_of(text, json.loads(kept)))
+        calls = (
+            call for text, kept in db.rows(_SQL["calls"], (number,)) for call in read_calls(text, json.loads(kept))
+        )
         yield from (Subject(scope, by, name) for name in {one for call in calls for one in find_addresses(call)})
 
 
