@@ -13,7 +13,7 @@ from engrain.ports import Model
 from engrain.providers.anthropic import AnthropicModel
 from engrain.providers.openai_chat import OpenAIModel
 
-Line = str | ChatReply | Exception | Callable[[ChatRequest], "str | Reply"]
+Line = str | ChatReply | Exception | Callable[[ChatRequest], "str | ChatReply"]
 
 
 class Scripted:

@@ -12,7 +12,6 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from engrain.core.markdown.folder_names import fill_folder_pattern
 from engrain_conformance.clock import SetClock
 from engrain_conformance.embedder import HashEmbedder
 from examples import for_each, up_to
@@ -21,6 +20,7 @@ from hypothesis import given, settings
 from engrain import AsyncMemory, Memory
 from engrain.core.errors import ConfigError, InvalidInput, StoreBusy, StoreError, StoreUnavailable
 from engrain.core.identity import Scope
+from engrain.core.markdown.folder_names import fill_folder_pattern
 from engrain.core.model.results import MaintenanceReport
 from engrain.core.model.rows import ROW_KINDS
 from engrain.core.model.sessions import Episode

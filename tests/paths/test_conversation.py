@@ -234,7 +234,7 @@ def test_words_that_are_forgotten_while_the_summary_is_made_are_never_in_it(
         store(*args)
         stored.append(args[2].text)
 
-    monkeypatch.setattr(summaries, "digest", forgets_meanwhile)
+    monkeypatch.setattr(summaries, "write_digest", forgets_meanwhile)
     monkeypatch.setattr(kit.log, "summarize", watched)
     chatter(talk, 1, 29)
     talk.summarize()
@@ -280,7 +280,7 @@ def test_a_summary_that_fails_fails_nobody(
         raise RuntimeError("no digest today")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.CRITICAL):
-        patched.setattr(summaries, "digest", broken)
+        patched.setattr(summaries, "write_digest", broken)
         said = chatter(talk, 80)
     assert words(talk.last(100)) == said
     assert words(talk.window()) == said[-50:]
@@ -302,7 +302,7 @@ def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Services, mon
             yours.add("user", "Turn 29 is yours.")
         return made(*args)
 
-    monkeypatch.setattr(summaries, "digest", meanwhile)
+    monkeypatch.setattr(summaries, "write_digest", meanwhile)
     mine.add("user", "Turn 30 is mine.")
     stored = kit.log.summary(ANA, "monday")
     assert stored is not None

@@ -218,7 +218,7 @@ def test_who_moves_a_line_out_of_what_is_unsure_vouches_for_it(
     (folder / "MEMORY.md").write_text(
         page().replace(line, "").replace("- Ana keeps bees.\n", f"- Ana keeps bees.\n{line}")
     )
-    assert actions(mirror.sync()) == [("vouched for", "The office is in Quito.")]
+    assert actions(mirror.sync()) == [("confirmed", "The office is in Quito.")]
     trust = {item.text: item.trust for item in memory.list()}
     assert trust == {"Ana keeps bees.": 1.0, "The office is in Quito.": 1.0, "Something else.": 0.3}
     assert page().index(line) < page().index(UNSURE)
@@ -231,7 +231,7 @@ def test_a_relation_that_is_vouched_for_stays_one(memory: Memory, mirror: Mirror
     mirror.sync()
     edit(folder, "- Ana works at Acme\n", "")
     edit(folder, UNSURE, f"## Mine\n\n- Ana works at Acme\n\n{UNSURE}")
-    assert actions(mirror.sync()) == [("vouched for", "Ana works at Acme")]
+    assert actions(mirror.sync()) == [("confirmed", "Ana works at Acme")]
     (item,) = memory.relations.about("Ana")
     assert item.trust == 1.0
     assert settled(mirror)

@@ -478,7 +478,7 @@ def test_a_bad_entry_is_named_and_nothing_comes_in(memory: Memory) -> None:
 def test_a_circle_of_messages_is_refused(memory: Memory) -> None:
     circle = json.loads(json.dumps(CHATGPT))
     circle[0]["mapping"]["a"]["parent"] = "d"
-    with pytest.raises(BadFile, match="hang together"):
+    with pytest.raises(BadFile, match="are not connected"):
         loaded(memory, circle)
 
 

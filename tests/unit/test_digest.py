@@ -316,8 +316,8 @@ def test_other_languages_work_as_well(before: str, kept: str, after: str) -> Non
 
 def test_it_is_the_same_in_every_process() -> None:
     program = (
-        "from engrain.core.text.summarize import Part, digest;"
-        "print(digest([Part(f'Row {n} of {n * 7 % 11} is like {n % 5}', 'u') for n in range(99)], 90))"
+        "from engrain.core.text.summarize import DigestPart, write_digest;"
+        "print(write_digest([DigestPart(f'Row {n} of {n * 7 % 11} is like {n % 5}', 'u') for n in range(99)], 90))"
     )
     seen = {
         subprocess.run(

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from engrain.core.text.spans import cut_spans
 from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from engrain.core.model.messages import (
     item_to_message,
     message_to_note,
 )
+from engrain.core.text.spans import cut_spans
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 FLIGHTS = ToolCall("call_1", "search_flights", {"from": "LIM", "to": ["UIO", None], "n": 1.5, "deep": {"é": "日本"}})
@@ -276,11 +276,11 @@ def test_our_own_form_is_understood() -> None:
         ({"role": "user", "content": "Hi."}, InvalidInput, "takes a list"),
         (5, InvalidInput, "takes a list"),
         (["Hi."], InvalidInput, "not str"),
-        ([{"content": "Hi."}], InvalidInput, "lacks its role"),
+        ([{"content": "Hi."}], InvalidInput, "needs a role"),
         ([{"role": "robot", "content": "Hi."}], InvalidInput, "unknown role 'robot'"),
         ([{"role": None, "content": "Hi."}], InvalidInput, "unknown role None"),
-        ([{"role": "user", "content": [{"text": "Hi."}]}], InvalidInput, "has its type"),
-        ([{"role": "user", "content": [7]}], InvalidInput, "has its type"),
+        ([{"role": "user", "content": [{"text": "Hi."}]}], InvalidInput, 'with a "type"'),
+        ([{"role": "user", "content": [7]}], InvalidInput, 'with a "type"'),
         ([{"role": "user", "content": 7}], InvalidInput, "content must be a list"),
         ([{"role": "user", "content": [{"type": "text", "text": 7}]}], InvalidInput, "must be a str"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], InvalidInput, "name of a called tool"),
@@ -289,13 +289,13 @@ def test_our_own_form_is_understood() -> None:
         ([{"role": "system", "content": [{"type": "tool_result", "tool_use_id": "a"}]}], InvalidInput, "of the user"),
         ([{"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_use"}]}]}], InvalidInput, "text"),
-        ([{"role": "assistant", "tool_calls": [{"id": "a", "type": "custom"}]}], InvalidInput, "call of a function"),
+        ([{"role": "assistant", "tool_calls": [{"id": "a", "type": "custom"}]}], InvalidInput, "a function call"),
         ([{"role": "assistant", "tool_calls": "f()"}], InvalidInput, "tool_calls must be a list"),
         ([{"role": "user", "content": "Hi.", "function_call": {"name": "f"}}], UnknownKey, "function_call"),
         ([{"role": "user", "text": "Hi.", "mood": "good"}], UnknownKey, "mood"),
-        ([{"role": "assistant", "text": "Hi.", "calls": [{"id": "a"}]}], InvalidInput, "lacks a value"),
+        ([{"role": "assistant", "text": "Hi.", "calls": [{"id": "a"}]}], InvalidInput, "needs another value"),
         ([{"role": "assistant", "text": "Hi.", "calls": ["a"]}], InvalidInput, "must be a dict"),
-        (({"role": "user", "content": "x"} for _ in range(10_001)), TooLarge, "in parts"),
+        (({"role": "user", "content": "x"} for _ in range(10_001)), TooLarge, "in several calls"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_understood_is_named(value: Any, error: type[Exception], words: str) -> None:

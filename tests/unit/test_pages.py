@@ -292,10 +292,10 @@ def test_texts_are_alike_in_any_script() -> None:
 
 
 def test_the_base_round_trips_and_holds_no_text() -> None:
-    base = SyncBase("f", "s").then([line(1, TEA), line(2, DOG, "away")])
+    base = SyncBase("f", "s").advance([line(1, TEA), line(2, DOG, "away")])
     assert read_base(write_base(base)) == base
     assert "tea" not in write_base(base)
-    later = base.then([line(2, DOG)])
+    later = base.advance([line(2, DOG)])
     assert (later.round, later.ours) == (2, (hash_entry(TEA),))
     for broken in ("", "{", "[]", '{"version": 1}', '{"version": 99, "lines": []}', "[" * 100_000):
         assert read_base(broken) is None
@@ -306,7 +306,7 @@ def test_while_files_are_written_it_is_known_what_comes_and_what_goes() -> None:
         SyncBase("f", "s", 1, (line(1, TEA), line(2, DOG))),
         SyncBase("f", "s", 2, (line(2, DOG), line(3, CITY))),
     )
-    between = before.unsure(after)
+    between = before.while_writing(after)
     assert {one.id[-1]: one.state for one in between.lines} == {"1": "going", "2": "stands", "3": "coming"}
 
 

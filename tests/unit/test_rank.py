@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION
 from examples import for_each
 
 from engrain.core.model.queries import EmbeddingModel
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION
 from engrain.core.text.tokenizer import extract_terms
 from engrain.ports import Sketch, WordHit
 from engrain.retrieval.candidates import Gathered

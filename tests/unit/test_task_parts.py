@@ -63,7 +63,7 @@ def test_what_is_nested_too_deep_is_refused() -> None:
         encode(value, "value")
     round_: list[Any] = []
     round_.append(round_)
-    with pytest.raises(InvalidInput, match=r"^value\['a'\]\[0\] holds itself"):
+    with pytest.raises(InvalidInput, match=r"^value\['a'\]\[0\] contains itself"):
         encode({"a": round_}, "value")
     with pytest.raises(TooLarge, match="digits"):
         encode(10**5000, "value")

@@ -1,9 +1,10 @@
 """What a statement says of itself when it is written."""
 
-from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE, detect_traits
 from examples import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+
+from engrain.core.rules.traits import INSTRUCTION, IS_QUESTION, NUMBER_OR_TIME, PREFERENCE, detect_traits
 
 
 @for_each(

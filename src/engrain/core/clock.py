@@ -1,4 +1,4 @@
-"""Time as a value that is handed in, so that tests set it and stores agree on it."""
+"""Convert and check times, and detect a clock that jumps."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from engrain.core.errors import InvalidInput
 
 Clock = Callable[[], datetime]
-# What a caller may give as a time; a datetime is a date.
+# A time as callers may pass it. A datetime is a date.
 Time = date | str
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST = timedelta(days=36_525)
+_MAX_DURATION = timedelta(days=36_525)
 
 
 def system_clock() -> datetime:
@@ -24,7 +24,7 @@ def system_clock() -> datetime:
 
 
 def to_micros(moment: datetime) -> int:
-    """The form in which stores keep a time: whole microseconds since 1970, exact."""
+    """Return whole microseconds since 1970, as stores keep a time."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -33,9 +33,9 @@ def from_micros(micros: int) -> datetime:
 
 
 def check_time(moment: object, what: str, *, end_of_day: bool = False) -> datetime:
-    """An aware datetime, one without a zone (taken as UTC), a date, or ISO 8601 text of either; given back in UTC.
+    """Return a datetime, a date or ISO 8601 text as a datetime in UTC. A time without a zone is UTC.
 
-    A date alone is its first moment, or with `end_of_day` its last: "as of Friday" includes what was said on Friday.
+    A date alone means its first moment, or with `end_of_day` its last: "as of Friday" includes Friday.
     """
     if isinstance(moment, str):
         try:
@@ -56,54 +56,54 @@ def check_time(moment: object, what: str, *, end_of_day: bool = False) -> dateti
         raise InvalidInput(f"{what}: {moment} is outside the years 1 to 9999.") from exc
 
 
-def check_duration(span: object, what: str) -> timedelta:
-    """A length of time, as a timedelta or in seconds: from none to a hundred years."""
-    found = span
-    if isinstance(span, (int, float)) and not isinstance(span, bool) and math.isfinite(span):
-        found = timedelta(seconds=min(max(span, -1), _LONGEST.total_seconds() + 1))
-    if not isinstance(found, timedelta) or not timedelta() <= found <= _LONGEST:
-        raise InvalidInput(f"{what} must be seconds or a timedelta, from 0 to 100 years, not {span!r}.")
-    return found
+def check_duration(value: object, what: str) -> timedelta:
+    """Return seconds or a timedelta as a timedelta from 0 to a hundred years."""
+    duration = value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        duration = timedelta(seconds=min(max(value, -1), _MAX_DURATION.total_seconds() + 1))
+    if not isinstance(duration, timedelta) or not timedelta() <= duration <= _MAX_DURATION:
+        raise InvalidInput(f"{what} must be seconds or a timedelta, from 0 to 100 years, not {value!r}.")
+    return duration
 
 
-# So long nobody looks after a memory that is in use; a clock that is wrong is mostly wrong by years.
+# A memory in use is maintained more often than this. A wrong clock is mostly wrong by years.
 MAX_CLOCK_STEP = timedelta(days=180)
-# For so long it must go on saying so.
+# A later time is believed after the clock has shown it for so long.
 CLOCK_CONFIRMATION = timedelta(days=1)
-_OFTEN = timedelta(hours=1)
+_RECORD_INTERVAL = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """`last` is the last moment that was believed, `since` when one far beyond it was first seen."""
+    """`last` is the last believed time. `since` is the first time far beyond it, if the clock has jumped."""
 
     last: datetime | None = None
     since: datetime | None = None
 
 
-def clock_jumped(seen: ClockState, now: datetime) -> bool:
-    """Whether it is too early to believe that it is so late."""
-    if seen.last is None or now - seen.last <= MAX_CLOCK_STEP:
+def clock_jumped(state: ClockState, now: datetime) -> bool:
+    """Tell if the clock shows a much later time that is not confirmed yet."""
+    if state.last is None or now - state.last <= MAX_CLOCK_STEP:
         return False
-    return seen.since is None or not CLOCK_CONFIRMATION <= now - seen.since <= MAX_CLOCK_STEP
+    return state.since is None or not CLOCK_CONFIRMATION <= now - state.since <= MAX_CLOCK_STEP
 
 
-def next_state(seen: ClockState, now: datetime) -> ClockState:
-    """What is known after a look at the clock; the same value if nothing is worth being noted."""
-    if clock_jumped(seen, now):
-        begun = seen.since is not None and seen.since <= now <= seen.since + MAX_CLOCK_STEP
-        return seen if begun else ClockState(seen.last, now)
-    recent = seen.last is not None and abs(now - seen.last) < _OFTEN
-    return seen if recent and seen.since is None else ClockState(now)
+def next_state(state: ClockState, now: datetime) -> ClockState:
+    """Return the state after reading the clock; the same value if there is nothing to record."""
+    if clock_jumped(state, now):
+        recorded = state.since is not None and state.since <= now <= state.since + MAX_CLOCK_STEP
+        return state if recorded else ClockState(state.last, now)
+    recent = state.last is not None and abs(now - state.last) < _RECORD_INTERVAL
+    return state if recent and state.since is None else ClockState(now)
 
 
-def write_clock_state(seen: ClockState) -> str:
-    moments = {"last": seen.last, "since": seen.since}
-    return json.dumps({name: at.isoformat() if at else None for name, at in moments.items()})
+def write_clock_state(state: ClockState) -> str:
+    times = {"last": state.last, "since": state.since}
+    return json.dumps({name: at.isoformat() if at else None for name, at in times.items()})
 
 
 def read_clock_state(text: str | None) -> ClockState:
-    """Nothing is known from a text that is not one of these."""
+    """Read a state. A text that is not a state gives an empty one."""
     try:
         values = json.loads(text or "{}")
         return ClockState(

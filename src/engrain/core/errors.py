@@ -1,4 +1,4 @@
-"""Every error that engrain raises, in one tree; each message says what happened and what to do."""
+"""Every error that engrain raises, in one tree."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import NamedTuple
 
 
 class EngrainError(Exception):
-    """The root: catch this to catch everything that engrain raises on purpose."""
+    """The root of the tree. Catch it to catch every error that engrain raises on purpose."""
 
 
 class BackendUnavailableWarning(UserWarning):
-    """A server that holds a part of the memory does not answer; what can be done without it is done, and the answer
-    says what it is without."""
+    """A server that holds a part of the memory does not answer. The result says what it lacks."""
 
 
-# What the caller gave
+# Errors in the input
 
 
 class InvalidInput(EngrainError, ValueError):
-    """A value cannot be used; the message names it and says what is accepted. Nothing was written."""
+    """A value cannot be used. The message names the value and says what is accepted. Nothing was written."""
 
 
 class EmptyText(InvalidInput):
-    """The text is empty or only white space."""
+    """The text is empty or has only white space."""
 
 
 class BadText(InvalidInput):
@@ -31,11 +30,11 @@ class BadText(InvalidInput):
 
 
 class TooLarge(InvalidInput):
-    """A value is over its stated limit."""
+    """A value is larger than its limit."""
 
 
 class BadLine(NamedTuple):
-    """What is wrong with one line of a file; `type` is the name of an error."""
+    """An error in one line of a file. `type` is the name of the error's class."""
 
     line: int
     type: str
@@ -43,14 +42,14 @@ class BadLine(NamedTuple):
 
 
 class BadFile(InvalidInput):
-    """A file cannot be loaded; `lines` says line by line what is wrong. Nothing was written."""
+    """A file cannot be loaded. `lines` lists its errors. Nothing was written."""
 
-    SHOWN = 3
+    MAX_SHOWN = 3
 
     def __init__(self, lines: Sequence[BadLine]) -> None:
-        told = [f"line {one.line}: {one.message}" for one in lines[: self.SHOWN]]
-        more = [f"and {len(lines) - self.SHOWN:,} more"] if len(lines) > self.SHOWN else []
-        super().__init__(f"nothing was loaded. {' '.join([*told, *more])}")
+        shown = [f"line {bad.line}: {bad.message}" for bad in lines[: self.MAX_SHOWN]]
+        more = [f"and {len(lines) - self.MAX_SHOWN:,} more"] if len(lines) > self.MAX_SHOWN else []
+        super().__init__(f"nothing was loaded. {' '.join([*shown, *more])}")
         self.lines = tuple(lines)
 
 
@@ -63,14 +62,14 @@ class NotFound(EngrainError, LookupError):
 
 
 class Conflict(EngrainError):
-    """Somebody else wrote first; read again and decide."""
+    """Another writer was first. Read again and decide."""
 
 
 class OnHold(EngrainError):
-    """A legal hold keeps this data from being removed."""
+    """A legal hold prevents the removal of this data."""
 
 
-# What the caller's surroundings lack
+# Errors in the environment
 
 
 class ConfigError(EngrainError):
@@ -78,7 +77,7 @@ class ConfigError(EngrainError):
 
 
 class BackendMissing(EngrainError, ImportError):
-    """An optional package is not installed; the message has the command that installs it."""
+    """An optional package is not installed. The message has the command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} is not installed. Run: pip install "engrain[{extra}]".')
@@ -86,14 +85,14 @@ class BackendMissing(EngrainError, ImportError):
 
 
 class EmbedderFailed(EngrainError):
-    """The embedder gave no usable vectors. Words still find everything; the vectors are made up for later."""
+    """The embedder returned no usable vectors. Search by words still works, and the vectors are computed later."""
 
 
 class ModelFailed(EngrainError):
-    """A language model gave no usable answer."""
+    """A language model returned no usable answer."""
 
 
-# What the store met
+# Errors of the store
 
 
 class StoreError(EngrainError):
@@ -109,7 +108,7 @@ class NotADatabase(StoreError):
 
 
 class WrongKey(StoreError):
-    """The store is encrypted with another key than the one given, or is not encrypted at all."""
+    """The store is encrypted with another key, or not encrypted at all."""
 
 
 class NewerStore(StoreError):
@@ -117,7 +116,7 @@ class NewerStore(StoreError):
 
 
 class OlderStore(StoreError):
-    """The store was written by an older engrain, and cannot be brought up to date because it was opened read-only."""
+    """The store was written by an older engrain and was opened read-only. Open it for writing once to migrate it."""
 
 
 class ReadOnlyStore(StoreError):
@@ -125,7 +124,7 @@ class ReadOnlyStore(StoreError):
 
 
 class DiskFull(StoreError):
-    """The disk is full. Nothing of this write was kept; free some space and repeat it."""
+    """The disk is full. Nothing of this write was kept. Free some space and repeat it."""
 
 
 class StoreBusy(StoreError):
@@ -133,8 +132,7 @@ class StoreBusy(StoreError):
 
 
 class BeingErased(StoreError):
-    """This user's memory is being erased and takes nothing in, or was erased while this was on its way; once that is
-    done, an empty one can begin."""
+    """This user's memory is being erased, or was erased during this call. Once that is done, a new one can begin."""
 
 
 class StoreCorrupt(StoreError):
@@ -167,39 +165,39 @@ class OutcomeUnknown(StoreError):
 
 
 class TaskError(EngrainError):
-    """A durable task cannot go on."""
+    """A durable task cannot continue."""
 
 
 class TaskClaimed(TaskError):
-    """Another worker runs this task; the message names it."""
+    """Another worker runs this task. The message names the worker."""
 
 
 class TaskEnded(TaskError):
-    """The task has ended, so no new step of it can run."""
+    """The task has ended. No new step of it can run."""
 
 
 class TaskWaiting(TaskError):
-    """The task sleeps or waits for an event and was given back; `recover` or a new start continues it."""
+    """The task sleeps or waits for an event, and its worker has released it. `recover` or a new start continues it."""
 
 
 class InputChanged(TaskError):
-    """A recorded step was called again with other arguments, or as a step of another kind."""
+    """A recorded step was called again with other arguments or as another kind of step."""
 
 
 class VersionChanged(TaskError):
-    """The task was started by another version of the code, which was not declared in `accepts`."""
+    """The task was started by another version of the code, and `accepts` does not list that version."""
 
 
 class StepConcurrent(TaskError):
-    """A step of this name is under way: steps that run side by side need a key= each."""
+    """A step of this name is already running. Steps that run concurrently each need a key=."""
 
 
 class StepNested(TaskError):
-    """A step was called inside another step of its task: a replay passes over what a done step did inside."""
+    """A step was called inside another step of its task. A replay would skip it together with the outer step."""
 
 
 class StepAmbiguous(TaskError):
-    """An effect was begun and its outcome is not known: look whether it happened, then `resolve` it."""
+    """An effect was started and its outcome is unknown. Find out if it happened, then `resolve` it."""
 
     def __init__(self, message: str, task: str = "", step: str = "", occurrence: int = 0, key: str = "") -> None:
         super().__init__(message)
@@ -207,15 +205,15 @@ class StepAmbiguous(TaskError):
 
 
 class StepFailed(TaskError):
-    """Stands for a failure that the task went on from in an earlier run, whose own class is no longer there."""
+    """A failure recorded by an earlier run, whose own class no longer exists."""
 
 
 class EffectNotPerformed(TaskError):
-    """Raised by an effect to say that it certainly did not happen, so that it may be tried again."""
+    """Raised by an effect that certainly did not happen, so that it may be tried again."""
 
 
 class LeaseLost(BaseException):
-    """Another worker took this task over, or it was parked, cancelled or ended: stop at once.
+    """Another worker took this task over, or the task was parked, cancelled or ended. Stop at once.
 
-    Not an Exception, so that a broad `except Exception` in a step cannot swallow it and go on writing.
+    It is not an Exception: a broad `except Exception` in a step must not swallow it and go on writing.
     """

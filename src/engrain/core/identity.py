@@ -1,4 +1,4 @@
-"""Ids that sort by the time they were made."""
+"""Scopes of memories, and ids that sort by time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID_LENGTH = 26
 
 
 class SortableIds:
-    """26 characters: 52 bits of microseconds, then 78 random ones; rising within one process."""
+    """Make ids of 26 characters: 52 bits of microseconds, then 78 random bits. They rise within one process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,10 +30,10 @@ class SortableIds:
         fresh = (max(0, to_micros(moment)) << 78) | int.from_bytes(os.urandom(10), "big") >> 2
         with self._lock:
             self._last = fresh if fresh > self._last else self._last + 1 + int.from_bytes(os.urandom(4), "big")
-            return _base32(self._last)
+            return _encode_base32(self._last)
 
 
-def _base32(number: int) -> str:
+def _encode_base32(number: int) -> str:
     letters = []
     for _ in range(ID_LENGTH):
         number, rest = divmod(number, 32)
@@ -43,7 +43,7 @@ def _base32(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """(tenant, agent, user), matched exactly. A missing part is a value of its own, never "any"."""
+    """The owner of a memory, matched exactly. `user=None` is its own scope, not a wildcard."""
 
     tenant: str | None = None
     agent: str | None = None
@@ -57,7 +57,7 @@ class Scope:
 
     @property
     def id(self) -> str:
-        return _id(self.tenant, self.agent, self.user)
+        return _hash_scope(self.tenant, self.agent, self.user)
 
     def __str__(self) -> str:
         named = (("tenant", self.tenant), ("agent", self.agent), ("user", self.user))
@@ -65,11 +65,20 @@ class Scope:
 
 
 @lru_cache(maxsize=1_000)
-def _id(*parts: str | None) -> str:
+def _hash_scope(*parts: str | None) -> str:
     # Length-prefixed, so that ("ab", "c") and ("a", "bc") differ, and "" differs from a missing part.
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         raw = b"" if part is None else part.encode()
         digest.update(b"-" if part is None else b"%d:" % len(raw))
         digest.update(raw)
+    return digest.hexdigest()
+
+
+def hash_keyed(key: bytes, *parts: str) -> str:
+    """Hash the parts with the store's key. Without the key the hash tells nothing."""
+    digest = hashlib.blake2b(key=key, digest_size=16)
+    for part in parts:
+        raw = part.encode()
+        digest.update(b"%d:" % len(raw) + raw)
     return digest.hexdigest()

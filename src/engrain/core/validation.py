@@ -1,11 +1,11 @@
-"""What counts as acceptable text, and how large each thing may be."""
+"""Check input values against their types and limits."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -22,11 +22,11 @@ Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 def check_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
-    """The text itself, or a typed error; never a repaired copy."""
+    """Return the text, or raise a typed error. The text is never repaired."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
     if not text.strip():
-        raise EmptyText(f"{what} is empty, or nothing but white space.")
+        raise EmptyText(f"{what} is empty or has only white space.")
     size = _utf8_size(text, what)
     if size > limit:
         advice = " Split it and store the parts." if what == "text" else ""
@@ -35,7 +35,7 @@ def check_text(text: object, what: str = "text", limit: int = MAX_TEXT) -> str:
 
 
 def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
-    """A text that may be empty."""
+    """Return a text that may be empty."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a str, not {type(text).__name__}.")
     size = _utf8_size(text, what)
@@ -45,7 +45,7 @@ def check_sized_text(text: object, what: str, limit: int = MAX_TEXT) -> str:
 
 
 def check_name(name: object, what: str) -> str:
-    """A short key such as a user, a slot, a session or a source."""
+    """Return a short name, such as a user, a slot, a session or a source."""
     if not isinstance(name, str):
         raise InvalidInput(f"{what} must be a str, not {type(name).__name__}.")
     size = _utf8_size(name, what)
@@ -55,14 +55,14 @@ def check_name(name: object, what: str) -> str:
 
 
 def check_key(name: object, what: str) -> str:
-    """A name that must not be empty."""
+    """Return a name that is not empty."""
     if not check_name(name, what).strip():
         raise EmptyText(f"{what} is empty: give it a name, or leave it out.")
     return str(name)
 
 
 def check_share(value: object, what: str) -> float:
-    """A number from 0 to 1."""
+    """Return a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InvalidInput(f"{what} must be a number from 0 to 1, not {value!r}.")
     if not 0 <= value <= 1:
@@ -76,23 +76,32 @@ def check_count(value: object, what: str, least: int = 1, most: int = 10_000) ->
     return value
 
 
+def check_list(value: object, what: str) -> Sequence[Any]:
+    """Return a list, empty for None."""
+    if value is None:
+        return ()
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidInput(f"{what} must be a list, not {type(value).__name__}.")
+    return value
+
+
 def check_metadata(metadata: object) -> dict[str, Json]:
-    """Plain JSON with string keys; anything else is named in the error."""
+    """Return the metadata as plain JSON. The error names anything else."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a dict, not {type(metadata).__name__}.")
-    size = sum(_json_size(key, value, f"metadata[{key!r}]") for key, value in metadata.items())
+    size = sum(_field_size(key, value, f"metadata[{key!r}]") for key, value in metadata.items())
     if size > MAX_METADATA:
         raise TooLarge(f"metadata has about {size:,} bytes; the limit is {MAX_METADATA:,}.")
-    return {key: _plain(value) for key, value in metadata.items()}
+    return {key: _copy_plain(value) for key, value in metadata.items()}
 
 
-def _plain(value: Any) -> Json:
-    """Dicts and lists where the caller gave other kinds of mappings and sequences."""
+def _copy_plain(value: Any) -> Json:
+    """Copy with plain dicts and lists."""
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: _copy_plain(item) for key, item in value.items()}
+    return [_copy_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _utf8_size(text: str, what: str) -> int:
@@ -107,7 +116,7 @@ def _utf8_size(text: str, what: str) -> int:
         ) from exc
 
 
-def _json_size(key: object, value: object, where: str, depth: int = 0) -> int:
+def _field_size(key: object, value: object, where: str, depth: int = 0) -> int:
     if not isinstance(key, str):
         raise InvalidInput(f"{where}: keys must be str, not {type(key).__name__}.")
     return _utf8_size(key, where) + _value_size(value, where, depth)
@@ -130,7 +139,7 @@ def _value_size(value: object, where: str, depth: int) -> int:
     if isinstance(value, str):
         return _utf8_size(value, where) + 2
     if isinstance(value, Mapping):
-        return sum(_json_size(k, v, f"{where}[{k!r}]", depth + 1) for k, v in value.items()) + 2
+        return sum(_field_size(k, v, f"{where}[{k!r}]", depth + 1) for k, v in value.items()) + 2
     if isinstance(value, (list, tuple)):
         return sum(_value_size(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)) + 2
     raise InvalidInput(f"{where}: a {type(value).__name__} is not plain JSON; store text, numbers, lists or dicts.")
@@ -139,12 +148,12 @@ def _value_size(value: object, where: str, depth: int) -> int:
 MAX_JSON = 16_000_000  # bytes
 MAX_JSON_DEPTH = 64
 # Python itself refuses to write a number of more than 4,300 digits.
-_MAX_BITS = 14_000
+_MAX_INTEGER_BITS = 14_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
 def encode_json(value: object, what: object, limit: int = MAX_JSON) -> str:
-    """The value as compact JSON; anything that is not plain JSON is refused with an error that names it."""
+    """Return the value as compact JSON. The error names anything that is not plain JSON."""
     if type(value) is str and value.isascii():
         text = encode_basestring(value)
     else:
@@ -152,47 +161,49 @@ def encode_json(value: object, what: object, limit: int = MAX_JSON) -> str:
         text = _ENCODER.encode(value)
     size = len(text) if text.isascii() else len(text.encode())
     if size > limit:
-        raise TooLarge(f"{what} has {size:,} bytes as JSON; the limit is {limit:,}. Store it, and keep its name here.")
+        raise TooLarge(
+            f"{what} has {size:,} bytes as JSON; the limit is {limit:,}. Store it elsewhere and keep its name here."
+        )
     return text
 
 
 def check_json(value: object, where: str, advice: str = "use text, numbers, lists or dicts") -> None:
-    if not _to_json(value, 0):
-        _prove(value, where, (), advice)
+    if not _is_plain_ascii(value, 0):
+        _raise_if_not_json(value, where, (), advice)
 
 
-def _to_json(value: object, depth: int) -> bool:
-    """Whether it is plain JSON, quickly; if not, or if it is of a subclass, `_prove` finds the words."""
+def _is_plain_ascii(value: object, depth: int) -> bool:
+    """Tell quickly if a value is plain ASCII JSON. Any other value, `_raise_if_not_json` examines."""
     kind = type(value)
     if kind is str:
         return value.isascii()  # type: ignore[attr-defined, no-any-return]
     if value is None or kind is bool:
         return True
     if kind is int:
-        return value.bit_length() <= _MAX_BITS  # type: ignore[attr-defined, no-any-return]
+        return value.bit_length() <= _MAX_INTEGER_BITS  # type: ignore[attr-defined, no-any-return]
     if kind is float:
         return math.isfinite(value)  # type: ignore[arg-type]
     if depth >= MAX_JSON_DEPTH:
         return False
     if kind is dict:
         items = value.items()  # type: ignore[attr-defined]
-        return all(type(key) is str and key.isascii() and _to_json(one, depth + 1) for key, one in items)
-    return (kind is list or kind is tuple) and all(_to_json(one, depth + 1) for one in value)  # type: ignore[attr-defined]
+        return all(type(key) is str and key.isascii() and _is_plain_ascii(one, depth + 1) for key, one in items)
+    return (kind is list or kind is tuple) and all(_is_plain_ascii(one, depth + 1) for one in value)  # type: ignore[attr-defined]
 
 
-def _prove(value: object, where: str, inside: tuple[int, ...], advice: str) -> None:
-    """`inside` are the values that this one is in, by their identity."""
+def _raise_if_not_json(value: object, where: str, inside: tuple[int, ...], advice: str) -> None:
+    """Raise an error that names the first bad part. `inside` has the identities of the values around this one."""
     if value is None or isinstance(value, bool):
         return
     if id(value) in inside:
-        raise InvalidInput(f"{where} holds itself, which JSON cannot say; {advice}.")
+        raise InvalidInput(f"{where} contains itself, which JSON cannot express; {advice}.")
     if len(inside) > MAX_JSON_DEPTH:
         raise TooLarge(f"{where} is nested deeper than {MAX_JSON_DEPTH} levels.")
     if isinstance(value, str):
-        _prove_text(value, where)
+        _raise_if_bad_text(value, where)
     elif isinstance(value, int):
-        if value.bit_length() > _MAX_BITS:
-            raise TooLarge(f"{where} is a number of more than 4,000 digits: keep it as text.")
+        if value.bit_length() > _MAX_INTEGER_BITS:
+            raise TooLarge(f"{where} is a number of more than 4,000 digits; store it as text.")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput(f"{where}: {value} is not a JSON number; {advice}.")
@@ -200,16 +211,16 @@ def _prove(value: object, where: str, inside: tuple[int, ...], advice: str) -> N
         for key, one in value.items():
             if not isinstance(key, str):
                 raise InvalidInput(f"{where}: the key {key!r} is a {type(key).__name__}; JSON keys are str.")
-            _prove_text(key, where)
-            _prove(one, f"{where}[{key!r}]", (*inside, id(value)), advice)
+            _raise_if_bad_text(key, where)
+            _raise_if_not_json(one, f"{where}[{key!r}]", (*inside, id(value)), advice)
     elif isinstance(value, (list, tuple)):
         for number, one in enumerate(value):
-            _prove(one, f"{where}[{number}]", (*inside, id(value)), advice)
+            _raise_if_not_json(one, f"{where}[{number}]", (*inside, id(value)), advice)
     else:
-        raise InvalidInput(f"{where}: {_shown(value)} is a {type(value).__name__}, not plain JSON; {advice}.")
+        raise InvalidInput(f"{where}: {_show_short(value)} is a {type(value).__name__}, not plain JSON; {advice}.")
 
 
-def _prove_text(text: str, where: str) -> None:
+def _raise_if_bad_text(text: str, where: str) -> None:
     try:
         if not text.isascii():
             text.encode()
@@ -217,19 +228,20 @@ def _prove_text(text: str, where: str) -> None:
         raise BadText(f"{where} is not valid Unicode: a lone surrogate at position {exc.start}.") from exc
 
 
-def _shown(value: object) -> str:
+def _show_short(value: object) -> str:
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:79] + "…"
 
 
 def find_similar_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Those that differ by a slip or two, the closest first."""
-    lowered: dict[str, str] = {}
-    for one in known:
-        lowered.setdefault(one.lower(), one)
-    return [lowered[one] for one in difflib.get_close_matches(name.lower(), lowered, most, 0.75)]
+    """Return the names that differ by a typing error or two, the closest first."""
+    by_lower: dict[str, str] = {}
+    for candidate in known:
+        by_lower.setdefault(candidate.lower(), candidate)
+    return [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, most, 0.75)]
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
+    """Return " Did you mean …?" for an error message, or ""."""
     found = find_similar_names(name, known)
     return f" Did you mean {found[0]!r}?" if found else ""

@@ -136,7 +136,8 @@ def procedures(look: Look) -> Verdict:
         and estimate_success_rate(one.successes, one.failures) < estimate_success_rate(0, 0)
     ]
     if bad:
-        why = f"{count_noun(len(bad), 'procedure does', 'procedures do')} worse than one that nobody has tried: {list_first(bad)}"
+        worse = count_noun(len(bad), "procedure does", "procedures do")
+        why = f"{worse} worse than one that nobody has tried: {list_first(bad)}"
         shown = look.run("procedures", about=bad[0].rpartition(" (")[0])
         return report_warning(why, f"{shown} shows the failures; memory.procedural.learn(NAME, steps) replaces it")
     return report_pass(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")

@@ -107,7 +107,7 @@ class _Reader:
 
     def _asked_for(self, words: frozenset[str], part: Sentence | Clause, sentence: Sentence) -> list[Found]:
         """What the speaker wants to be kept, up to the end of the sentence."""
-        if sentence.asks and not self._begins("asks_to_keep", part.start, part.end):
+        if sentence.is_question and not self._begins("asks_to_keep", part.start, part.end):
             return []
         for start in (behind_lead(self.shown, part.start, part.end), part.start):
             match = self._asked("explicit", words, start, sentence.end)
@@ -149,7 +149,7 @@ class _Reader:
 
     def _statements(self, sentence: Sentence, parts: Sequence[Clause]) -> Iterator[Clause]:
         """The clauses that state something; of a question those before it, and its reasons."""
-        tagged = sentence.asks and self.known.sign("tag").fullmatch(self.shown, parts[-1].start, parts[-1].end)
+        tagged = sentence.is_question and self.known.sign("tag").fullmatch(self.shown, parts[-1].start, parts[-1].end)
         asking = tagged or self._begins("question", sentence.start, sentence.end)
         supposing = self._begins("void_both", sentence.start, sentence.end)
         reported = False
@@ -159,8 +159,8 @@ class _Reader:
             if wish:
                 yield Clause(wish.end(), part.end)
                 continue
-            asked = asking or (sentence.asks and place == len(parts) - 1)
-            reason = self.known.sign("because").fullmatch(part.after) is not None
+            asked = asking or (sentence.is_question and place == len(parts) - 1)
+            reason = self.known.sign("because").fullmatch(part.connector) is not None
             void = supposing or reported or self._begins("question", part.start, part.end) or self._orders(part)
             if (reason or not asked) and not void:
                 yield part
@@ -172,7 +172,7 @@ class _Reader:
         """Another's word, or what goes on from it; "I told her that …" is the speaker's own."""
         if self._begins("own_word", behind_lead(self.shown, part.start, part.end), part.end):
             return False
-        goes_on = before and self.known.sign("goes_on").fullmatch(part.after) is not None
+        goes_on = before and self.known.sign("goes_on").fullmatch(part.connector) is not None
         return goes_on or self._has("reported", part.start, part.end)
 
     def _fact(self, clause: Clause, start: int) -> list[Found]:

@@ -261,8 +261,8 @@ def maintain(
 def _sudden(known: ClockState, now: datetime) -> str:
     return (
         f"the clock says {now:%Y-%m-%d}, and this memory was last cared for or written to on {known.last:%Y-%m-%d}. "
-        f"Nothing goes for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or somebody says that it is "
-        "right: engrain maintain --trust-clock."
+        f"Nothing goes for its age until the clock has said so for {CLOCK_CONFIRMATION.days} day, or somebody says "
+        "that it is right: engrain maintain --trust-clock."
     )
 
 

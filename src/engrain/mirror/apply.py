@@ -63,7 +63,7 @@ class _Wish:
         if self.old is None:
             return "added"
         if self.seen and _same(self.seen, self.old):
-            return "vouched for"
+            return "confirmed"
         return "changed" if self.note.slot else "corrected"
 
 

@@ -90,7 +90,11 @@ class Mirror:
         files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
         place = (self.path, self._scope.id)
         known = self._services.rests.get(place)
-        if known and known.holds(files, now) and not self._services.items.changes(self._scope, known.seq, 1).changes:
+        if (
+            known
+            and known.is_current(files, now)
+            and not self._services.items.changes(self._scope, known.seq, 1).changes
+        ):
             return SyncResult(dry_run=True)
         one = Round(self._services, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
         found = one.run()

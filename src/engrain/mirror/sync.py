@@ -90,7 +90,7 @@ class Round:
         given = self._given(replace(desk, shelf=on_shelf), found, took, conflicts)
         if not self._terms.dry_run:
             by_hand = [one.line for one in found if one.do in ("edit", "forget") and one.line]
-            self._save(hand.base, hand.base.then((*given.lines, *away(found)), by_hand), given, safe, was)
+            self._save(hand.base, hand.base.advance((*given.lines, *away(found)), by_hand), given, safe, was)
             self._settle(found)
         return SyncResult(
             tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
@@ -157,7 +157,7 @@ class Round:
             return
         self._services.log.advance(self._scope, _session(after), WORK, after.round)
         if moves:
-            unsure = write_base(base.unsure(after)).encode()
+            unsure = write_base(base.while_writing(after)).encode()
             self._folder.write(SYNC_BASE, unsure, was)
             self._write(given.texts, raws)
             was = unsure

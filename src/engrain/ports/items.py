@@ -71,7 +71,7 @@ class ItemStore(Protocol):
         the list of the outcomes' ids (JSON) as the result in place of `end.result`: LeaseLost if the lease is stale; a
         step that is done already changes nothing and answers from its recorded ids, all `repeated`; one that is failed
         or skipped is a Conflict.
-        A cite of `core.plans.own(k)` is one of the item that step k, an earlier one, gave; if that has no id or is
+        A cite of `plans.refer_to_step(k)` is one of the item that step k, an earlier one, gave; if that has no id or is
         gone, the step is `kept_out`; so may a Forget name it, which is then `missing`. `plan.episodes` are added in the
         same transaction as by Episodes.add, their items named likewise and their ids the item's where they have none;
         one whose item has no id or is gone is left out, and so are all in a plan that is `repeated`. One with neither

@@ -49,7 +49,8 @@ class ErasureResult:
     def __str__(self) -> str:
         if self.receipt:
             values = self.receipt.values
-            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{describe_verification(values['verified'])}"
+            erased = describe_counts(values["counts"]) or "nothing"
+            return f"Erased: {erased}.\n{describe_verification(values['verified'])}"
         if self.dry_run:
             return f"Would erase: {describe_counts(self.counts) or 'nothing that is in the store'}."
         return f"{'Not erased' if self.over else 'Pending'}: {self.why}"

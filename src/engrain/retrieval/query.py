@@ -60,7 +60,7 @@ def understand(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _take_out(query, speakers)
     known = load_languages()
     lower = query.lower().replace("\u2019", "'")
-    language = known.like(tokenize(query))
+    language = known.detect(tokenize(query))
     written, kept = _content(query, known.by_name[language or ENGLISH])
     names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
@@ -132,7 +132,7 @@ def _days(lower: str, known: Languages) -> tuple[Day, ...]:
 def _spans(lower: str, known: Languages, now: datetime) -> tuple[Span, ...]:
     spans = []
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    for phrase in known.relative:
+    for phrase in known.relative_dates:
         match = phrase.pattern.search(lower)
         if not match:
             continue

@@ -1,4 +1,4 @@
-"""What a filter promises: every store answers as core.filters.matches does."""
+"""What a filter promises: every store answers as filters.matches_filter does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations as plain data, JSON and YAML that can be read back exactly."""
+"""Write a conversation as plain data, JSON or YAML, and read it back exactly."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from engrain.core.model.chat import ToolCall
 from engrain.core.model.items import MAX_PLACE
 from engrain.core.model.messages import Message, check_message, message_to_note
 from engrain.core.model.queries import Summary
-from engrain.core.validation import check_count, check_name, check_text
+from engrain.core.validation import check_count, check_list, check_name, check_text
 
 FORMAT, VERSION = "engrain.conversation", 1
-MAX_FILE = 200_000_000  # characters
+MAX_FILE_CHARACTERS = 200_000_000
 
-_KEYS = ("format", "version", "session", "messages", "summary", "cleared")
-_FACETS = ("speaker", "answers", "tool", "failed", "event", "metadata")
-_MESSAGE = ("number", "role", "text", "at", "calls", *_FACETS)
-_CALL = ("id", "name", "arguments", "malformed")
+_TRANSCRIPT_KEYS = ("format", "version", "session", "messages", "summary", "cleared")
+_OPTIONAL_KEYS = ("speaker", "answers", "tool", "failed", "event", "metadata")
+_MESSAGE_KEYS = ("number", "role", "text", "at", "calls", *_OPTIONAL_KEYS)
+_CALL_KEYS = ("id", "name", "arguments", "malformed")
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """All of a session: its messages, its rolling summary, and the number before which the window was cleared."""
+    """A whole session: its messages and its rolling summary. The window was cleared before message `cleared`."""
 
     session: str
     messages: tuple[Message, ...] = ()
@@ -38,13 +38,13 @@ class Transcript:
 
 def transcript_to_data(transcript: Transcript) -> dict[str, Any]:
     summary = transcript.summary
-    # A forgotten message leaves its number, which no copy can have.
+    # The number of a forgotten message stays free, and no copy can have it.
     end = 1 + max((message.number or 0 for message in transcript.messages), default=-1)
     return {
         "format": FORMAT,
         "version": VERSION,
         "session": transcript.session,
-        "messages": [_message_data(message) for message in transcript.messages],
+        "messages": [_message_to_data(message) for message in transcript.messages],
         "summary": {"text": summary.text, "upto": min(summary.upto, end), "by": summary.by} if summary else None,
         "cleared": min(transcript.cleared, end),
     }
@@ -55,7 +55,7 @@ def data_to_json(data: Mapping[str, Any]) -> str:
 
 
 def data_to_yaml(data: Mapping[str, Any]) -> str:
-    yaml = _yaml()
+    yaml = _import_yaml()
 
     class Plain(yaml.SafeDumper):  # type: ignore[name-defined, misc]
         def ignore_aliases(self, data: object) -> bool:
@@ -65,48 +65,48 @@ def data_to_yaml(data: Mapping[str, Any]) -> str:
 
 
 def parse_transcript(given: object) -> Transcript:
-    """From a dict, or from the JSON or YAML of one; everything is checked before anything is taken."""
-    data = _read(given) if isinstance(given, str) else given
-    _keys(data, _KEYS, "conversation")
+    """Parse a dict, or its JSON or YAML. Everything is checked before anything is stored."""
+    data = _parse_file(given) if isinstance(given, str) else given
+    _check_keys(data, _TRANSCRIPT_KEYS, "conversation")
     assert isinstance(data, Mapping)
     if data.get("format") != FORMAT:
         raise InvalidInput(f'this is not a conversation that engrain wrote: "format" must be "{FORMAT}".')
     if data.get("version") != VERSION:
         raise InvalidInput(
-            f"this conversation has version {data.get('version')!r}; this engrain reads {VERSION}. Upgrade it."
+            f"this conversation has version {data.get('version')!r}; this engrain reads {VERSION}. Upgrade engrain."
         )
-    messages = tuple(_message(one) for one in _list(data.get("messages"), "messages"))
+    messages = tuple(_parse_message(one) for one in check_list(data.get("messages"), "messages"))
     numbers = [message.number or 0 for message in messages]
     if any(later <= earlier for earlier, later in pairwise(numbers)):
-        raise InvalidInput("the numbers of the messages must rise.")
+        raise InvalidInput("the numbers of the messages must increase.")
     end = numbers[-1] + 1 if numbers else 0
     session = check_name(data.get("session", ""), "session")
     cleared = check_count(data.get("cleared", 0), "cleared", 0, end)
-    return Transcript(session, messages, _summary(data.get("summary"), end), cleared)
+    return Transcript(session, messages, _parse_summary(data.get("summary"), end), cleared)
 
 
-def _message_data(message: Message) -> dict[str, Any]:
+def _message_to_data(message: Message) -> dict[str, Any]:
     assert isinstance(message.occurred_at, datetime)
     data: dict[str, Any] = {"number": message.number, "role": message.role, "text": message.text}
     data["at"] = message.occurred_at.isoformat()
     if message.calls:
-        data["calls"] = [_call_data(call) for call in message.calls]
-    return data | {name: getattr(message, name) for name in _FACETS if getattr(message, name)}
+        data["calls"] = [_call_to_data(call) for call in message.calls]
+    return data | {name: getattr(message, name) for name in _OPTIONAL_KEYS if getattr(message, name)}
 
 
-def _call_data(call: ToolCall) -> dict[str, Any]:
-    wrote = {"malformed": call.malformed} if call.malformed else {"arguments": dict(call.arguments)}
-    return {"id": call.id, "name": call.name, **wrote}
+def _call_to_data(call: ToolCall) -> dict[str, Any]:
+    arguments = {"malformed": call.malformed} if call.malformed else {"arguments": dict(call.arguments)}
+    return {"id": call.id, "name": call.name, **arguments}
 
 
-def _message(data: object) -> Message:
-    _keys(data, _MESSAGE, "message")
+def _parse_message(data: object) -> Message:
+    _check_keys(data, _MESSAGE_KEYS, "message")
     assert isinstance(data, Mapping)
     number = check_count(data.get("number"), "the number of a message", 0, MAX_PLACE)
     what = f"message {number}"
     try:
-        facets = {name: data[name] for name in _FACETS if data.get(name) is not None}
-        calls = tuple(_call(call) for call in _list(data.get("calls"), "calls"))
+        facets = {name: data[name] for name in _OPTIONAL_KEYS if data.get(name) is not None}
+        calls = tuple(_parse_call(call) for call in check_list(data.get("calls"), "calls"))
         at = check_time(data.get("at"), "at")
         given = Message(
             data.get("role", ""), data.get("text", ""), calls=calls, occurred_at=at, number=number, **facets
@@ -118,45 +118,45 @@ def _message(data: object) -> Message:
     return message
 
 
-def _call(data: object) -> ToolCall:
-    _keys(data, _CALL, "call")
+def _parse_call(data: object) -> ToolCall:
+    _check_keys(data, _CALL_KEYS, "call")
     assert isinstance(data, Mapping)
-    return ToolCall(data.get("id", ""), data.get("name", ""), data.get("arguments", {}), _or_empty(data, "malformed"))
+    return ToolCall(data.get("id", ""), data.get("name", ""), data.get("arguments", {}), _get_text(data, "malformed"))
 
 
-def _summary(data: object, end: int) -> Summary | None:
+def _parse_summary(data: object, end: int) -> Summary | None:
     if data is None:
         return None
-    _keys(data, ("text", "upto", "by"), "summary")
+    _check_keys(data, ("text", "upto", "by"), "summary")
     assert isinstance(data, Mapping)
     upto = check_count(data.get("upto"), "upto", 0, end)
-    return Summary(_or_empty(data, "text"), upto, 0, check_name(data.get("by", ""), "by"))
+    return Summary(_get_text(data, "text"), upto, 0, check_name(data.get("by", ""), "by"))
 
 
-def _or_empty(data: Mapping[str, Any], name: str) -> str:
+def _get_text(data: Mapping[str, Any], name: str) -> str:
     value = data.get(name, "")
     return "" if value == "" else check_text(value, name)
 
 
-def _read(text: str) -> object:
-    if len(text) > MAX_FILE:
-        raise TooLarge(f"the conversation has {len(text):,} characters; the limit is {MAX_FILE:,}.")
+def _parse_file(text: str) -> object:
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise TooLarge(f"the conversation has {len(text):,} characters; the limit is {MAX_FILE_CHARACTERS:,}.")
     try:
-        return json.loads(text) if text.lstrip().startswith("{") else _read_yaml(text)
+        return json.loads(text) if text.lstrip().startswith("{") else _parse_yaml(text)
     except InvalidInput:
         raise
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"this is not a conversation that engrain wrote: {exc}") from exc
 
 
-def _read_yaml(text: str) -> object:
-    yaml = _yaml()
+def _parse_yaml(text: str) -> object:
+    yaml = _import_yaml()
 
     class Plain(yaml.SafeLoader):  # type: ignore[name-defined, misc]
         def compose_node(self, parent: object, index: object) -> object:
-            # A few lines of references to references stand for gigabytes.
+            # A few lines of references to references can expand to gigabytes.
             if self.check_event(yaml.AliasEvent):
-                raise InvalidInput("a conversation in YAML has no references (*name).")
+                raise InvalidInput("a conversation in YAML must not have references (*name).")
             return super().compose_node(parent, index)
 
     try:
@@ -165,7 +165,7 @@ def _read_yaml(text: str) -> object:
         raise InvalidInput(f"this is not a conversation that engrain wrote: {exc}") from exc
 
 
-def _yaml() -> Any:
+def _import_yaml() -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError as exc:
@@ -173,17 +173,9 @@ def _yaml() -> Any:
     return yaml
 
 
-def _keys(data: object, known: Sequence[str], what: str) -> None:
+def _check_keys(data: object, known: Sequence[str], what: str) -> None:
     if not isinstance(data, Mapping):
         raise InvalidInput(f"a {what} must be a dict, not {type(data).__name__}.")
     for key in data:
         if key not in known:
             raise UnknownKey(f"unknown key {key!r} in a {what}. Known: {', '.join(known)}.")
-
-
-def _list(value: object, what: str) -> Sequence[Any]:
-    if value is None:
-        return ()
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise InvalidInput(f"{what} must be a list, not {type(value).__name__}.")
-    return value

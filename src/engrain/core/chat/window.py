@@ -1,4 +1,4 @@
-"""Choose what a model is shown of a conversation: within its budgets, and no call without its result."""
+"""Choose the messages that a model sees: within its budgets, and no call without its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from engrain.core.model.chat import ChatMessage, ToolCall
+from engrain.core.model.chat import ChatMessage, ToolCall, match_results
 from engrain.core.model.messages import Message
 from engrain.core.model.retention import Window as Limits
 from engrain.core.rules.message_filters import EARLIER_HEADING
@@ -16,19 +16,21 @@ from engrain.core.tokens import CountTokens, clip_text, cut_middle
 
 ACKNOWLEDGEMENT = "I understand the context. Please continue."
 
-# What the two APIs put around a message, a call and a result: ids, names of fields, a word where a result is missing.
-MESSAGE, CALL, RESULT, FRAME = 4, 24, 24, 16
-# Shares of the tokens: for the summary, for the system message that opens the session, and for what stays word for
-# word when the rest is summed up.
+# Tokens that the two APIs add to a message, a call, a result and the request: ids, names of fields, missing results.
+MESSAGE_TOKENS, CALL_TOKENS, RESULT_TOKENS, REQUEST_TOKENS = 4, 24, 24, 16
+# Shares of the window: the summary, the first system message, and the messages that are not summarized.
 SUMMARY_SHARE, SYSTEM_SHARE, KEPT_SHARE = 0.1, 0.25, 0.5
-# A message that does not fit any more is shown in part if so much is left, as a share of the tokens.
-WORTH_SHOWING = 0.1
+# A message that does not fit is cut if so much of the window is left.
+MIN_CUT_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`summary` tells what was said before message number `start`, the first one shown; `system` is the message that
-    opened the session, where that is no longer among the shown ones. `tokens` counts all of it."""
+    """The part of a conversation that a model sees.
+
+    `summary` covers everything before message number `start`, the first in the window.
+    `system` is the first system message, if it is no longer in the window. `tokens` counts everything.
+    """
 
     summary: str
     messages: tuple[Message, ...]
@@ -38,15 +40,14 @@ class Window:
 
     @property
     def said(self) -> list[ChatMessage]:
-        """What to write in the form of an API."""
+        """The messages to send to a model."""
         system = [ChatMessage("system", self.system)] if self.system else []
-        return [*system, *_summed_up(self.summary), *(message.said for message in self.messages)]
+        return [*system, *_summary_messages(self.summary), *(message.said for message in self.messages)]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPrefix:
-    """What is in front of the messages of a window: the summary of those before number `start`, and the system message
-    that opened the session."""
+    """The summary of all messages before number `start`, and the first system message of the session."""
 
     summary: str = ""
     start: int = 0
@@ -54,37 +55,39 @@ class WindowPrefix:
 
 
 def fit_window(messages: Sequence[Message], before: WindowPrefix, limits: Limits, count: CountTokens) -> Window:
-    """The newest messages that fit, without a gap. One that is larger than what is left is cut, with a mark."""
+    """Take the newest messages that fit, without a gap. A message that is too long is cut, with a mark."""
     system = clip_text(before.system, int(limits.max_tokens * SYSTEM_SHARE), count)
-    summary = _fitting_summary(before.summary, limits, count)
-    used = FRAME + count(system) + _summary_weight(summary, count)
+    summary = _fit_summary(before.summary, limits, count)
+    used = REQUEST_TOKENS + count(system) + _count_summary_tokens(summary, count)
     kept: list[Message] = []
     for start, end in reversed(list(pairwise([*find_cut_points(messages), len(messages)]))):
         unit = messages[start:end]
-        weight = sum(count_message_tokens(message, count) for message in unit)
+        tokens = sum(count_message_tokens(message, count) for message in unit)
         room, left = limits.max_items - len(kept), limits.max_tokens - used
-        if len(unit) > room or weight > left:
-            partly = not kept or (len(unit) <= room and left >= WORTH_SHOWING * limits.max_tokens)
-            unit = fit_messages(unit, room, left, count) if partly else []
+        if len(unit) > room or tokens > left:
+            can_cut = not kept or (len(unit) <= room and left >= MIN_CUT_SHARE * limits.max_tokens)
+            unit = fit_messages(unit, room, left, count) if can_cut else []
             kept = [*unit, *kept]
             used += sum(count_message_tokens(message, count) for message in unit)
             break
         kept = [*unit, *kept]
-        used += weight
+        used += tokens
     following = (messages[-1].number or 0) + 1 if messages else before.start
     start = (kept[0].number or 0) if kept else following
     return Window(summary, tuple(kept), used if kept or summary or system else 0, start, system)
 
 
 def needs_summary(messages: int, tokens: int, limits: Limits) -> bool:
-    """Whether the older messages are to be summed up."""
+    """Tell if the older messages need to be summarized."""
     return messages >= limits.summarize_from or tokens >= limits.summarize_at * limits.max_tokens
 
 
 def count_to_summarize(messages: Sequence[Message], limits: Limits, count: CountTokens) -> int:
-    """How many of the oldest are summed up: all but the newest few, and more of them if these are long; never one of
-    these that calls and has no result yet."""
-    edges = [edge for edge in find_cut_points(messages) if edge <= _first_open(messages, limits.keep_recent)]
+    """Return how many of the oldest messages to summarize: all but the newest few, and more if these are long.
+
+    A recent call without a result is never summarized.
+    """
+    edges = [edge for edge in find_cut_points(messages) if edge <= _first_waiting(messages, limits.keep_recent)]
     first = max((edge for edge in edges if edge <= max(0, len(messages) - limits.keep_recent)), default=0)
     for edge in (edge for edge in edges if edge >= first):
         rest = messages[edge:]
@@ -94,8 +97,8 @@ def count_to_summarize(messages: Sequence[Message], limits: Limits, count: Count
     return edges[-1] if edges else 0
 
 
-def _first_open(messages: Sequence[Message], newest: int) -> int:
-    """The first of the newest messages that waits for a result; the number of messages if none does."""
+def _first_waiting(messages: Sequence[Message], newest: int) -> int:
+    """Return the first of the newest messages that waits for a result; the number of messages if none does."""
     done = set(match_results(messages).values())
     places = range(max(0, len(messages) - newest), len(messages))
     waits = (at for at in places if any((at, call) not in done for call in range(len(messages[at].calls))))
@@ -103,7 +106,7 @@ def _first_open(messages: Sequence[Message], newest: int) -> int:
 
 
 def find_cut_points(messages: Sequence[Message]) -> list[int]:
-    """Where a cut parts no call from its result, from 0 on."""
+    """Return the indexes, from 0, at which a cut separates no call from its result."""
     reach = list(range(len(messages)))
     for result, (caller, _) in match_results(messages).items():
         reach[caller] = max(reach[caller], result)
@@ -115,33 +118,20 @@ def find_cut_points(messages: Sequence[Message]) -> list[int]:
     return edges
 
 
-def match_results(messages: Sequence[Message]) -> dict[int, tuple[int, int]]:
-    """By result, the message that called and which of its calls that was.
-
-    Some servers use an id again and again: a result belongs to the nearest message that calls by this id.
-    """
-    waiting: dict[str | None, list[tuple[int, int]]] = {}
-    found: dict[int, tuple[int, int]] = {}
-    for place, message in enumerate(messages):
-        for number in reversed(range(len(message.calls))):
-            waiting.setdefault(message.calls[number].id, []).append((place, number))
-        if message.role == "tool" and waiting.get(message.answers):
-            found[place] = waiting[message.answers].pop()
-    return found
-
-
 def count_message_tokens(message: Message, count: CountTokens) -> int:
-    """At least the tokens that a message has in the form of either API."""
-    calls = sum(CALL + count(call.name + _arguments(call)) for call in message.calls)
-    return _around(message) + _text_weight(message, message.text, count) + calls
+    """Count the tokens of a message: at least as many as in either API's form."""
+    calls = sum(CALL_TOKENS + count(call.name + _encode_arguments(call)) for call in message.calls)
+    return _overhead_tokens(message) + _count_text_tokens(message, message.text, count) + calls
 
 
 def fit_messages(unit: Sequence[Message], room: int, tokens: int, count: CountTokens) -> list[Message]:
-    """Calls and their results in so many messages and tokens: the long ones cut, and if that is not enough, the oldest
-    left out, a call together with its result."""
+    """Fit calls and their results into so many messages and tokens.
+
+    Long messages are cut first. Then the oldest are dropped, a call together with its result.
+    """
     kept = keep_newest(unit, room)
     while kept:
-        cap = _level([count_message_tokens(message, count) for message in kept], tokens)
+        cap = _equal_cap([count_message_tokens(message, count) for message in kept], tokens)
         shorter = [shorten_message(message, cap, count) for message in kept]
         if None not in shorter:
             return [message for message in shorter if message is not None]
@@ -150,7 +140,7 @@ def fit_messages(unit: Sequence[Message], room: int, tokens: int, count: CountTo
 
 
 def keep_newest(unit: Sequence[Message], most: int) -> list[Message]:
-    """At most so many of these messages: the newest, with the calls of the results among them and no others' calls."""
+    """Keep at most so many messages: the newest, with the calls of their results and no other calls."""
     links = match_results(unit)
     kept: set[int] = set()
     for place in reversed(range(len(unit))):
@@ -159,41 +149,41 @@ def keep_newest(unit: Sequence[Message], most: int) -> list[Message]:
             break
         kept |= wanted
     lost = {call for place, call in links.items() if place not in kept}
-    return [_without(unit[place], {call for caller, call in lost if caller == place}) for place in sorted(kept)]
+    return [_drop_calls(unit[place], {call for caller, call in lost if caller == place}) for place in sorted(kept)]
 
 
-def _without(message: Message, calls: set[int]) -> Message:
+def _drop_calls(message: Message, calls: set[int]) -> Message:
     left = tuple(call for number, call in enumerate(message.calls) if number not in calls)
     return replace(message, calls=left) if calls else message
 
 
 def shorten_message(message: Message, tokens: int, count: CountTokens) -> Message | None:
-    """The message within so many tokens, what is left out of it marked; None where that cannot be."""
+    """Cut a message to so many tokens, with a mark; None if that is impossible."""
     if count_message_tokens(message, count) <= tokens:
         return message
-    room = tokens - _around(message) - CALL * len(message.calls)
+    room = tokens - _overhead_tokens(message) - CALL_TOKENS * len(message.calls)
     if message.calls:
         each = max(0, room // (2 if message.text else 1) // len(message.calls))
-        message = replace(message, calls=tuple(_shortened_call(call, each, count) for call in message.calls))
-        room -= sum(count(call.name + _arguments(call)) for call in message.calls)
-    text, _ = cut_middle(message.text, max(0, room), lambda text: _text_weight(message, text, count))
+        message = replace(message, calls=tuple(_shorten_call(call, each, count) for call in message.calls))
+        room -= sum(count(call.name + _encode_arguments(call)) for call in message.calls)
+    text, _ = cut_middle(message.text, max(0, room), lambda text: _count_text_tokens(message, text, count))
     cut = replace(message, text=text)
     return cut if count_message_tokens(cut, count) <= tokens and (text or message.calls) else None
 
 
-def _shortened_call(call: ToolCall, tokens: int, count: CountTokens) -> ToolCall:
-    if count(call.name + _arguments(call)) <= tokens:
+def _shorten_call(call: ToolCall, tokens: int, count: CountTokens) -> ToolCall:
+    if count(call.name + _encode_arguments(call)) <= tokens:
         return call
 
-    def told(text: str) -> ToolCall:
+    def cut_call(text: str) -> ToolCall:
         return replace(call, arguments={"cut": text} if text else {}, malformed="")
 
-    text = clip_text(_arguments(call), tokens, lambda text: count(call.name + _arguments(told(text))))
-    return told(text)
+    text = clip_text(_encode_arguments(call), tokens, lambda text: count(call.name + _encode_arguments(cut_call(text))))
+    return cut_call(text)
 
 
-def _level(weights: Sequence[int], tokens: int) -> int:
-    """The most that each may have, so that all together have no more than `tokens`."""
+def _equal_cap(weights: Sequence[int], tokens: int) -> int:
+    """Return the largest cap for each weight with which all together stay within `tokens`."""
     left = tokens
     for place, weight in enumerate(sorted(weights)):
         share = left // (len(weights) - place)
@@ -203,32 +193,32 @@ def _level(weights: Sequence[int], tokens: int) -> int:
     return max(weights, default=0)
 
 
-def _around(message: Message) -> int:
-    return RESULT if message.role == "tool" else MESSAGE
+def _overhead_tokens(message: Message) -> int:
+    return RESULT_TOKENS if message.role == "tool" else MESSAGE_TOKENS
 
 
-def _text_weight(message: Message, text: str, count: CountTokens) -> int:
-    # A result whose call is not known is quoted line by line.
+def _count_text_tokens(message: Message, text: str, count: CountTokens) -> int:
+    # A result whose call is unknown is quoted line by line.
     return count(text) + (len(text.splitlines()) if message.role == "tool" else 0)
 
 
-def _arguments(call: ToolCall) -> str:
-    """As the APIs take them."""
+def _encode_arguments(call: ToolCall) -> str:
+    """Write the arguments as the APIs take them."""
     arguments: Any = {"malformed": call.malformed} if call.malformed else dict(call.arguments)
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _fitting_summary(summary: str, limits: Limits, count: CountTokens) -> str:
+def _fit_summary(summary: str, limits: Limits, count: CountTokens) -> str:
     room = int(limits.max_tokens * 2 * SUMMARY_SHARE)
-    return clip_text(summary, room, lambda text: _summary_weight(text, count))
+    return clip_text(summary, room, lambda text: _count_summary_tokens(text, count))
 
 
-def _summary_weight(summary: str, count: CountTokens) -> int:
-    return sum(MESSAGE + count(said.text) for said in _summed_up(summary))
+def _count_summary_tokens(summary: str, count: CountTokens) -> int:
+    return sum(MESSAGE_TOKENS + count(said.text) for said in _summary_messages(summary))
 
 
-def _summed_up(summary: str) -> list[ChatMessage]:
-    """Quoted: it is told, not said by the user, and nothing in it is an instruction."""
+def _summary_messages(summary: str) -> list[ChatMessage]:
+    # Quoted: the user did not say it, and nothing in it is an instruction.
     if not summary:
         return []
     lines = "\n".join(f"> {line}" for line in summary.splitlines())

@@ -1,4 +1,4 @@
-"""Tell where the rows of an export do not fit together."""
+"""Find the rows of an export that contradict each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ReportFault = Callable[[Row, str], None]
 
 
 class RowsByKind(NamedTuple):
-    """The rows by kind, each by its key."""
+    """The rows of an export by kind, each by its key."""
 
     items: dict[str, Row]
     cites: dict[str, Row]
@@ -33,43 +33,45 @@ def group_rows(rows: Iterable[Row]) -> RowsByKind:
 
 
 def check_rows(rows: Sequence[Row], now: int, fault: ReportFault) -> None:
-    """`fault` is told of each row that names something which is not there, stands where another stands, goes round in
-    a circle, or was written in the future: a store's time never runs back, so that one such row would drag it along."""
+    """Report each row that names a missing row, takes another's place, is part of a cycle or lies in the future.
+
+    A store's time never runs backwards: one row from the future would carry it along.
+    """
     parts = group_rows(rows)
-    _times(rows, now, fault)
-    _places(parts, fault)
-    _cited(parts, fault)
-    for of in (parts.cites, parts.items):
-        for id in find_cycles(collect_edges(of.values())):
-            fault(of[id], f"{id!r} leads back to itself.")
-    _steps(parts, fault)
+    _check_times(rows, now, fault)
+    _check_places(parts, fault)
+    _check_cites(parts, fault)
+    for rows_by_id in (parts.cites, parts.items):
+        for id in find_cycles(collect_edges(rows_by_id.values())):
+            fault(rows_by_id[id], f"{id!r} leads back to itself.")
+    _check_steps(parts, fault)
     for row in parts.rest:
-        _rest(row, parts, fault)
+        _check_other(row, parts, fault)
 
 
-def _times(rows: Iterable[Row], now: int, fault: ReportFault) -> None:
+def _check_times(rows: Iterable[Row], now: int, fault: ReportFault) -> None:
     for row in rows:
         for name in ("recorded_at", "started_at", "ended_at"):
             if row.kind in ("item", "task") and (row.values.get(name) or 0) > now:
                 fault(row, f"{name} lies in the future.")
 
 
-def _places(parts: RowsByKind, fault: ReportFault) -> None:
-    """One standing item at a place, one open item in a slot, and each place inside its session."""
+def _check_places(parts: RowsByKind, fault: ReportFault) -> None:
+    """Report two current items in one place or slot, and places outside their session."""
     taken: set[tuple[Any, ...]] = set()
     for row in parts.items.values():
         values = row.values
         session = parts.sessions.get(values["session"]) if values["session"] is not None else None
         if values["session"] is not None and (session is None or session.values["length"] <= values["place"]):
             fault(row, f"its place {values['place']} is not inside a session {values['session']!r} of this file.")
-        for held in unique_keys(values):
-            if held in taken:
-                fault(row, f"another line stands in the same {held[0]}, {held[1]!r}.")
-            taken.add(held)
+        for key in unique_keys(values):
+            if key in taken:
+                fault(row, f"another line has the same {key[0]}, {key[1]!r}.")
+            taken.add(key)
 
 
 def unique_keys(values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """What an item has for itself alone as long as it stands."""
+    """Yield the keys that only one current item may have: its place, its slot, its words."""
     if values["retracted_at"] is not None:
         return
     if values["session"] is not None:
@@ -83,11 +85,11 @@ def unique_keys(values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield "words", values["text"], values["kind"], *relation.values()
 
 
-def _cited(parts: RowsByKind, fault: ReportFault) -> None:
+def _check_cites(parts: RowsByKind, fault: ReportFault) -> None:
     for id, row in parts.cites.items():
         citing = parts.items.get(id)
         if citing is None:
-            fault(row, f"there is no item {id!r} in this file that could cite.")
+            fault(row, f"the citing item {id!r} is not in this file.")
             continue
         for source, cited, _, end in row.values["cites"]:
             there = parts.items.get(cited)
@@ -96,22 +98,22 @@ def _cited(parts: RowsByKind, fault: ReportFault) -> None:
             elif there is None:
                 fault(row, f"it cites {cited!r}, which is not in this file.")
             elif end is not None and end > len(there.values["text"]):
-                fault(row, f"it cites {cited!r} up to character {end}, and that has {len(there.values['text'])}.")
+                fault(row, f"it cites {cited!r} up to character {end}, but that has {len(there.values['text'])}.")
 
 
 def collect_edges(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """What each item cites, from rows of cites; what took its place, from rows of items."""
+    """Map each item to the items that it cites (rows of cites) or to its successor (rows of items)."""
     edges: dict[str, list[str]] = {}
     for row in rows:
         if row.kind == "cites":
-            edges[row.key[0]] = [one[1] for one in row.values["cites"]]
+            edges[row.key[0]] = [cite[1] for cite in row.values["cites"]]
         elif row.values["replaced_by"]:
             edges[row.key[0]] = [row.values["replaced_by"]]
     return edges
 
 
 def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[str]:
-    """From which an edge leads back to where it came from."""
+    """Return the ids from which an edge leads back into its own path."""
     found: list[str] = []
     done: set[str] = set()
     for first in edges:
@@ -131,7 +133,7 @@ def find_cycles(edges: Mapping[str, Sequence[str]]) -> list[str]:
     return found
 
 
-def _steps(parts: RowsByKind, fault: ReportFault) -> None:
+def _check_steps(parts: RowsByKind, fault: ReportFault) -> None:
     count: dict[str, int] = {}
     seen: set[tuple[str, str, int]] = set()
     for row in parts.rest:
@@ -143,18 +145,18 @@ def _steps(parts: RowsByKind, fault: ReportFault) -> None:
         if task not in parts.tasks:
             fault(row, f"there is no task {task!r} in this file.")
         if int(row.key[2]) != count[task]:
-            fault(row, f"step number {int(row.key[2])} of {task!r} comes where {count[task]} should.")
+            fault(row, f"step number {int(row.key[2])} of {task!r} should be {count[task]}.")
         if place in seen:
-            fault(row, f"the step {row.values['name']!r} of {task!r} is there twice.")
+            fault(row, f"the step {row.values['name']!r} of {task!r} appears twice.")
         seen.add(place)
 
 
-def _rest(row: Row, parts: RowsByKind, fault: ReportFault) -> None:
+def _check_other(row: Row, parts: RowsByKind, fault: ReportFault) -> None:
     values = row.values
     if row.kind in ("summary", "progress"):
         session = parts.sessions.get(row.key[1])
         if session is None or values["upto"] > session.values["length"]:
-            fault(row, f"it goes beyond the session {row.key[1]!r}.")
+            fault(row, f"it reaches beyond the session {row.key[1]!r}.")
     if row.kind == "episode" and values["item"] is not None and values["item"] not in parts.items:
         fault(row, f"its item {values['item']!r} is not in this file.")
     if row.kind == "trial" and row.key[1] not in parts.items:

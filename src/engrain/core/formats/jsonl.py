@@ -1,4 +1,4 @@
-"""The lines of an export: every row of a memory as plain JSON without its scope, and back with every value proved."""
+"""Convert the rows of a memory to the JSON lines of an export, and back with every value checked."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from engrain.core.validation import (
 )
 
 ROW_TAG = "row"
-# In this order. Left out are tombstones and answered requests: hashes under the key of one store, which stays there.
+# In this order. Tombstones and answered requests are left out: they are hashes under the key of one store.
 EXPORTED_KINDS: tuple[RowKind, ...] = (
     "item", "cites", "session", "summary", "progress", "episode", "trial", "task", "step", "event",
 )  # fmt: skip
-MOST = 2**53
+MAX_NUMBER = 2**53
 MAX_SOURCES = 100_000
-MAX_VECTOR = 65_536  # bytes of one row
+MAX_VECTOR_BYTES = 65_536
 
 Check = Callable[[object, str], Any]
 Line = dict[str, Any]
 
 
-def _maybe(check: Check) -> Check:
+def _optional(check: Check) -> Check:
     return lambda value, what: None if value is None else check(value, what)
 
 
-def _words(limit: int) -> Check:
-    """A text that may be empty."""
+def _text_up_to(limit: int) -> Check:
+    """Check a text that may be empty."""
     return lambda value, what: check_sized_text(value, what, limit)
 
 
-def _number(least: int) -> Check:
-    return lambda value, what: check_count(value, what, least, MOST)
+def _number_from(least: int) -> Check:
+    return lambda value, what: check_count(value, what, least, MAX_NUMBER)
 
 
-def _choice(known: Sequence[str]) -> Check:
+def _one_of(known: Sequence[str]) -> Check:
     def check(value: object, what: str) -> str:
         if not isinstance(value, str) or value not in known:
             raise InvalidInput(f"{what} must be one of {', '.join(known)}, not {value!r:.80}.")
@@ -62,19 +62,19 @@ def _choice(known: Sequence[str]) -> Check:
     return check
 
 
-def _flag(value: object, what: str) -> bool:
+def _check_flag(value: object, what: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(f"{what} must be true or false, not {value!r:.80}.")
     return value
 
 
-def _time(value: object, what: str) -> int:
+def _check_time_text(value: object, what: str) -> int:
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be an ISO 8601 time, not {value!r:.80}.")
     return to_micros(check_time(value, what))
 
 
-def _fields(value: object, what: str, known: Mapping[str, Check]) -> Line:
+def _check_fields(value: object, what: str, known: Mapping[str, Check]) -> Line:
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} must be an object, not {type(value).__name__}.")
     for name in value:
@@ -83,7 +83,7 @@ def _fields(value: object, what: str, known: Mapping[str, Check]) -> Line:
     return {name: check(value.get(name), f"{name} of {what}") for name, check in known.items()}
 
 
-def _listed(value: object, what: str, most: int) -> list[Any]:
+def _check_list(value: object, what: str, most: int) -> list[Any]:
     if not isinstance(value, list):
         raise InvalidInput(f"{what} must be a list, not {type(value).__name__}.")
     if len(value) > most:
@@ -91,158 +91,163 @@ def _listed(value: object, what: str, most: int) -> list[Any]:
     return value
 
 
-def _sources(value: object, what: str) -> list[list[Any]]:
-    known = {"kind": _choice(tuple(TRUST)), "name": _maybe(check_key)}
-    found = (_fields(one, f"a source of {what}", known) for one in _listed(value, what, MAX_SOURCES))
+def _check_sources(value: object, what: str) -> list[list[Any]]:
+    known = {"kind": _one_of(tuple(TRUST)), "name": _optional(check_key)}
+    found = (_check_fields(one, f"a source of {what}", known) for one in _check_list(value, what, MAX_SOURCES))
     return [[one["kind"], one["name"]] for one in found]
 
 
-def _cites(value: object, what: str) -> list[list[Any]]:
-    known = {"source": _number(0), "item": check_key, "start": _maybe(_number(0)), "end": _maybe(_number(0))}
+def _check_cites(value: object, what: str) -> list[list[Any]]:
+    known = {
+        "source": _number_from(0),
+        "item": check_key,
+        "start": _optional(_number_from(0)),
+        "end": _optional(_number_from(0)),
+    }
     found: list[list[Any]] = []
-    for one in _listed(value, what, MAX_SOURCES):
-        cite = _fields(one, "a cite", known)
+    for one in _check_list(value, what, MAX_SOURCES):
+        cite = _check_fields(one, "a cite", known)
         start, end = cite["start"], cite["end"]
         if (start is None) != (end is None) or (end is not None and end <= start and (start, end) != (0, 0)):
-            raise InvalidInput(f"a cited span needs 0 <= start < end, not {cite['start']!r} and {cite['end']!r}.")
-        found.append([cite["source"], cite["item"], cite["start"], cite["end"]])
+            raise InvalidInput(f"a cited span needs 0 <= start < end, not {start!r} and {end!r}.")
+        found.append([cite["source"], cite["item"], start, end])
     if not found:
-        raise InvalidInput("a line of cites without a cite.")
+        raise InvalidInput("a line of cites needs at least one cite.")
     return found
 
 
-def _vectors(value: object, what: str) -> dict[str, list[str]]:
+def _check_vectors(value: object, what: str) -> dict[str, list[str]]:
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} must be an object, not {type(value).__name__}.")
     for model, rows in value.items():
         check_key(model, what)
-        for row in _listed(rows, what, 1_000):
-            _vector(row, what)
+        for row in _check_list(rows, what, 1_000):
+            _check_vector(row, what)
     return value
 
 
-def _vector(row: object, what: str) -> None:
+def _check_vector(row: object, what: str) -> None:
     try:
         raw = b64decode(row, validate=True) if isinstance(row, str) and row.isascii() else b""
     except NotBase64:
         raw = b""
-    if not raw or len(raw) % 4 or len(raw) > MAX_VECTOR:
+    if not raw or len(raw) % 4 or len(raw) > MAX_VECTOR_BYTES:
         raise InvalidInput(f"{what} must be float32 numbers in base64.")
 
 
-def _relation(value: object, what: str) -> Line:
-    return _fields(value, what, {"subject": check_key, "relation": check_key, "object": check_key})
+def _check_relation(value: object, what: str) -> Line:
+    return _check_fields(value, what, {"subject": check_key, "relation": check_key, "object": check_key})
 
 
-def _metadata(value: object, what: str) -> dict[str, Any]:
+def _check_metadata_field(value: object, what: str) -> dict[str, Any]:
     found = check_metadata(value)
     if not isinstance(found.get(RESERVED_KEY, {}), dict):
         raise InvalidInput(f"{what}[{RESERVED_KEY!r}] must be an object.")
     return found
 
 
-def _raw(value: object, what: str) -> Line:
-    return _fields(value, what, {"text": _words(MAX_JSON), "expires_at": _time})
+def _check_raw(value: object, what: str) -> Line:
+    return _check_fields(value, what, {"text": _text_up_to(MAX_JSON), "expires_at": _check_time_text})
 
 
-ITEM: Mapping[str, Check] = {
+ITEM_FIELDS: Mapping[str, Check] = {
     "id": check_key,
-    "kind": _choice(KINDS),
+    "kind": _one_of(KINDS),
     "text": check_text,
     "importance": check_share,
-    "recorded_at": _time,
-    "valid_from": _time,
-    "valid_to": _maybe(_time),
-    "occurred_at": _maybe(_time),
-    "slot": _maybe(check_key),
-    "metadata": _metadata,
-    "sources": _sources,
+    "recorded_at": _check_time_text,
+    "valid_from": _check_time_text,
+    "valid_to": _optional(_check_time_text),
+    "occurred_at": _optional(_check_time_text),
+    "slot": _optional(check_key),
+    "metadata": _check_metadata_field,
+    "sources": _check_sources,
     "trust": check_share,
-    "session": _maybe(check_key),
-    "place": _maybe(lambda value, what: check_count(value, what, 0, MAX_PLACE)),
-    "speaker": _maybe(check_key),
-    "role": _maybe(check_key),
-    "relation": _maybe(_relation),
-    "pinned": _flag,
-    "replaced_by": _maybe(check_key),
-    "retracted_at": _maybe(_time),
-    "expires_at": _maybe(_time),
-    "access_count": _number(0),
-    "last_accessed": _maybe(_time),
-    "vectors": _vectors,
+    "session": _optional(check_key),
+    "place": _optional(lambda value, what: check_count(value, what, 0, MAX_PLACE)),
+    "speaker": _optional(check_key),
+    "role": _optional(check_key),
+    "relation": _optional(_check_relation),
+    "pinned": _check_flag,
+    "replaced_by": _optional(check_key),
+    "retracted_at": _optional(_check_time_text),
+    "expires_at": _optional(_check_time_text),
+    "access_count": _number_from(0),
+    "last_accessed": _optional(_check_time_text),
+    "vectors": _check_vectors,
 }
-EPISODE: Mapping[str, Check] = {
+EPISODE_FIELDS: Mapping[str, Check] = {
     "id": check_key,
     "session": check_key,
     "kind": check_key,
-    "text": _words(MAX_TEXT),
+    "text": _text_up_to(MAX_TEXT),
     "importance": check_share,
-    "happened_at": _time,
-    "expires_at": _maybe(_time),
-    "count": _number(1),
-    "data": _metadata,
-    "item": _maybe(check_key),
-    "key": _maybe(check_name),
-    "raw": _maybe(_raw),
+    "happened_at": _check_time_text,
+    "expires_at": _optional(_check_time_text),
+    "count": _number_from(1),
+    "data": _check_metadata_field,
+    "item": _optional(check_key),
+    "key": _optional(check_name),
+    "raw": _optional(_check_raw),
 }
-# Nobody runs a task that was loaded: one that had not ended is parked until somebody resumes it.
-TASK: Mapping[str, Check] = {
+# A loaded task that had not ended is parked until somebody resumes it.
+TASK_FIELDS: Mapping[str, Check] = {
     "task": check_key,
-    "goal": _words(MAX_TEXT),
+    "goal": _text_up_to(MAX_TEXT),
     "version": check_name,
-    "status": _choice(("parked", *ENDED_STATUSES)),
-    "epoch": _number(0),
-    "started_at": _time,
-    "ended_at": _maybe(_time),
-    "outcome": _words(MAX_TEXT),
-    "deadline": _maybe(_time),
-    "snapshot": _maybe(_words(MAX_JSON)),
+    "status": _one_of(("parked", *ENDED_STATUSES)),
+    "epoch": _number_from(0),
+    "started_at": _check_time_text,
+    "ended_at": _optional(_check_time_text),
+    "outcome": _text_up_to(MAX_TEXT),
+    "deadline": _optional(_check_time_text),
+    "snapshot": _optional(_text_up_to(MAX_JSON)),
 }
-STEP: Mapping[str, Check] = {
+STEP_FIELDS: Mapping[str, Check] = {
     "task": check_key,
-    "number": _number(1),
+    "number": _number_from(1),
     "name": check_key,
-    "occurrence": _number(0),
-    "kind": _choice(get_args(StepKind)),
-    "status": _choice(get_args(StepStatus)),
-    "attempt": _number(0),
-    "epoch": _number(0),
+    "occurrence": _number_from(0),
+    "kind": _one_of(get_args(StepKind)),
+    "status": _one_of(get_args(StepStatus)),
+    "attempt": _number_from(0),
+    "epoch": _number_from(0),
     "input": check_name,
     "key": check_name,
     "version": check_name,
-    "began_at": _time,
-    "ended_at": _maybe(_time),
-    "result": _maybe(_words(MAX_JSON)),
-    "error": _maybe(_words(MAX_TEXT)),
+    "began_at": _check_time_text,
+    "ended_at": _optional(_check_time_text),
+    "result": _optional(_text_up_to(MAX_JSON)),
+    "error": _optional(_text_up_to(MAX_TEXT)),
 }
-FORMS: Mapping[str, Mapping[str, Check]] = {
-    "item": ITEM,
-    "cites": {"item": check_key, "cites": _cites},
-    "session": {"session": check_key, "length": _number(1), "rank": _number(1)},
+LINE_FIELDS: Mapping[str, Mapping[str, Check]] = {
+    "item": ITEM_FIELDS,
+    "cites": {"item": check_key, "cites": _check_cites},
+    "session": {"session": check_key, "length": _number_from(1), "rank": _number_from(1)},
     "summary": {
         "session": check_key,
-        "text": _words(MAX_TEXT),
-        "upto": _number(0),
-        "version": _number(0),
+        "text": _text_up_to(MAX_TEXT),
+        "upto": _number_from(0),
+        "version": _number_from(0),
         "by": check_name,
     },
-    "progress": {"session": check_key, "work": check_key, "upto": _number(0)},
-    "episode": EPISODE,
+    "progress": {"session": check_key, "work": check_key, "upto": _number_from(0)},
+    "episode": EPISODE_FIELDS,
     "trial": {
         "procedure": check_key,
         "task": check_name,
-        "success": _flag,
-        "at": _time,
-        "note": _words(MAX_TEXT),
+        "success": _check_flag,
+        "at": _check_time_text,
+        "note": _text_up_to(MAX_TEXT),
     },
-    "task": TASK,
-    "step": STEP,
-    "event": {"task": check_key, "event": check_key, "payload": _words(MAX_JSON)},
+    "task": TASK_FIELDS,
+    "step": STEP_FIELDS,
+    "event": {"task": check_key, "event": check_key, "payload": _text_up_to(MAX_JSON)},
 }
-# What names a row within its scope and kind, and whether it is a value of the row as well.
-_NAMED: Mapping[str, tuple[str, ...]] = {
+# The fields that form the key of a row within its scope and kind.
+_KEY_FIELDS: Mapping[str, tuple[str, ...]] = {
     "item": ("id",),
     "cites": ("item",),
     "session": ("session",),
@@ -254,50 +259,51 @@ _NAMED: Mapping[str, tuple[str, ...]] = {
     "step": ("task", "number"),
     "event": ("task", "event"),
 }
-_ONLY_NAMED = {"cites", "session", "summary", "progress", "step", "event"}
-_TIMES = {
+_KEYS_NOT_IN_VALUES = {"cites", "session", "summary", "progress", "step", "event"}
+_TIME_FIELDS = {
     "recorded_at", "valid_from", "valid_to", "occurred_at", "retracted_at", "expires_at", "last_accessed",
     "happened_at", "at", "started_at", "ended_at", "deadline", "began_at",
 }  # fmt: skip
 
 
 def is_row(line: object) -> bool:
-    return isinstance(line, dict) and line.get(ROW_TAG) in FORMS
+    return isinstance(line, dict) and line.get(ROW_TAG) in LINE_FIELDS
 
 
 def row_to_line(row: Row) -> Line:
-    """Values that are not there are left out."""
+    """Write a row as a line. Missing values are left out."""
     values = dict(row.values)
     if row.kind == "item":
-        values["sources"] = [_named(("kind", "name"), one) for one in values["sources"]]
+        values["sources"] = [_name_values(("kind", "name"), one) for one in values["sources"]]
         values["vectors"] = values["vectors"] or None
     if row.kind == "cites":
-        values["cites"] = [_named(("source", "item", "start", "end"), one) for one in values["cites"]]
+        values["cites"] = [_name_values(("source", "item", "start", "end"), one) for one in values["cites"]]
     if row.kind == "episode" and values["raw"]:
-        values["raw"] = {**values["raw"], "expires_at": _iso(values["raw"]["expires_at"])}
+        values["raw"] = {**values["raw"], "expires_at": _to_iso(values["raw"]["expires_at"])}
     if row.kind == "task" and values["status"] not in ENDED_STATUSES:
         values["status"] = "parked"
-    named = dict(zip(_NAMED[row.kind], row.key[-len(_NAMED[row.kind]) :], strict=True))
+    keys = dict(zip(_KEY_FIELDS[row.kind], row.key[-len(_KEY_FIELDS[row.kind]) :], strict=True))
     if row.kind == "step":
-        named["number"] = int(named["number"])  # type: ignore[assignment]
-    whole = {**values, **named}
-    given = {name: whole[name] for name in FORMS[row.kind] if whole.get(name) is not None}
-    return {ROW_TAG: row.kind, **{k: _iso(v) if k in _TIMES else v for k, v in given.items()}}
+        keys["number"] = int(keys["number"])  # type: ignore[assignment]
+    fields = {**values, **keys}
+    filled = {name: fields[name] for name in LINE_FIELDS[row.kind] if fields.get(name) is not None}
+    return {ROW_TAG: row.kind, **{k: _to_iso(v) if k in _TIME_FIELDS else v for k, v in filled.items()}}
 
 
 def line_to_row(line: object, scope: Scope) -> Row:
-    """Of an item its hash and traits are still to be set: they are its store's own."""
+    """Read a line as a row. The store still has to set an item's hash and traits."""
     kind = line.get(ROW_TAG) if isinstance(line, dict) else None
-    if not isinstance(line, dict) or not isinstance(kind, str) or kind not in FORMS:
-        raise InvalidInput(f'"{ROW_TAG}" must be one of {", ".join(FORMS)}, not {kind!r:.80}.')
+    if not isinstance(line, dict) or not isinstance(kind, str) or kind not in LINE_FIELDS:
+        raise InvalidInput(f'"{ROW_TAG}" must be one of {", ".join(LINE_FIELDS)}, not {kind!r:.80}.')
     given = {name: value for name, value in line.items() if name != ROW_TAG}
-    values = _fields(given, f"a line of kind {kind!r}", FORMS[kind])
-    _PROOFS.get(kind, _nothing)(values)
-    names = [str(values[name]) for name in _NAMED[kind]]
+    values = _check_fields(given, f"a line of kind {kind!r}", LINE_FIELDS[kind])
+    if kind == "item":
+        _check_item(values)
+    names = [str(values[name]) for name in _KEY_FIELDS[kind]]
     if kind == "step":
         names[1] = f"{values['number']:09d}"
     key: Key = tuple(names) if kind in ("item", "cites") else (scope.id, *names)
-    kept = {k: v for k, v in values.items() if kind not in _ONLY_NAMED or k not in _NAMED[kind]}
+    kept = {k: v for k, v in values.items() if kind not in _KEYS_NOT_IN_VALUES or k not in _KEY_FIELDS[kind]}
     if kind == "item":
         kept |= {"hash": "", "traits": 0}
     if kind == "task":
@@ -305,30 +311,26 @@ def line_to_row(line: object, scope: Scope) -> Row:
     return Row(kind, key, {**kept, "scope": [scope.tenant, scope.agent, scope.user]})  # type: ignore[arg-type]
 
 
-def _named(names: Sequence[str], values: Sequence[Any]) -> Line:
+def _name_values(names: Sequence[str], values: Sequence[Any]) -> Line:
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
-def _iso(micros: int) -> str:
+def _to_iso(micros: int) -> str:
     return from_micros(micros).isoformat()
 
 
-def _nothing(_: Line) -> None:
-    return None
-
-
-def _proved_item(values: Line) -> None:
+def _check_item(values: Line) -> None:
     if values["id"].startswith("#"):
-        raise InvalidInput("an id does not begin with #.")
+        raise InvalidInput("an id must not begin with #.")
     if (values["session"] is None) != (values["place"] is None):
         raise InvalidInput("session and place belong together.")
     if values["kind"] == "message" and values["session"] is None:
         raise InvalidInput("a message needs its session and place.")
     if values["retracted_at"] is not None and values["replaced_by"] is None:
-        raise InvalidInput("an item that was corrected away needs replaced_by.")
+        raise InvalidInput("a retracted item needs replaced_by.")
     allowed = max((TRUST[kind] for kind, _ in values["sources"]), default=1.0)
     if values["trust"] > allowed and not math.isclose(values["trust"], allowed):
-        raise InvalidInput(f"trust {values['trust']} is more than its sources give: {allowed}.")
+        raise InvalidInput(f"trust {values['trust']} is higher than its sources allow: {allowed}.")
     if values["kind"] == "procedure" and values["slot"] is not None:
         kept = values["metadata"].get(RESERVED_KEY, {})
         steps = kept.get("steps")
@@ -336,6 +338,3 @@ def _proved_item(values: Line) -> None:
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['steps'], a list of texts.")
         if not isinstance(kept.get("when"), str):
             raise InvalidInput(f"a procedure needs metadata[{RESERVED_KEY!r}]['when'], a text.")
-
-
-_PROOFS: Mapping[str, Callable[[Line], None]] = {"item": _proved_item}

@@ -1,4 +1,4 @@
-"""The first line of an export: what it is, whose, and how to tell that nothing is missing."""
+"""Manifests of exports and backups: owner, counts and hashes, which prove that nothing is missing."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ VERSION = 1
 
 
 class LineSums:
-    """Counts and hashes of lines as they go by, by kind and of all."""
+    """Count and hash lines as they pass, by kind and in total."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
-        self._all = _hash()
+        self._all = _new_hash()
         self._by: dict[str, Any] = {}
 
     def add(self, kind: str, raw: bytes) -> None:
         self.rows[kind] = self.rows.get(kind, 0) + 1
-        for one in (self._all, self._by.setdefault(kind, _hash())):
+        for one in (self._all, self._by.setdefault(kind, _new_hash())):
             one.update(raw)
 
     @property
@@ -42,8 +42,11 @@ class LineSums:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`rows` counts the lines of each kind, `hashes` are theirs and `hash` is that of them all: BLAKE2b of 16 bytes
-    over the lines as they stand, line ends included."""
+    """The first line of an export.
+
+    `rows` counts the lines of each kind, `hashes` has their hashes, and `hash` covers all lines.
+    A hash is a BLAKE2b of 16 bytes over the lines with their line ends.
+    """
 
     engrain: str
     scope: Scope
@@ -75,28 +78,30 @@ def read_manifest(line: Mapping[str, Any]) -> Manifest:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise InvalidInput(f"version must be a whole number, not {version!r:.80}.")
     if version > VERSION:
-        raise NewerStore(f"the export has version {version}; this engrain knows {VERSION}. pip install -U engrain.")
+        raise NewerStore(
+            f"the export has version {version}; this engrain knows {VERSION}. Upgrade: pip install -U engrain."
+        )
     known = set(Manifest("", Scope()).line)
     if wrong := sorted(set(line) ^ known):
-        raise InvalidInput(f"the manifest lacks or does not know {', '.join(wrong)[:200]}.")
+        raise InvalidInput(f"the manifest has missing or unknown keys: {', '.join(wrong)[:200]}.")
     scope = line["scope"]
     if not isinstance(scope, dict) or not set(scope) <= {"tenant", "agent", "user"}:
         raise InvalidInput("scope must be an object with tenant, agent and user.")
     if not all(isinstance(line[name], str) for name in ("engrain", "hash")):
         raise InvalidInput("engrain and hash must be texts.")
-    _by_kind(line["rows"], "rows", int)
-    _by_kind(line["hashes"], "hashes", str)
+    _check_by_kind(line["rows"], "rows", int)
+    _check_by_kind(line["hashes"], "hashes", str)
     return Manifest(line["engrain"], Scope(**scope), line["rows"], line["hashes"], line["hash"])
 
 
-def _by_kind(given: object, what: str, wanted: type) -> None:
+def _check_by_kind(given: object, what: str, wanted: type) -> None:
     if not isinstance(given, dict) or not set(given) <= set(EXPORTED_KINDS):
         raise InvalidInput(f"{what} must be an object with kinds of rows: {', '.join(EXPORTED_KINDS)}.")
     if not all(type(one) is wanted for one in given.values()):
         raise InvalidInput(f"{what} must be {'numbers' if wanted is int else 'texts'}.")
 
 
-def _hash() -> Any:
+def _new_hash() -> Any:
     return hashlib.blake2b(digest_size=16)
 
 
@@ -106,14 +111,17 @@ SERVER_BACKUP_ADVICE = (
     "docs/lifecycle.md says how."
 )
 MANIFEST_SUFFIX = ".json"  # after the whole name of the backup
-_STAMP = "%Y%m%dT%H%M%S%fZ"
-_STAMPED = re.compile(r"\d{8}T\d{12}Z")
+_TIME_FORMAT = "%Y%m%dT%H%M%S%fZ"
+_TIME_PATTERN = re.compile(r"\d{8}T\d{12}Z")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """`rows` counts the rows of each table; `sha256` is of the file, byte by byte. `store` is the code of the store
-    that it was taken of; one of an earlier engrain has none."""
+    """The description of a backup.
+
+    `rows` counts the rows of each table. `sha256` is the hash of the file.
+    `store` is the code of the backed-up store; backups of an earlier engrain have none.
+    """
 
     taken_at: datetime
     schema: int
@@ -128,7 +136,7 @@ class BackupManifest:
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """A backup that was read again and found whole."""
+    """A backup that was read again and is complete."""
 
     path: str
     manifest: BackupManifest
@@ -174,13 +182,13 @@ def read_backup_manifest(raw: bytes, name: str) -> BackupManifest:
         values: dict[str, Any] = json.loads(raw)
         found = values.pop("engrain_backup")
         if not isinstance(found, int) or found <= BACKUP_FORMAT:
-            return _typed(BackupManifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])}))
+            return _check_types(BackupManifest(**{**values, "taken_at": datetime.fromisoformat(values["taken_at"])}))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise StoreCorrupt(f"{name} is not the manifest of an engrain backup, or is damaged.") from exc
     raise NewerStore(f"{name} was written by a newer engrain. Upgrade: pip install -U engrain.")
 
 
-def _typed(made: BackupManifest) -> BackupManifest:
+def _check_types(made: BackupManifest) -> BackupManifest:
     numbers = (made.schema, made.items, made.bytes)
     fits = all(type(one) is int for one in numbers) and isinstance(made.rows, dict)
     if not fits or not all(isinstance(one, str) for one in (made.sha256, made.engrain, made.store)):
@@ -189,29 +197,34 @@ def _typed(made: BackupManifest) -> BackupManifest:
 
 
 def make_backup_name(stem: str, at: datetime) -> str:
-    """Sorts by time."""
-    return f"{stem}-{at.astimezone(UTC).strftime(_STAMP)}.db"
+    """Name a backup so that names sort by time."""
+    return f"{stem}-{at.astimezone(UTC).strftime(_TIME_FORMAT)}.db"
 
 
 def parse_backup_time(stem: str, name: str) -> datetime | None:
-    """When a backup of this name was taken; None for any other file."""
+    """Return the time at which a backup of this name was taken; None for any other file."""
     stamp = name.removeprefix(f"{stem}-").removesuffix(".db")
-    if name != f"{stem}-{stamp}.db" or not _STAMPED.fullmatch(stamp):
+    if name != f"{stem}-{stamp}.db" or not _TIME_PATTERN.fullmatch(stamp):
         return None
     try:
-        return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+        return datetime.strptime(stamp, _TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         return None
 
 
 def is_backup_due(times: Iterable[datetime], now: datetime, every: timedelta) -> bool:
-    """Backups that seem to be of a later moment, after a clock was set back, count as of now; those far ahead do not:
-    a clock was wrong when they were taken."""
+    """Tell if the last backup is older than `every`.
+
+    A backup slightly in the future, after a clock was set back, counts as of now.
+    A backup far in the future does not count: its clock was wrong.
+    """
     return not any(-every <= now - at < every for at in times)
 
 
 def find_surplus_backups(stem: str, names: Iterable[str], keep: int, latest: datetime) -> list[str]:
-    """The oldest beyond so many; files of other names are never among them. One that seems to be of a moment after the
-    `latest` was taken before the others, by a clock that was wrong."""
+    """Return the oldest backups beyond `keep`. Files with other names are never among them.
+
+    A backup later than `latest` was taken by a wrong clock, and counts as the oldest.
+    """
     ours = [(at <= latest, name) for name in names if (at := parse_backup_time(stem, name))]
     return [name for _, name in sorted(ours)[: max(0, len(ours) - keep)]]

@@ -1,4 +1,4 @@
-"""Merge a file that was edited by hand with a memory that went on, against what both agreed on last."""
+"""Merge files edited by hand with a changed memory, by a three-way merge against the last sync."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Literal
 from engrain.core.markdown.page import Entry, hash_entry
 from engrain.core.markdown.sync_state import SyncedLine
 
-# A line is the edited form of another if it shares this much with it; if it stands in its place, this much is enough.
-ALIKE, ALIKE_IN_PLACE = 0.6, 0.25
-COMPARED = 400  # characters of a text
-MOST_COMPARED = 100_000  # pairs of lines: beyond, only those that stand in each other's place
-# More deletions than this, and than a third of all lines, are more likely a broken file than a wish.
-FEW, SHARE = 3, 3
+# A line is an edit of another if they are this similar. In the same place, less is enough.
+MIN_SIMILARITY, MIN_SIMILARITY_IN_PLACE = 0.6, 0.25
+MAX_COMPARED_CHARACTERS = 400
+MAX_COMPARED_PAIRS = 100_000  # beyond, only lines in the same place are compared
+# More deletions than this, and than a third of all lines, are more likely a broken file than intended.
+MAX_FEW_DELETIONS, MAX_DELETED_DIVISOR = 3, 3
 
 MergeAction = Literal["keep", "renew", "drop", "add", "edit", "forget", "hold", "clash"]
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """An entry of a file: in which block and at which line it stands. `unsure`: under the heading of what tools and the
-    web said."""
+    """An entry of a file with its block and line number. `unsure`: it stands under the UNTRUSTED heading."""
 
     file: str
     block: int
@@ -33,8 +32,11 @@ class FileEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """A line of the base and what the file has in its place; `id` is the item if the file has the item's own words."""
+class LineMatch:
+    """A line of the last sync and the entry that the file has for it.
+
+    `id` is the item if the entry has the item's exact text. `again`: an earlier entry has it too.
+    """
 
     line: SyncedLine | None = None
     seen: FileEntry | None = None
@@ -44,8 +46,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class MergeDecision:
-    """What is to be done. `id` is the item that stands: for "keep" whose line it is, for "clash" whose words stay, and
-    for "renew", in a log, whose words come in place of what is there."""
+    """The action for one line. `id` is the item that stays.
+
+    For "keep" it is the item of the line, for "clash" the item whose text wins.
+    For "renew", in a log, its text replaces the text that is there.
+    """
 
     do: MergeAction
     line: SyncedLine | None = None
@@ -55,8 +60,7 @@ class MergeDecision:
 
 @dataclass(frozen=True, slots=True)
 class DamageSigns:
-    """Signs of a broken file: those that are empty or not there, and the last entry of those whose last line has no
-    end."""
+    """Signs of broken files: `gone` are empty or missing, `unended` has the last entry of files without a line end."""
 
     gone: frozenset[str] = frozenset()
     unended: Mapping[str, FileEntry] = field(default_factory=dict)
@@ -64,7 +68,11 @@ class DamageSigns:
 
 @dataclass(frozen=True, slots=True)
 class MemorySide:
-    """The memory's side: what stood at each line's time, which item stands for it now, and every item that is shown."""
+    """The memory's side of the merge.
+
+    `before` has the entry of each line at the last sync. `stands` has the item that is current for it now.
+    `shown` has the entry of every item on the pages.
+    """
 
     before: Mapping[str, Entry]
     stands: Mapping[str, str | None]
@@ -72,38 +80,44 @@ class MemorySide:
 
 
 def merge_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[MergeDecision]:
-    """One verdict for each line and each entry. No text of either side is lost: it is kept, taken, or a clash; what is
-    dropped was the memory's own, and is gone there or stands elsewhere."""
+    """Decide for each line and each entry. No text of either side is lost: it is kept, applied or a clash.
+
+    A dropped entry was the memory's own, and is removed there or shown elsewhere.
+    """
     matches = match_lines(base, seen, side)
     settled = {match.id or side.stands.get(match.line.id if match.line else "") for match in matches if match.seen}
     slots = {entry.slot: id for id, entry in side.shown.items() if entry.slot is not None}
     known = {line.id for line in base}
-    found = [one for match in matches if (one := _verdict(match, side, settled, slots, known)) is not None]
-    # Two deleted lines of what is one item by now: it goes, and there is nothing to tell.
+    found = [one for match in matches if (one := _decide(match, side, settled, slots, known)) is not None]
+    # Two deleted lines that are one item by now: the item goes, without a conflict.
     going = {one.id for one in found if one.do == "forget"}
     return [one for one in found if one.do != "clash" or one.id not in going]
 
 
-def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[Match]:
-    found: list[Match] = []
-    found += _by_key([*base], seen)
-    found += _by_item(_unseen(found, seen), side.shown, {match.line.id for match in found if match.line})
-    # What was coming when a sync was cut off may not have come: what stood there before has the better claim.
+def match_lines(base: Sequence[SyncedLine], seen: Sequence[FileEntry], side: MemorySide) -> list[LineMatch]:
+    found: list[LineMatch] = []
+    found += _match_by_key([*base], seen)
+    found += _match_by_item(
+        _unmatched_entries(found, seen), side.shown, {match.line.id for match in found if match.line}
+    )
+    # A line that an interrupted sync was about to write may be missing: lines that stood there before match first.
     for states in (("stands", "going"), ("coming",)):
         taken = {match.line.id for match in found if match.line}
-        lines = [one for one in _unmatched(found, base) if one.state in states and one.id not in taken]
-        found += _edits(lines, _unseen(found, seen), _Around(base, seen), side)
-    found += [Match(line) for line in _unmatched(found, base)]
-    return found + [Match(seen=one) for one in _unseen(found, seen)]
+        lines = [one for one in _unmatched_lines(found, base) if one.state in states and one.id not in taken]
+        found += _match_edits(lines, _unmatched_entries(found, seen), _Neighbours(base, seen), side)
+    found += [LineMatch(line) for line in _unmatched_lines(found, base)]
+    return found + [LineMatch(seen=one) for one in _unmatched_entries(found, seen)]
 
 
 def hold_back_deletions(
     verdicts: Sequence[MergeDecision], base: Sequence[SyncedLine], side: MemorySide, torn: DamageSigns
 ) -> list[MergeDecision]:
-    """The same with deletions held back where there are too many of them, or where a file is empty or was cut off."""
+    """Hold back deletions if there are too many of them, or if a file is empty or truncated."""
     deleted = [one for one in verdicts if one.do == "forget" and one.line]
-    many = len(deleted) > FEW and len(deleted) * SHARE > sum(line.state == "stands" for line in base)
-    cut = [one for one in verdicts if _cut_off(one, side, torn)]
+    many = len(deleted) > MAX_FEW_DELETIONS and len(deleted) * MAX_DELETED_DIVISOR > sum(
+        line.state == "stands" for line in base
+    )
+    cut = [one for one in verdicts if _is_truncated(one, side, torn)]
     last = {line.file: line for line in base if line.state == "stands"}
     lost = {one.line.file for one in deleted if one.line and one.line == last[one.line.file]} & set(torn.unended)
     doubtful = torn.gone | lost | {one.seen.file for one in cut if one.seen}
@@ -118,30 +132,30 @@ def hold_back_deletions(
     return found
 
 
-def _cut_off(one: MergeDecision, side: MemorySide, torn: DamageSigns) -> bool:
-    """The last line of a file that does not end, and that has only the beginning of its text."""
+def _is_truncated(one: MergeDecision, side: MemorySide, torn: DamageSigns) -> bool:
+    """Tell the last line of a file that has no line end and only the beginning of its text."""
     if one.do != "edit" or not one.line or not one.seen or torn.unended.get(one.seen.file) != one.seen:
         return False
     return side.before[one.line.id].text.startswith(one.seen.entry.text)
 
 
 def measure_similarity(one: str, other: str) -> float:
-    """From 0 to 1: the share of letter pairs that two texts have in common. Words of any language have those."""
-    left, right = _pairs(one), _pairs(other)
+    """Return the share of letter pairs that two texts have in common, from 0 to 1, in any language."""
+    left, right = _letter_pairs(one), _letter_pairs(other)
     return 2 * len(left & right) / (len(left) + len(right)) if left and right else float(one == other)
 
 
-def _verdict(
-    match: Match, side: MemorySide, settled: set[str | None], slots: Mapping[str, str], known: set[str]
+def _decide(
+    match: LineMatch, side: MemorySide, settled: set[str | None], slots: Mapping[str, str], known: set[str]
 ) -> MergeDecision | None:
     line, seen = match.line, match.seen
     if seen is None:
-        return _missing(line, side, settled) if line else None
+        return _decide_missing(line, side, settled) if line else None
     if line is None:
         if match.id is not None:
             return MergeDecision("drop" if match.again else "keep", seen=seen, id=match.id)
         holder = slots.get(seen.entry.slot) if seen.entry.slot is not None else None
-        # The memory has filled this slot since: neither side knew of the other.
+        # The memory has filled this slot since the last sync: both sides are new.
         return MergeDecision("clash" if holder and holder not in known else "add", seen=seen, id=holder)
     now = side.stands.get(line.id)
     if seen.key == line.key:
@@ -154,7 +168,7 @@ def _verdict(
     return MergeDecision("keep" if agree else "clash", line, seen, now)
 
 
-def _missing(line: SyncedLine, side: MemorySide, settled: set[str | None]) -> MergeDecision | None:
+def _decide_missing(line: SyncedLine, side: MemorySide, settled: set[str | None]) -> MergeDecision | None:
     now = side.stands.get(line.id)
     if now is None or now in settled or line.state in ("going", "coming"):
         return None
@@ -163,7 +177,7 @@ def _missing(line: SyncedLine, side: MemorySide, settled: set[str | None]) -> Me
     return None if line.state == "away" else MergeDecision("clash", line, id=now)
 
 
-def _by_key(base: list[SyncedLine], seen: Sequence[FileEntry]) -> list[Match]:
+def _match_by_key(base: list[SyncedLine], seen: Sequence[FileEntry]) -> list[LineMatch]:
     waiting: dict[str, list[SyncedLine]] = {}
     for line in base:
         waiting.setdefault(line.key, []).append(line)
@@ -175,57 +189,59 @@ def _by_key(base: list[SyncedLine], seen: Sequence[FileEntry]) -> list[Match]:
             line = next((each for each in lines if each.file == one.file), lines[0])
             lines.remove(line)
             first.setdefault(one.key, line.id)
-            found.append(Match(line, one))
+            found.append(LineMatch(line, one))
         elif one.key in first:
-            found.append(Match(seen=one, id=first[one.key], again=True))
+            found.append(LineMatch(seen=one, id=first[one.key], again=True))
     return found
 
 
-def _by_item(seen: Sequence[FileEntry], shown: Mapping[str, Entry], taken: set[str]) -> list[Match]:
+def _match_by_item(seen: Sequence[FileEntry], shown: Mapping[str, Entry], taken: set[str]) -> list[LineMatch]:
     keys = {hash_entry(entry): id for id, entry in shown.items()}
     found = []
     for one in seen:
         id = keys.get(one.key)
         if id is not None:
-            found.append(Match(seen=one, id=id, again=id in taken))
+            found.append(LineMatch(seen=one, id=id, again=id in taken))
             taken.add(id)
     return found
 
 
-def _edits(lines: Sequence[SyncedLine], seen: Sequence[FileEntry], around: _Around, side: MemorySide) -> list[Match]:
-    """Pairs of a line that is gone and one that is new: of one slot, or else the most alike first."""
-    told = [(line, side.before[line.id]) for line in lines if line.id in side.before]
-    nearby = len(told) * len(seen) > MOST_COMPARED
+def _match_edits(
+    lines: Sequence[SyncedLine], seen: Sequence[FileEntry], around: _Neighbours, side: MemorySide
+) -> list[LineMatch]:
+    """Pair missing lines with new entries: of the same slot, or else the most similar first."""
+    known = [(line, side.before[line.id]) for line in lines if line.id in side.before]
+    nearby = len(known) * len(seen) > MAX_COMPARED_PAIRS
     close: list[tuple[float, SyncedLine, FileEntry]] = []
-    for line, entry in told:
+    for line, entry in known:
         for one in (one for one in seen if one.entry.slot == entry.slot):
             in_place = around.in_place(line, one)
             if nearby and not in_place and entry.slot is None:
                 continue
             score = 2.0 if entry.slot else measure_similarity(entry.text, one.entry.text)
-            if score >= (ALIKE_IN_PLACE if in_place else ALIKE):
+            if score >= (MIN_SIMILARITY_IN_PLACE if in_place else MIN_SIMILARITY):
                 close.append((score, line, one))
-    found: list[Match] = []
+    found: list[LineMatch] = []
     paired: set[SyncedLine | FileEntry] = set()
     for _, line, one in sorted(close, key=lambda pair: -pair[0]):
         if not {line, one} & paired:
             paired |= {line, one}
-            found.append(Match(line, one))
+            found.append(LineMatch(line, one))
     return found
 
 
-class _Around:
-    """The neighbours of each line, on either side."""
+class _Neighbours:
+    """The lines before and after each line, in the last sync and in the files."""
 
     def __init__(self, base: Sequence[SyncedLine], seen: Sequence[FileEntry]) -> None:
-        self._base, self._seen = _neighbours(base), _neighbours(seen)
+        self._base, self._seen = _find_neighbours(base), _find_neighbours(seen)
 
     def in_place(self, line: SyncedLine, one: FileEntry) -> bool:
         mine, its = self._base[line.file, line.key], self._seen[one.file, one.key]
         return line.file == one.file and (mine[0] == its[0] or mine[1] == its[1])
 
 
-def _neighbours(
+def _find_neighbours(
     lines: Sequence[SyncedLine] | Sequence[FileEntry],
 ) -> dict[tuple[str, str], tuple[str | None, str | None]]:
     files: dict[str, list[str]] = {}
@@ -238,16 +254,16 @@ def _neighbours(
     }
 
 
-def _unseen(found: Sequence[Match], seen: Sequence[FileEntry]) -> list[FileEntry]:
+def _unmatched_entries(found: Sequence[LineMatch], seen: Sequence[FileEntry]) -> list[FileEntry]:
     done = {match.seen for match in found}
     return [one for one in seen if one not in done]
 
 
-def _unmatched(found: Sequence[Match], base: Sequence[SyncedLine]) -> list[SyncedLine]:
+def _unmatched_lines(found: Sequence[LineMatch], base: Sequence[SyncedLine]) -> list[SyncedLine]:
     done = {match.line for match in found}
     return [line for line in base if line not in done]
 
 
-def _pairs(text: str) -> set[str]:
-    head = " ".join(text[:COMPARED].casefold().split())
+def _letter_pairs(text: str) -> set[str]:
+    head = " ".join(text[:MAX_COMPARED_CHARACTERS].casefold().split())
     return {head[at : at + 2] for at in range(len(head) - 1)} or ({head} if head else set())

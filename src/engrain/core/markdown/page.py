@@ -1,4 +1,4 @@
-"""Write remembered texts as lines of a Markdown page, and read every one of them back as it was."""
+"""Write remembered texts as lines of a Markdown page, and read each of them back unchanged."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from hashlib import blake2b
 INDENT = "  "
 
 _WHITE = " \t"
-# What would break a line, turn the reading direction or be lost at a line's end is written as &#xHEX;.
-_HIDDEN = (*range(0xA), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F))
-_CODES = frozenset((*_HIDDEN, *range(0x2066, 0x206A), 0xFEFF)) - {0x9}
-_CLASS = re.escape("".join(map(chr, sorted(_CODES))))
-_MARK = r"<br>|&#x[0-9A-F]{1,4};"
-_WRITTEN = re.compile(rf"(\\*)({_MARK}|[\n{_CLASS}]|\A[ \t]|[ \t]\Z)")
-_WRITTEN_NAME = re.compile(rf"(\\*)({_MARK}|[\n*{_CLASS}]|\A[ \t]|[ \t:]\Z)")
-_READ = re.compile(rf"(\\*)({_MARK})")
-_READABLE = _CODES | {0x9, 0x20, 0x2A, 0x3A}
+# Characters that break a line, turn the reading direction or get lost at a line's end are written as &#xHEX;.
+_CONTROL_CODES = (*range(0xA), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F))
+_ESCAPED_CODES = frozenset((*_CONTROL_CODES, *range(0x2066, 0x206A), 0xFEFF)) - {0x9}
+_ESCAPED_CLASS = re.escape("".join(map(chr, sorted(_ESCAPED_CODES))))
+_ESCAPE = r"<br>|&#x[0-9A-F]{1,4};"
+_TO_ESCAPE = re.compile(rf"(\\*)({_ESCAPE}|[\n{_ESCAPED_CLASS}]|\A[ \t]|[ \t]\Z)")
+_TO_ESCAPE_IN_NAME = re.compile(rf"(\\*)({_ESCAPE}|[\n*{_ESCAPED_CLASS}]|\A[ \t]|[ \t:]\Z)")
+_TO_UNESCAPE = re.compile(rf"(\\*)({_ESCAPE})")
+_READABLE_CODES = _ESCAPED_CODES | {0x9, 0x20, 0x2A, 0x3A}
 
 _BULLET = re.compile(r"(?P<mark> {0,3}(?:[-*+]|\d{1,3}[.)]))[ \t]+(?P<body>[^ \t].*)")
 _RULE = re.compile(r"[-*_ \t]+")
 _HEADING = re.compile(r" {0,3}(?P<level>#{1,6})(?P<title>(?:[ \t].*)?)")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 _NOT_PROSE = re.compile(r" {0,3}(?:[>|#<]|`{3}|~{3})")
-# A name with a dot is a slot as it stands; any other says so, because **Note**: is how people begin a line.
+# A name with a dot is a slot. Any other name needs "(slot)", because people begin lines with **Note**:.
 _SLOT = re.compile(r"\*\*(?P<name>[^*]+?)(?:\*\*:|:\*\*|\*\*(?P<slot> \(slot\)):)(?:[ \t]+(?P<text>[^ \t].*))?")
 _DOTTED = re.compile(r"[\w-]+(?:\.[\w-]+)+")
 _TIME = re.compile(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)[ \t]+(?P<text>[^ \t].*)")
@@ -33,7 +33,7 @@ _TIME = re.compile(r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)[ \t]+(?P<text>
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one line of a page says: a text, the slot that it holds, and in a daily log the time of day, "09:30"."""
+    """One remembered line: a text, its slot, and in a daily log its time of day, such as "09:30"."""
 
     text: str
     slot: str | None = None
@@ -42,10 +42,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some lines of a page as they stand: one entry, or what is not memory, such as headings, prose and empty lines.
+    """Consecutive lines of a page, unchanged: one entry, or a heading, prose or an empty line.
 
-    `mark` is the bullet that the entry has, with what it is indented by; `title` and `level` are a heading's; `line` is
-    the number of the first.
+    `mark` is the bullet of the entry with its indent. `title` and `level` belong to a heading.
+    `line` is the number of the first line.
     """
 
     raw: str
@@ -57,35 +57,35 @@ class Block:
 
     @property
     def prose(self) -> bool:
-        """A line of text that is neither an entry nor a part of the layout."""
+        """Tell text that is neither an entry nor part of the layout."""
         text = self.raw.strip().removeprefix("\ufeff")
         return bool(text) and self.entry is None and self.title is None and text[0] not in "<>|`~-*+_="
 
 
 def hash_entry(entry: Entry) -> str:
-    """The same for entries that say the same, however the line is written."""
+    """Return a key that is equal for entries with the same content, however the line is written."""
     what = "\x1f".join((entry.at or "", entry.slot or "", entry.text))
     return blake2b(what.encode(), digest_size=12).hexdigest()
 
 
 def write_entry(entry: Entry, *, log: bool = False, mark: str = "-", end: str = "\n") -> str:
-    """The entry as a bullet. A text of several lines goes on below, indented, where that can be read back."""
-    first, *more = _segments(entry.text)
-    head = _escaped(first)
+    """Write the entry as a bullet. Further lines follow indented, if they can be read back."""
+    first, *more = _split_lines(entry.text)
+    head = _escape(first)
     if entry.at is not None:
         head = f"{entry.at} {head}"
     elif entry.slot is not None:
-        told = "" if _DOTTED.fullmatch(entry.slot) else " (slot)"
-        head = f"**{_escaped(entry.slot, _WRITTEN_NAME)}**{told}: {head}"
-    elif _says_more(head.lstrip("\\"), log):
+        suffix = "" if _DOTTED.fullmatch(entry.slot) else " (slot)"
+        head = f"**{_escape(entry.slot, _TO_ESCAPE_IN_NAME)}**{suffix}: {head}"
+    elif _has_special_meaning(head.lstrip("\\"), log):
         head = "\\" + head
-    indent = mark[: _indent(mark)] + INDENT
-    below = [f"{indent}{_continued(one)}" if one else "" for one in more]
+    indent = mark[: _count_indent(mark)] + INDENT
+    below = [f"{indent}{_escape_continuation(one)}" if one else "" for one in more]
     return "".join(line + end for line in (f"{mark} {head}", *below))
 
 
 def read_page(text: str, *, log: bool = False) -> list[Block]:
-    """Every line of the page in one block, in order: joined, they are the page."""
+    """Split the page into blocks, in order. Joined, they are the page again."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
     bare = [line.rstrip("\r\n \t") for line in lines]
     if bare:
@@ -93,95 +93,89 @@ def read_page(text: str, *, log: bool = False) -> list[Block]:
     blocks: list[Block] = []
     at = 0
     while at < len(lines):
-        end = _end(bare, at)
-        blocks.append(_block(bare[at:end], "".join(lines[at:end]), at + 1, log))
+        end = _find_block_end(bare, at)
+        blocks.append(_make_block(bare[at:end], "".join(lines[at:end]), at + 1, log))
         at = end
     return blocks
 
 
 def detect_line_end(text: str) -> str:
-    """How the lines of a page end: as its first one does."""
+    """Return the line end of the first line."""
     first = text.find("\n")
     return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"
 
 
-# Writing
-
-
-def _segments(text: str) -> list[str]:
-    """The lines of a text that can stand on lines of their own; else the text alone, its line breaks as <br>."""
+def _split_lines(text: str) -> list[str]:
+    """Split a text into lines if each can be read back; else return it whole, its line breaks to be written as <br>."""
     first, *more = text.split("\n")
-    told = [one for one in more if one]
-    plain = all(one.strip(_WHITE) for one in (first, *told)) and bool(more and more[-1])
-    return [first, *more] if plain and told[0][0] not in _WHITE else [text]
+    filled = [line for line in more if line]
+    plain = all(line.strip(_WHITE) for line in (first, *filled)) and bool(more and more[-1])
+    return [first, *more] if plain and filled[0][0] not in _WHITE else [text]
 
 
-def _escaped(text: str, what: re.Pattern[str] = _WRITTEN) -> str:
-    return what.sub(_marked, text)
+def _escape(text: str, what: re.Pattern[str] = _TO_ESCAPE) -> str:
+    return what.sub(_escape_match, text)
 
 
-def _continued(text: str) -> str:
-    """As _escaped, with the white space that a line begins with left as it is: the indent shows where it starts."""
-    return text[: _indent(text)] + _escaped(text.lstrip(_WHITE))
+def _escape_continuation(text: str) -> str:
+    """Escape a further line but keep its leading white space: the indent shows where it starts."""
+    return text[: _count_indent(text)] + _escape(text.lstrip(_WHITE))
 
 
-def _marked(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     slashes, what = match.groups()
     if len(what) > 1:
-        return f"{slashes * 2}\\{what}" if what == "<br>" or _code(what) in _READABLE else match[0]
+        return f"{slashes * 2}\\{what}" if what == "<br>" or _decode_escape(what) in _READABLE_CODES else match[0]
     return slashes * 2 + ("<br>" if what == "\n" else f"&#x{ord(what):X};")
 
 
-def _says_more(head: str, log: bool) -> bool:
-    """Whether a text would be read as more than a text: a slot, a time of day, a rule across the page."""
-    return bool(_RULE.fullmatch(head)) or (_TIME.fullmatch(head) is not None if log else _slot(head) is not None)
+def _has_special_meaning(head: str, log: bool) -> bool:
+    """Tell if a text would be read as a slot, a time of day or a horizontal rule."""
+    return bool(_RULE.fullmatch(head)) or (_TIME.fullmatch(head) is not None if log else _match_slot(head) is not None)
 
 
-# Reading
+def _unescape(text: str) -> str:
+    return _TO_UNESCAPE.sub(_unescape_match, text)
 
 
-def _unescaped(text: str) -> str:
-    return _READ.sub(_unmarked, text)
-
-
-def _unmarked(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     slashes, mark = match.groups()
-    if mark != "<br>" and _code(mark) not in _READABLE:
+    if mark != "<br>" and _decode_escape(mark) not in _READABLE_CODES:
         return match[0]
     half = slashes[: len(slashes) // 2]
-    return half + (mark if len(slashes) % 2 else "\n" if mark == "<br>" else chr(_code(mark)))
+    return half + (mark if len(slashes) % 2 else "\n" if mark == "<br>" else chr(_decode_escape(mark)))
 
 
-def _code(mark: str) -> int:
+def _decode_escape(mark: str) -> int:
     return int(mark[3:-1], 16)
 
 
-def _end(lines: Sequence[str], at: int) -> int:
-    """Where the block that begins here ends."""
+def _find_block_end(lines: Sequence[str], at: int) -> int:
+    """Return the line after the block that begins here."""
     line = lines[at]
     if at == 0 and line == "---" and "---" in lines[1:]:
         return lines.index("---", 1) + 1
     if fence := _FENCE.match(line):
-        return _after(lines, at, re.compile(rf" {{0,3}}{fence['fence']}{re.escape(fence['fence'][0])}*"))
+        return _find_closing_line(lines, at, re.compile(rf" {{0,3}}{fence['fence']}{re.escape(fence['fence'][0])}*"))
     if line.lstrip(_WHITE).startswith("<!--"):
-        return at + 1 if "-->" in line else _after(lines, at, re.compile(r".*-->.*"))
-    bullet = _bullet(line)
-    return _entry_end(lines, at, _indent(bullet["mark"])) if bullet else at + 1
+        return at + 1 if "-->" in line else _find_closing_line(lines, at, re.compile(r".*-->.*"))
+    bullet = _match_bullet(line)
+    return _find_entry_end(lines, at, _count_indent(bullet["mark"])) if bullet else at + 1
 
 
-def _after(lines: Sequence[str], at: int, ends: re.Pattern[str]) -> int:
-    """What is never closed, as in a page that was cut off, hides nothing below it."""
+def _find_closing_line(lines: Sequence[str], at: int, ends: re.Pattern[str]) -> int:
+    # A fence or comment that is never closed, as in a truncated page, hides nothing below it.
     return next((n + 1 for n in range(at + 1, len(lines)) if ends.fullmatch(lines[n])), at + 1)
 
 
-def _entry_end(lines: Sequence[str], start: int, indent: int) -> int:
-    """With the indented lines below the bullet, and a line of prose that runs on without an indent."""
+def _find_entry_end(lines: Sequence[str], start: int, indent: int) -> int:
+    """Include the indented lines below the bullet, and a line of prose that continues without an indent."""
     end = at = start + 1
     while at < len(lines):
         line = lines[at]
-        deep = 4 if line.startswith("\t") else _indent(line)
-        below = deep >= indent + 2 or (deep > indent and not _bullet(line))
-        runs_on = at == end and not _bullet(line) and not _NOT_PROSE.match(line) and not _RULE.fullmatch(line)
+        deep = 4 if line.startswith("\t") else _count_indent(line)
+        below = deep >= indent + 2 or (deep > indent and not _match_bullet(line))
+        runs_on = at == end and not _match_bullet(line) and not _NOT_PROSE.match(line) and not _RULE.fullmatch(line)
         if line and not (below or runs_on):
             break
         at += 1
@@ -189,45 +183,45 @@ def _entry_end(lines: Sequence[str], start: int, indent: int) -> int:
     return end
 
 
-def _block(lines: Sequence[str], raw: str, number: int, log: bool) -> Block:
-    bullet, heading = _bullet(lines[0]), _HEADING.fullmatch(lines[0])
+def _make_block(lines: Sequence[str], raw: str, number: int, log: bool) -> Block:
+    bullet, heading = _match_bullet(lines[0]), _HEADING.fullmatch(lines[0])
     if heading:
         return Block(raw, number, title=heading["title"].strip(" \t#"), level=len(heading["level"]))
     if not bullet:
         return Block(raw, number)
-    entry = _entry(bullet["body"], [_unescaped(one) for one in _dedented(lines[1:])], log)
+    entry = _make_entry(bullet["body"], [_unescape(one) for one in _dedent(lines[1:])], log)
     return Block(raw, number, entry if entry.text.strip() else None, bullet["mark"])
 
 
-def _bullet(line: str) -> re.Match[str] | None:
+def _match_bullet(line: str) -> re.Match[str] | None:
     match = _BULLET.fullmatch(line)
     return match if match and not _RULE.fullmatch(line) else None
 
 
-def _dedented(lines: Sequence[str]) -> list[str]:
+def _dedent(lines: Sequence[str]) -> list[str]:
     first = next((line for line in lines if line), "")
-    indent = _indent(first)
-    return [line[min(indent, _indent(line)) :] for line in lines]
+    indent = _count_indent(first)
+    return [line[min(indent, _count_indent(line)) :] for line in lines]
 
 
-def _indent(line: str) -> int:
+def _count_indent(line: str) -> int:
     return len(line) - len(line.lstrip(_WHITE))
 
 
-def _entry(head: str, below: Sequence[str], log: bool) -> Entry:
+def _make_entry(head: str, below: Sequence[str], log: bool) -> Entry:
     def whole(text: str) -> str:
-        return "\n".join((_unescaped(text), *below))
+        return "\n".join((_unescape(text), *below))
 
-    if head.startswith("\\") and _says_more(head.lstrip("\\"), log):
+    if head.startswith("\\") and _has_special_meaning(head.lstrip("\\"), log):
         return Entry(whole(head[1:]))
     if log and (time := _TIME.fullmatch(head)):
         return Entry(whole(time["text"]), at=f"{time['hour']:0>2}:{time['minute']}")
-    if not log and (slot := _slot(head)):
+    if not log and (slot := _match_slot(head)):
         text = "\n".join(below) if slot["text"] is None else whole(slot["text"])
-        return Entry(text, _unescaped(slot["name"]))
+        return Entry(text, _unescape(slot["name"]))
     return Entry(whole(head))
 
 
-def _slot(head: str) -> re.Match[str] | None:
+def _match_slot(head: str) -> re.Match[str] | None:
     match = _SLOT.fullmatch(head)
     return match if match and (match["slot"] or _DOTTED.fullmatch(match["name"])) else None

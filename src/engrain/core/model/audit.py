@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from engrain.core.clock import from_micros, to_micros
 from engrain.core.errors import InvalidInput
+from engrain.core.identity import hash_keyed
 
 FIRST_PREVIOUS = "0" * 32
 BROKEN = "f" * 32  # what an entry follows when the end before it was not to be trusted: no entry has this hash
@@ -104,7 +104,7 @@ def make_entry(
 
 
 def seal_head(key: bytes, n: int, hash: str) -> AuditHead:
-    return AuditHead(n, hash, _digest(key, "head", str(n), hash))
+    return AuditHead(n, hash, hash_keyed(key, "head", str(n), hash))
 
 
 def encode_details(details: Mapping[str, Any]) -> str:
@@ -162,21 +162,13 @@ def _genuine(key: bytes, head: AuditHead) -> bool:
 
 def _hash(key: bytes, one: AuditEntry) -> str:
     text = _written(one.details)
-    return _digest(
+    return hash_keyed(
         key, "entry", str(one.n), str(to_micros(one.at)), one.what, one.subject or _NOBODY, text, one.previous
     )
 
 
 def _written(details: Any) -> str:
     return _ENCODER.encode(details)
-
-
-def _digest(key: bytes, *parts: str) -> str:
-    digest = hashlib.blake2b(key=key, digest_size=16)
-    for part in parts:
-        raw = part.encode()
-        digest.update(b"%d:" % len(raw) + raw)
-    return digest.hexdigest()
 
 
 def is_code(value: object) -> bool:

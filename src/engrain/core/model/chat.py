@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from engrain.core.errors import InvalidInput
 
@@ -110,6 +110,34 @@ class ChatReply:
     def said(self) -> ChatMessage:
         """The reply as the next message of the conversation."""
         return ChatMessage("assistant", self.text, self.calls)
+
+
+class HasCalls(Protocol):
+    """A message with the calls it makes, or the id of the call it answers."""
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def calls(self) -> Sequence[ToolCall]: ...
+
+    @property
+    def answers(self) -> str | None: ...
+
+
+def match_results(messages: Sequence[HasCalls]) -> dict[int, tuple[int, int]]:
+    """Map the index of each tool result to the message that called and the number of its call.
+
+    Some servers reuse ids: a result belongs to the nearest earlier call with its id.
+    """
+    waiting: dict[str | None, list[tuple[int, int]]] = {}
+    found: dict[int, tuple[int, int]] = {}
+    for index, message in enumerate(messages):
+        for number in reversed(range(len(message.calls))):
+            waiting.setdefault(message.calls[number].id, []).append((index, number))
+        if message.role == "tool" and waiting.get(message.answers):
+            found[index] = waiting[message.answers].pop()
+    return found
 
 
 def check_timeout(seconds: object) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from engrain.core.errors import BeingErased, Conflict, InvalidInput, OnHold
-from engrain.core.identity import Scope
+from engrain.core.identity import Scope, hash_keyed
 from engrain.core.model.audit import is_code
 from engrain.core.model.items import FORGOTTEN, Item
 from engrain.core.model.plans import Add, Correct, Plan
@@ -79,15 +78,6 @@ def group_by_scope(tombstones: Iterable[tuple[str, str]]) -> dict[str, set[str]]
     for scope, digest in tombstones:
         found.setdefault(scope, set()).add(digest)
     return found
-
-
-def hash_keyed(key: bytes, *parts: str) -> str:
-    """Says nothing to whoever has not the store's key."""
-    digest = hashlib.blake2b(key=key, digest_size=16)
-    for part in parts:
-        raw = part.encode()
-        digest.update(b"%d:" % len(raw) + raw)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Pure rules: what a statement says, which slot it fills, what a removal drags along."""
+"""Pure rules: read statements, fill slots, score importance and plan removals."""

@@ -1,4 +1,4 @@
-"""Decide what goes and what is put right when a session or a source is taken out of a memory."""
+"""Plan which items go and which are repaired when a session or a source is removed from a memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[^\s\"'`<>|]+")
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message of the log. `named`: the source that is looked for is its own."""
+    """A message of the log. `named`: the message itself names the source that is removed."""
 
     id: str
     session: str
@@ -35,65 +35,18 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True)
 class ToolDerived:
-    """Messages that go, and those that stay because they call tools whose answers stay: what was kept of their words
-    goes."""
+    """Messages that rest on a removed source.
+
+    `gone` are removed. `callers` stay, because they call tools whose answers stay; facts taken from them are removed.
+    """
 
     gone: frozenset[str] = frozenset()
-    seen: frozenset[str] = frozenset()
-
-
-NO_TOOL_DERIVED = ToolDerived()
-
-
-def find_tool_derived(name: str, lines: Iterable[MessageRow]) -> ToolDerived:
-    """The answers of tools that were called with this address, or that have this name, and what the agent said after
-    them until the user spoke again. The lines are those of whole sessions, each in its order."""
-    gone: set[str] = set()
-    seen: set[str] = set()
-    for _, session in groupby(lines, lambda line: line.session):
-        calls: dict[str, bool] = {}  # whether what answers them goes
-        in_view = False
-        for line in session:
-            made = read_calls(line.text, line.metadata) if line.role == "assistant" else ()
-            if line.role == "user":
-                in_view = False
-            elif line.role == "assistant":
-                own = in_view and all(call.name == REMEMBER_TOOL for call in made)
-                calls |= {call.id: own or name in find_addresses(call) for call in made}
-                if in_view:
-                    (gone if own else seen).add(line.id)
-            elif line.role == "tool" and (line.named or calls.get(get_answered_call(line.metadata) or "")):
-                gone.add(line.id)
-                in_view = True
-    return ToolDerived(frozenset(gone), frozenset(seen))
-
-
-def find_addresses(call: ToolCall) -> set[str]:
-    """What in its arguments, however deep, may say where something is: a word such as `search` is none. Of a longer
-    text, such as a command, the URLs in it."""
-    found: set[str] = set()
-    left: list[Any] = [call.malformed or dict(call.arguments)]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            found |= {one} if is_address(one) else {word for word in _WORD.findall(one) if "://" in word}
-        elif isinstance(one, (dict, list)):
-            left += one.values() if isinstance(one, dict) else one
-    return found
-
-
-def is_address(name: str) -> bool:
-    return ("/" in name or "." in name) and not _SPACE.search(name)
-
-
-def escape_argument(name: str) -> str:
-    """How it stands in the text of a call."""
-    return encode_json(name, "a source")[1:-1]
+    callers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLineage:
-    """One source of an item, by its number, and the items that it cites."""
+    """One source of an item: its number and the items that it cites."""
 
     number: int
     kind: str
@@ -103,7 +56,7 @@ class SourceLineage:
 
 @dataclass(frozen=True, slots=True)
 class ItemLineage:
-    """What there is to know of an item here. Times are only passed on."""
+    """The links of an item to its session, sources and successor. Times are only passed on."""
 
     id: str
     kind: str
@@ -118,7 +71,7 @@ class ItemLineage:
 
 @dataclass(frozen=True, slots=True)
 class RestoredVersion:
-    """A version that stands again: until when, and by what it was replaced after all."""
+    """A version that is valid again, with its new end and its new successor."""
 
     id: str
     valid_to: object
@@ -128,115 +81,177 @@ class RestoredVersion:
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
     gone: tuple[str, ...] = ()
-    entombed: frozenset[str] = frozenset()  # of the gone: those whose words must not come in again
-    stripped: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # the numbers of the sources that go, by item
-    trust: Mapping[str, float] = field(default_factory=dict)  # of the stripped, by what is left
+    tombstoned: frozenset[str] = frozenset()  # of the gone: their words must not be stored again
+    lost_sources: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # numbers of removed sources, by item
+    trust: Mapping[str, float] = field(default_factory=dict)  # of items that lost sources, by the sources left
     restored: tuple[RestoredVersion, ...] = ()
-    pointed: Mapping[str, str] = field(default_factory=dict)  # corrected still, by what corrected the correction
-    back: Mapping[str, int] = field(default_factory=dict)  # by session: the place from which it is worked on again
+    repointed: Mapping[str, str] = field(default_factory=dict)  # corrected items, by their new correction
+    reprocess_from: Mapping[str, int] = field(default_factory=dict)  # by session: the first place to process again
 
 
-def plan_removal(subject: Subject, items: Iterable[ItemLineage], brought: ToolDerived = NO_TOOL_DERIVED) -> RemovalPlan:
-    """Everything of the subject's scope is given, in the order of ids; and what tools brought from a source."""
-    parts = {one.id: one for one in items}
-    gone = _gone(subject, parts, brought)
-    dead = {id: _dead(subject, part, gone, brought) for id, part in parts.items() if id not in gone}
-    stripped = {id: numbers for id, numbers in dead.items() if numbers}
-    mixed = {id for id in gone if any(cite in parts and cite not in gone for cite in _cites(parts[id]))}
-    losing = [one for one in parts.values() if _loses(one, gone)]
-    heirs = {by: one.id for one in losing if one.retracted and (by := _first(one, parts, gone)) in gone and by}
-    put_right = [_put_right(one, parts, gone, heirs) for one in losing]
+NO_TOOL_DERIVED = ToolDerived()
+
+
+def plan_removal(subject: Subject, items: Iterable[ItemLineage], derived: ToolDerived = NO_TOOL_DERIVED) -> RemovalPlan:
+    """Plan the removal. `items` is everything in the subject's scope, ordered by id."""
+    known = {item.id: item for item in items}
+    gone = _find_gone(subject, known, derived)
+    dead = {id: _find_dead_sources(subject, item, gone, derived) for id, item in known.items() if id not in gone}
+    lost_sources = {id: numbers for id, numbers in dead.items() if numbers}
+    mixed = {id for id in gone if any(cite in known and cite not in gone for cite in _cited_by(known[id]))}
+    orphans = [item for item in known.values() if _loses_successor(item, gone)]
+    heirs = {
+        successor: item.id
+        for item in orphans
+        if item.retracted and (successor := _first_valid_successor(item, known, gone)) in gone and successor
+    }
+    repairs = [_repair(item, known, gone, heirs) for item in orphans]
     return RemovalPlan(
-        gone=tuple(id for id in parts if id in gone),
-        # What is left may be summed up, or lead to the same conclusion, in the same words.
-        entombed=frozenset(id for id in gone if parts[id].kind != "summary" and id not in mixed),
-        stripped=stripped,
-        trust={id: _trust(parts[id], numbers) for id, numbers in stripped.items()},
-        restored=tuple(one for one in put_right if isinstance(one, RestoredVersion)),
-        pointed=dict(one for one in put_right if not isinstance(one, RestoredVersion)),
-        back=_back([parts[cite] for id in mixed for cite in _cites(parts[id]) if cite in parts and cite not in gone]),
+        gone=tuple(id for id in known if id in gone),
+        # The remaining items may lead to the same summary or conclusion, in the same words.
+        tombstoned=frozenset(id for id in gone if known[id].kind != "summary" and id not in mixed),
+        lost_sources=lost_sources,
+        trust={id: _remaining_trust(known[id], numbers) for id, numbers in lost_sources.items()},
+        restored=tuple(repair for repair in repairs if isinstance(repair, RestoredVersion)),
+        repointed=dict(repair for repair in repairs if not isinstance(repair, RestoredVersion)),
+        reprocess_from=_first_places(
+            [known[cite] for id in mixed for cite in _cited_by(known[id]) if cite in known and cite not in gone]
+        ),
     )
 
 
-def _gone(subject: Subject, parts: Mapping[str, ItemLineage], brought: ToolDerived) -> set[str]:
-    gone = {one.id for one in parts.values() if subject.by == "session" and _of_session(one, subject.name)}
+def find_tool_derived(name: str, rows: Iterable[MessageRow]) -> ToolDerived:
+    """Find the messages that rest on a source: answers of tools called with its address, or that name it.
+
+    The agent's messages after such an answer belong to it, until the user speaks again.
+    `rows` are whole sessions, each in order.
+    """
+    gone: set[str] = set()
+    callers: set[str] = set()
+    for _, session in groupby(rows, lambda row: row.session):
+        calls: dict[str, bool] = {}  # by id: its answer goes
+        in_view = False
+        for row in session:
+            made = read_calls(row.text, row.metadata) if row.role == "assistant" else ()
+            if row.role == "user":
+                in_view = False
+            elif row.role == "assistant":
+                own_words = in_view and all(call.name == REMEMBER_TOOL for call in made)
+                calls |= {call.id: own_words or name in find_addresses(call) for call in made}
+                if in_view:
+                    (gone if own_words else callers).add(row.id)
+            elif row.role == "tool" and (row.named or calls.get(get_answered_call(row.metadata) or "")):
+                gone.add(row.id)
+                in_view = True
+    return ToolDerived(frozenset(gone), frozenset(callers))
+
+
+def find_addresses(call: ToolCall) -> set[str]:
+    """Collect the addresses in a call's arguments, at any depth.
+
+    A plain word such as `search` is no address. A longer text, such as a command, gives only its URLs.
+    """
+    found: set[str] = set()
+    pending: list[Any] = [call.malformed or dict(call.arguments)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            found |= {value} if is_address(value) else {word for word in _WORD.findall(value) if "://" in word}
+        elif isinstance(value, (dict, list)):
+            pending += value.values() if isinstance(value, dict) else value
+    return found
+
+
+def is_address(name: str) -> bool:
+    return ("/" in name or "." in name) and not _SPACE.search(name)
+
+
+def escape_argument(name: str) -> str:
+    """Write a name as it stands in the JSON text of a call."""
+    return encode_json(name, "a source")[1:-1]
+
+
+def _find_gone(subject: Subject, known: Mapping[str, ItemLineage], derived: ToolDerived) -> set[str]:
+    gone = {item.id for item in known.values() if subject.by == "session" and _is_of_session(item, subject.name)}
     citing: dict[str, list[str]] = {}
-    for one in parts.values():
-        for cite in _cites(one):
-            citing.setdefault(cite, []).append(one.id)
-    waiting = [id for one in gone for id in citing.get(one, ())] if gone else []
+    for item in known.values():
+        for cite in _cited_by(item):
+            citing.setdefault(cite, []).append(item.id)
+    pending = [id for removed in gone for id in citing.get(removed, ())]
     if subject.by == "source":
-        waiting = [one.id for one in parts.values() if any(origin.name == subject.name for origin in one.origins)]
-        waiting += [id for id in brought.gone if id in parts]
-        waiting += [id for one in brought.seen for id in citing.get(one, ())]
-    while waiting:
-        id = waiting.pop()
-        part = parts[id]
-        if id not in gone and part.origins and len(_dead(subject, part, gone, brought)) == len(part.origins):
-            gone.add(id)
-            waiting += citing.get(id, ())
+        pending = [item.id for item in known.values() if any(origin.name == subject.name for origin in item.origins)]
+        pending += [id for id in derived.gone if id in known]
+        pending += [id for caller in derived.callers for id in citing.get(caller, ())]
+    while pending:
+        item = known[pending.pop()]
+        if item.id in gone or not item.origins:
+            continue
+        if len(_find_dead_sources(subject, item, gone, derived)) == len(item.origins):
+            gone.add(item.id)
+            pending += citing.get(item.id, ())
     return gone
 
 
-def _of_session(part: ItemLineage, session: str) -> bool:
-    return part.session == session or part.slot == f"{SESSION_SLOT}{session}"
+def _is_of_session(item: ItemLineage, session: str) -> bool:
+    return item.session == session or item.slot == f"{SESSION_SLOT}{session}"
 
 
-def _dead(subject: Subject, part: ItemLineage, gone: set[str], brought: ToolDerived) -> tuple[int, ...]:
-    """The sources that no longer count: those of that name, and those that rest on what is gone."""
-    named = subject.name if subject.by == "source" else None
+def _find_dead_sources(subject: Subject, item: ItemLineage, gone: set[str], derived: ToolDerived) -> tuple[int, ...]:
+    """Return the numbers of the sources that no longer count: the removed one, and those that cite removed items."""
+    removed = subject.name if subject.by == "source" else None
     return tuple(
         origin.number
-        for origin in part.origins
-        if (named is not None and origin.name == named)
-        or part.id in brought.gone
-        or any(cite in gone or cite in brought.seen for cite in origin.cites)
+        for origin in item.origins
+        if (removed is not None and origin.name == removed)
+        or item.id in derived.gone
+        or any(cite in gone or cite in derived.callers for cite in origin.cites)
     )
 
 
-def _cites(part: ItemLineage) -> Iterable[str]:
-    return (cite for origin in part.origins for cite in origin.cites)
+def _cited_by(item: ItemLineage) -> Iterable[str]:
+    return (cite for origin in item.origins for cite in origin.cites)
 
 
-def _trust(part: ItemLineage, dead: tuple[int, ...]) -> float:
-    return max(TRUST[origin.kind] for origin in part.origins if origin.number not in dead)
+def _remaining_trust(item: ItemLineage, dead: tuple[int, ...]) -> float:
+    return max(TRUST[origin.kind] for origin in item.origins if origin.number not in dead)
 
 
-def _loses(part: ItemLineage, gone: set[str]) -> bool:
-    """What took its place is gone."""
-    closed = part.retracted or part.valid_to is not None
-    return closed and part.id not in gone and part.replaced_by in gone
+def _loses_successor(item: ItemLineage, gone: set[str]) -> bool:
+    closed = item.retracted or item.valid_to is not None
+    return closed and item.id not in gone and item.replaced_by in gone
 
 
-def _first(part: ItemLineage, parts: Mapping[str, ItemLineage], gone: set[str]) -> str | None:
-    """The first after it that held: one that was corrected held at no time."""
-    following, seen = part.replaced_by, {part.id}
-    while following in gone and following not in seen and parts[following].retracted:
-        seen.add(following)
-        following = parts[following].replaced_by
-    return following
+def _first_valid_successor(item: ItemLineage, known: Mapping[str, ItemLineage], gone: set[str]) -> str | None:
+    """Return the first successor that was ever valid. A corrected version was valid at no time."""
+    successor, seen = item.replaced_by, {item.id}
+    while successor in gone and successor not in seen and known[successor].retracted:
+        seen.add(successor)
+        successor = known[successor].replaced_by
+    return successor
 
 
-def _put_right(
-    part: ItemLineage, parts: Mapping[str, ItemLineage], gone: set[str], heirs: Mapping[str, str]
+def _repair(
+    item: ItemLineage, known: Mapping[str, ItemLineage], gone: set[str], heirs: Mapping[str, str]
 ) -> RestoredVersion | tuple[str, str]:
-    """It holds until the last of those that are gone did, or until one that a correction had taken the place of stands
-    again. What was corrected by one that was itself corrected since stays so."""
-    following = _first(part, parts, gone)
-    if part.retracted and following is not None and following in parts and following not in gone:
-        return part.id, following
-    ends, seen = part.valid_to, {part.id}
-    while following and following in gone and following not in seen and heirs.get(following, part.id) == part.id:
-        seen.add(following)
-        ends = parts[following].valid_to
-        following = _first(parts[following], parts, gone)
-    left = heirs.get(following or "", following)
-    return RestoredVersion(part.id, ends, left if left in parts else None)
+    """Restore a version whose successor is gone, or point it at the correction of its correction.
+
+    A restored version is valid until its last removed successor ended, or until a corrected version is valid again.
+    """
+    successor = _first_valid_successor(item, known, gone)
+    if item.retracted and successor is not None and successor in known and successor not in gone:
+        return item.id, successor
+    ends, seen = item.valid_to, {item.id}
+    while successor and successor in gone and successor not in seen and heirs.get(successor, item.id) == item.id:
+        seen.add(successor)
+        ends = known[successor].valid_to
+        successor = _first_valid_successor(known[successor], known, gone)
+    heir = heirs.get(successor or "", successor)
+    return RestoredVersion(item.id, ends, heir if heir in known else None)
 
 
-def _back(cited: Iterable[ItemLineage]) -> dict[str, int]:
+def _first_places(cited: Iterable[ItemLineage]) -> dict[str, int]:
     first: dict[str, int] = {}
-    for one in cited:
-        if one.session is not None and one.place is not None:
-            first[one.session] = min(one.place, first.get(one.session, one.place))
+    for item in cited:
+        if item.session is not None and item.place is not None:
+            first[item.session] = min(item.place, first.get(item.session, item.place))
     return first

@@ -1,4 +1,4 @@
-"""How much something that happened matters, why, and how that fades with time."""
+"""Score how much an episode matters, with reasons, and how that fades with time."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from engrain.core.text.tokenizer import extract_terms
 EpisodeKind = Literal["turn", "tool", "decision", "error", "resolution", "note"]
 EPISODE_KINDS: tuple[EpisodeKind, ...] = get_args(EpisodeKind)
 
-# Each part is added; the sum is at most 1. docs/episodes.md has the reasons for the numbers.
-BASE = 0.1
-FAILURE = 0.3
-RESOLUTION = 0.6
-DECISION = 0.6
-EXPLICIT = 0.6
-NOVELTY = 0.2
+# The importance is the sum of the parts, at most 1. docs/episodes.md has the reasons for the numbers.
+BASE_PART = 0.1
+FAILURE_PART = 0.3
+RESOLUTION_PART = 0.6
+DECISION_PART = 0.6
+EXPLICIT_PART = 0.6
+MAX_NOVELTY_PART = 0.2
 
-# From here on an episode lasts: it becomes an item when it is written, because a store's expiry waits for nobody.
+# From here on an episode becomes an item when it is written: later, the store may have expired it.
 MIN_PROMOTED_IMPORTANCE = 0.7
 HALF_LIFE_SECONDS = 86_400.0
-# The half-life of something of importance 1, in half-lives of something of importance 0.
-SLOWEST = 7.0
+# The half-life at importance 1, as a multiple of the half-life at importance 0.
+MAX_HALF_LIFE_FACTOR = 7.0
 
-# How many words make a text that can be wholly new: "ok" says nothing new, even for the first time.
-_ENOUGH = 8
-_READ = 2_000
-# What differs each time one and the same failure happens: times, addresses, ids, measured values.
-_PASSING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+(?:[.:]\d+)+|\d{5,}")
+# A text needs so many words to be wholly new: "ok" says nothing new, even for the first time.
+_MIN_NOVEL_WORDS = 8
+_MAX_READ_CHARACTERS = 2_000
+# Times, addresses, ids and measured values differ each time the same failure happens.
+_VARYING_PART = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+(?:[.:]\d+)+|\d{5,}")
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeEvent:
-    """What is known of an event when it is written.
+    """An event as it is known when it is written.
 
-    `resolves`: it is one half of an error and its resolution. `explicit`: somebody asked for it to be remembered.
-    `novelty` is the share of its words that are new in the session, None if nobody looked. It goes when something that
-    it `cites` is forgotten.
+    `resolves`: it is one half of an error and its resolution. `explicit`: somebody asked to remember it.
+    `novelty` is the share of its words that are new in the session, None if not measured.
+    The event is forgotten with anything that it `cites`.
     """
 
     kind: EpisodeKind
@@ -56,7 +56,7 @@ class EpisodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class ImportanceScore:
-    """`reasons` name every part of the importance; together they may be more than 1, which it never is."""
+    """An importance from 0 to 1. `reasons` name its parts, which may sum to more than 1."""
 
     importance: float
     reasons: tuple[tuple[str, float], ...]
@@ -66,45 +66,45 @@ class ImportanceScore:
         return self.importance >= MIN_PROMOTED_IMPORTANCE
 
 
-def score_importance(happened: EpisodeEvent) -> ImportanceScore:
-    reasons = [("happened", BASE)]
-    if happened.failed or happened.kind == "error":
-        reasons.append(("failure", FAILURE))
-    if happened.resolves or happened.kind == "resolution":
-        reasons.append(("resolution", RESOLUTION))
-    if happened.kind == "decision":
-        reasons.append(("decision", DECISION))
+def score_importance(event: EpisodeEvent) -> ImportanceScore:
+    reasons = [("happened", BASE_PART)]
+    if event.failed or event.kind == "error":
+        reasons.append(("failure", FAILURE_PART))
+    if event.resolves or event.kind == "resolution":
+        reasons.append(("resolution", RESOLUTION_PART))
+    if event.kind == "decision":
+        reasons.append(("decision", DECISION_PART))
     # The output of a tool is data: it cannot ask to be remembered.
-    if happened.explicit and happened.role != "tool":
-        reasons.append(("explicit", EXPLICIT))
-    if happened.novelty:
-        reasons.append(("novelty", round(NOVELTY * min(1.0, max(0.0, happened.novelty)), 3)))
+    if event.explicit and event.role != "tool":
+        reasons.append(("explicit", EXPLICIT_PART))
+    if event.novelty:
+        reasons.append(("novelty", round(MAX_NOVELTY_PART * min(1.0, max(0.0, event.novelty)), 3)))
     return ImportanceScore(min(1.0, round(sum(part for _, part in reasons), 3)), tuple(reasons))
 
 
 def measure_novelty(text: str, before: Sequence[str]) -> float:
-    """The share of the text's words that none of the texts before it has, from 0 to 1."""
-    words = set(extract_terms(text[:_READ]))
-    known = {term for one in before for term in extract_terms(one[:_READ])}
-    return len(words - known) / max(len(words), _ENOUGH)
+    """Return the share of the text's words that no earlier text has, from 0 to 1."""
+    words = set(extract_terms(text[:_MAX_READ_CHARACTERS]))
+    known = {term for earlier in before for term in extract_terms(earlier[:_MAX_READ_CHARACTERS])}
+    return len(words - known) / max(len(words), _MIN_NOVEL_WORDS)
 
 
 def decay_importance(importance: float, age_seconds: float) -> float:
-    """What is left of an importance: half of it after a day for what hardly matters, after a week for what most does.
+    """Halve the importance after a day if it is near 0, after a week if it is near 1.
 
-    Of two that happened together, the one that mattered more still does at every later time.
+    Of two events at the same time, the more important one stays so forever.
     """
-    life = HALF_LIFE_SECONDS * (1 + (SLOWEST - 1) * importance)
-    return float(importance * 0.5 ** (max(0.0, age_seconds) / life))
+    half_life = HALF_LIFE_SECONDS * (1 + (MAX_HALF_LIFE_FACTOR - 1) * importance)
+    return float(importance * 0.5 ** (max(0.0, age_seconds) / half_life))
 
 
 def make_repeat_key(kind: EpisodeKind, text: str, who: str | None = None, failed: bool = False) -> str:
-    """Two events with the same key are the same thing happening again; `who` is the tool or the speaker's role.
+    """Return a hash that is equal for events that repeat each other. `who` is the tool or the speaker's role.
 
-    Case and white space play no part, nor in a failure times, addresses and long numbers. A hash: it tells no words.
+    Case and white space do not count. In a failure, times, addresses and long numbers do not count either.
     """
-    said = " ".join(text[:_READ].casefold().split())
+    said = " ".join(text[:_MAX_READ_CHARACTERS].casefold().split())
     if failed or kind == "error":
-        said = _PASSING.sub("#", said)
+        said = _VARYING_PART.sub("#", said)
     parts = (kind, who or "", said)
     return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

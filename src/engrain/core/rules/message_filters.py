@@ -1,142 +1,89 @@
-"""Tell talk that says nothing, such as a greeting or a thank-you, from what may be worth telling."""
+"""Find text in a message that its speaker did not write: recalled, pasted or injected."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from engrain.core.model.recall import RECENT_HEADING, SESSION_HEADING, SUMMARY_LABEL
-from engrain.core.text.languages import load_languages
 from engrain.core.text.spans import Span, merge_spans
-from engrain.core.text.tokenizer import count_unspaced_characters, extract_terms, hash_term, tokenize
 
-LONGEST = 14  # words: what is longer says something
-
-_DIGIT = re.compile(r"\d")
-
-
-def is_small_talk(text: str) -> bool:
-    """Whether a sentence has no word but common ones and those of greeting, thanking and agreeing."""
-    if len(text) > 12 * LONGEST or _DIGIT.search(text):
-        return False
-    if count_unspaced_characters(text):
-        for phrase in _phrases():
-            text = text.replace(phrase, "")
-    said = extract_terms(text)
-    return len(said) <= LONGEST and not drop_small_talk(frozenset(said)) and not count_unspaced_characters(text)
-
-
-def drop_small_talk(found: frozenset[int]) -> frozenset[int]:
-    """The words that are not small talk either."""
-    return found - _empty_words()
-
-
-def drop_common_terms(found: frozenset[int]) -> frozenset[int]:
-    """The words that say something, of whichever language."""
-    return found - common_terms()
-
-
-@cache
-def common_terms() -> frozenset[int]:
-    known = load_languages()
-    spoken = frozenset(map(hash_term, ("user", "assistant", "tool", "system")))
-    return spoken.union(*(language.stop_terms for language in known.by_name.values())) - negation_terms()
-
-
-@cache
-def negation_terms() -> frozenset[int]:
-    return _terms_of("negation")
-
-
-@cache
-def _empty_words() -> frozenset[int]:
-    return common_terms() | _terms_of("small_talk") | negation_terms()
-
-
-@cache
-def _phrases() -> tuple[str, ...]:
-    words = (word for word in load_languages().words["small_talk"] if count_unspaced_characters(word))
-    return tuple(sorted(words, key=len, reverse=True))
-
-
-def _terms_of(name: str) -> frozenset[int]:
-    words = (word for word in load_languages().words[name] if not count_unspaced_characters(word))
-    return frozenset(hash_term(one) for word in words for one in tokenize(word))
-
-
-# Opens the summary of a conversation in a prompt; the lines of it are quoted with ">".
+# Opens the summary of a conversation in a prompt. Its lines are quoted with ">".
 EARLIER_HEADING = "[Context from earlier conversation]"
 
 _QUOTED = r'"(?>(?:[^"\\]|\\.)*)"'
-# - slot: "words" (2026-11-15 …: the head of every line that recall makes, wherever it stands.
-_ITEM = re.compile(rf'- (?:(?:[^"\\\n]|\\.){{1,400}}: )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)', re.DOTALL)
-_PARTICULARS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
+# The head of every line that recall writes, wherever it stands: - slot: "words" (2026-11-15 …
+_RECALLED_ITEM = re.compile(rf'- (?:(?:[^"\\\n]|\\.){{1,400}}: )?{_QUOTED}[\s>]+(?=\(\d{{4}}-\d\d-\d\d\b)', re.DOTALL)
+_ITEM_DETAILS = re.compile(rf'\((?>(?:[^()"]|{_QUOTED}|\([^()"\n]{{0,200}}\))*)\)', re.DOTALL)
 _MARGIN = r"^[ \t>|*]*"
 _HEADING = re.compile(rf"{_MARGIN}## (?:{SESSION_HEADING}|{RECENT_HEADING})[ \t]*$", re.MULTILINE)
-# Parts of a section that stand after an empty line.
-_GOES_ON = re.compile(
+# Parts of a section that may follow an empty line.
+_SECTION_PART = re.compile(
     rf"{_MARGIN}(?:## |Current Task: |Current Goal: |Subgoals: |Intermediate Results|Recent Thoughts:|Earlier:|Latest)",
     re.MULTILINE,
 )
-_EARLIER = re.compile(rf"{_MARGIN}{re.escape(EARLIER_HEADING)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
-# A summary: its head, and each of its lines in quotes.
-_SUMMED_UP = re.compile(rf"- {SUMMARY_LABEL} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*")
+_EARLIER_SUMMARY = re.compile(rf"{_MARGIN}{re.escape(EARLIER_HEADING)}[^\n]*(?:\n[ \t]*>[^\n]*)*", re.MULTILINE)
+# The head of a recalled summary, and each of its lines in quotes.
+_RECALLED_SUMMARY = re.compile(
+    rf"- {SUMMARY_LABEL} \(\d{{4}}-\d\d-\d\d\b[^\n]*\):(?:\n[ \t>|*]*{_QUOTED}[ \t]*(?=\n|$))*"
+)
 _NOT_A_LINE_END = re.compile(r"[^\n]")
-_EMPTY = re.compile(r"\n(?:[ \t>|*]*\n)+")
+_EMPTY_LINES = re.compile(r"\n(?:[ \t>|*]*\n)+")
 
 
 def find_unrecalled_spans(text: str) -> list[Span]:
-    """The spans of a text that did not come from recall, in order; all of it where nothing did."""
-    edges = [0, *(edge for span in _recalled(text) for edge in span), len(text)]
+    """Return the spans of a text that did not come from recall, in order."""
+    edges = [0, *(edge for span in _find_recalled(text) for edge in span), len(text)]
     return [(start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if text[start:end].strip()]
 
 
 def blank_recalled(text: str) -> str:
-    """The text with spaces in place of what came from recall, so that every other word stays at its place."""
-    shown, at = "", 0
-    for start, end in _recalled(text):
-        shown += text[at:start] + _NOT_A_LINE_END.sub(" ", text[start:end])
+    """Replace recalled text by spaces. Every other word keeps its offset."""
+    kept, at = "", 0
+    for start, end in _find_recalled(text):
+        kept += text[at:start] + _NOT_A_LINE_END.sub(" ", text[start:end])
         at = end
-    return shown + text[at:]
+    return kept + text[at:]
 
 
-def _recalled(text: str) -> list[Span]:
+def _find_recalled(text: str) -> list[Span]:
     found: list[Span] = []
     if "(" in text:
-        found += [(item.start(), _item_end(text, item.start(), item.end())) for item in _ITEM.finditer(text)]
+        found += [
+            (item.start(), _find_item_end(text, item.start(), item.end())) for item in _RECALLED_ITEM.finditer(text)
+        ]
     if f"- {SUMMARY_LABEL} (" in text:
-        found += [match.span() for match in _SUMMED_UP.finditer(text)]
+        found += [match.span() for match in _RECALLED_SUMMARY.finditer(text)]
     if EARLIER_HEADING in text:
-        found += [match.span() for match in _EARLIER.finditer(text)]
+        found += [match.span() for match in _EARLIER_SUMMARY.finditer(text)]
     at = 0
     while "## " in text and (heading := _HEADING.search(text, at)):
-        at = _section_end(text, heading.end())
+        at = _find_section_end(text, heading.end())
         found.append((heading.start(), at))
     return merge_spans(found)
 
 
-def _item_end(text: str, start: int, at: int) -> int:
-    """The end of the line, where nothing can follow; inside a sentence, where the bracket is closed."""
+def _find_item_end(text: str, start: int, at: int) -> int:
+    """Find the end of a recalled item: its line, or inside a sentence the closing bracket of its details."""
     line_end = len(text) if (found := text.find("\n", at)) < 0 else found
-    begins = not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>|*")
-    if begins and text[at:line_end].rstrip().endswith(")"):
+    begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>|*")
+    if begins_line and text[at:line_end].rstrip().endswith(")"):
         return line_end
-    particulars = _PARTICULARS.match(text, at)
-    return particulars.end() if particulars else line_end
+    details = _ITEM_DETAILS.match(text, at)
+    return details.end() if details else line_end
 
 
-def _section_end(text: str, at: int) -> int:
-    """These sections have lines of any form: all of it, up to an empty line after which none of their parts begins."""
-    for gap in _EMPTY.finditer(text, at):
-        if not _GOES_ON.match(text, gap.end()):
+def _find_section_end(text: str, at: int) -> int:
+    """Find the end of a section: the first empty line that no known part of a section follows."""
+    for gap in _EMPTY_LINES.finditer(text, at):
+        if not _SECTION_PART.match(text, gap.end()):
             return gap.start()
     return len(text)
 
 
-# A letter that no pattern names: hidden words still count as a word where they stand.
-HIDDEN = "ᚠ"
+# A letter that no pattern names, so that a hidden word still counts as a word.
+HIDDEN_LETTER = "ᚠ"
 
-_ASIDE = re.compile(
+_PASTED_LINE = re.compile(
     r"""^[ \t]*+(?:
       >                                                                      # quoted
     | \[?\d{4}-\d\d-\d\d[T ]\d\d: | \[?\d\d:\d\d:\d\d                        # a log's line
@@ -153,38 +100,38 @@ _FORWARDED = re.compile(
     r"^[ \t]*+(?:-{2,}.*(?:forwarded|original) message|on [^\n]{5,80} wrote:[ \t]*$|from: [^\n]+\n[\w-]+: [^\n]+\n)",
     re.MULTILINE | re.IGNORECASE,
 )
-_LABELS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps"
-_SPEAKER = re.compile(
-    rf"^[ \t]*+(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_LABELS}):)"
+_NOT_SPEAKERS = "note|remember|decision|update|correction|reminder|important|rule|also|fyi|ps"
+_SPEAKER_LINE = re.compile(
+    rf"^[ \t]*+(?:\[?\d\d?:\d\d[^\n\]]{{0,12}}\]? ?)?(?!(?:{_NOT_SPEAKERS}):)"
     r"(?:user|assistant|human|ai|bot|system|(?-i:[A-Z])\w{0,20}(?: (?-i:[A-Z])\w{0,20})?): .*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_QUOTED_LINES = re.compile(
+_QUOTED_WORDS = re.compile(
     r"`[^`\n]{1,400}`|\"[^\"\n]{1,600}\"|“[^”\n]{1,600}”|„[^“”\n]{1,600}[“”]|«[^»\n]{1,600}»|‘[^’\n]{1,600}’(?!\w)"
     r"|(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){1,600}'(?!\w)"
 )
 
 
 def blank_pasted(text: str) -> str:
-    """The text in the same length, where what is not the speaker's own is blank, or a word of hidden letters."""
-    shown = _ASIDE.sub(_blank, text)
-    forwarded = _FORWARDED.search(shown)
+    """Blank what the speaker pasted and hide what the speaker quotes. The length stays the same."""
+    own = _PASTED_LINE.sub(_blank, text)
+    forwarded = _FORWARDED.search(own)
     if forwarded:
-        shown = shown[: forwarded.start()] + " " * (len(shown) - forwarded.start())
-    if len(_SPEAKER.findall(shown)) > 1:
-        shown = _SPEAKER.sub(_blank, shown)
-    shown = _QUOTED_LINES.sub(lambda match: match[0][0] + HIDDEN * (len(match[0]) - 2) + match[0][-1], shown)
-    return shown.replace("’", "'")
+        own = own[: forwarded.start()] + " " * (len(own) - forwarded.start())
+    if len(_SPEAKER_LINE.findall(own)) > 1:
+        own = _SPEAKER_LINE.sub(_blank, own)
+    own = _QUOTED_WORDS.sub(lambda match: match[0][0] + HIDDEN_LETTER * (len(match[0]) - 2) + match[0][-1], own)
+    return own.replace("’", "'")
 
 
 def blank_code(text: str) -> str:
-    """The text in the same length with blocks of code blank; one that is never closed goes to the end."""
-    for mark in ("```", "~~~"):
-        parts = text.split(mark)
+    """Blank the blocks of code. The length stays the same. A block that is never closed goes to the end."""
+    for fence in ("```", "~~~"):
+        parts = text.split(fence)
         if len(parts) > 1:
-            # Every second part is inside, and its marks with it.
-            shown = [part if place % 2 == 0 else " " * len(part) for place, part in enumerate(parts)]
-            text = (" " * len(mark)).join(shown)
+            # Every second part is code.
+            blanked = [part if index % 2 == 0 else " " * len(part) for index, part in enumerate(parts)]
+            text = (" " * len(fence)).join(blanked)
     return text
 
 
@@ -192,9 +139,9 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-# What people say to each other ("from now on, call me Bo") is not meant: these turn against earlier instructions, play
-# the system's part, or ask for something to be kept from the user. Bounded, so that any text is read in linear time.
-_SIGNS = re.compile(
+# Text that turns against earlier instructions, plays the system, or asks to keep something from the user. Ordinary
+# requests ("from now on, call me Bo") do not match. Every part is bounded, so that any text is read in linear time.
+_INJECTION = re.compile(
     r"""
       \b(?:ignore|disregard|forget|override|bypass)\b[^.!?\n]{0,30}
         \b(?:previous|prior|above|earlier|preceding|all|other|your|system|safety)\b[^.!?\n]{0,30}
@@ -217,4 +164,4 @@ _SIGNS = re.compile(
 
 
 def is_prompt_injection(text: str) -> bool:
-    return _SIGNS.search(text) is not None
+    return _INJECTION.search(text) is not None

@@ -1,4 +1,4 @@
-"""Name the slot that a statement fills: the place for one value, in which a newer one takes over from an older."""
+"""Name the slot that a statement fills: a key with one current value, such as `user.city`."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from functools import cache
 
 from engrain.core.rules.statements import Rule, compile_pattern, load_statement_rules
 
-SPEAKER_KEY = "speaker"  # metadata of a fact that another than the user told
+SPEAKER_KEY = "speaker"  # metadata key: the speaker of a fact, if it was not the user
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _WORD = re.compile(r"[\w'#+./-]*[\w#+]")
 _NAME = re.compile(r"\w+")
-_USERS_NAME = "user.name"
-_USER, _TAKEN = "user.", ("user.", "we.", "agent.")
-_LONGEST_NAME = 3
-_LONGEST_FILLING = 60
+_USER_NAME_SLOT = "user.name"
+_USER_PREFIX, _RESERVED_PREFIXES = "user.", ("user.", "we.", "agent.")
+_MAX_NAME_WORDS = 3
+_MAX_FILLING_CHARACTERS = 60
 
 
 def fill_slot(rule: Rule, match: re.Match[str], text: str) -> str | None:
-    """The rule's slot with the words of the text filled in; None where these name no class of things."""
+    """Fill the words of the text into the rule's slot; None if they name no class of things."""
     if rule.slot is None:
         return None
     field = _FIELD.search(rule.slot)
     if field is None:
         return rule.slot
-    said = _group(match, field[1], text)
-    if said is None or _group(match, "of", text):
-        return None  # "my budget for the bike": there may be others
-    filled = _filled(field[1], said, rule.slot.startswith("user.prefers."))
-    return rule.slot.replace(field[0], filled) if filled and len(filled) <= _LONGEST_FILLING else None
+    said = _matched_text(match, field[1], text)
+    if said is None or _matched_text(match, "of", text):
+        return None  # "my budget for the bike": there may be other budgets
+    filling = _make_filling(field[1], said, rule.slot.startswith("user.prefers."))
+    return rule.slot.replace(field[0], filling) if filling and len(filling) <= _MAX_FILLING_CHARACTERS else None
 
 
-def _filled(field: str, said: str, prefers: bool) -> str | None:
+def _make_filling(field: str, said: str, prefers: bool) -> str | None:
     known = load_statement_rules()
     if field == "noun":
         return known.nouns.get(said.lower())
     if field == "words":
         return "_".join(_WORD.findall(said.lower()))
     if field == "head":
-        return _head(said.lower().split()[-1])
+        return _class_of_noun(said.lower().split()[-1])
     found = classify_thing(said, by_head=prefers and field == "thing")
     return found if field != "sole" or found in known.words["sole"] else None
 
 
 def classify_thing(said: str, *, by_head: bool = False) -> str | None:
-    """What kind of thing `said` begins with: by the table, or else by the noun that ends two words or more."""
-    written, then = _noun_phrase(said)
-    if by_head and then == "for":
-        return None  # "Rust for tools": another may be for other things
+    """Return the class of the first thing in `said`: by the table, or with `by_head` by the last noun of a phrase."""
+    written, next_word = _read_noun_phrase(said)
+    if by_head and next_word == "for":
+        return None  # "Rust for tools": another language may be for other things
     words = [word.lower() for word in written]
     known = load_statement_rules()
-    for size in range(min(_LONGEST_NAME, len(words)), 0, -1):
+    for size in range(min(_MAX_NAME_WORDS, len(words)), 0, -1):
         phrase = " ".join(words[:size])
         forms = (" ".join(written[:size]), phrase, phrase.title() if by_head else phrase)
         name = next((known.classes[form] for form in forms if form in known.classes), None)
@@ -60,11 +60,11 @@ def classify_thing(said: str, *, by_head: bool = False) -> str | None:
     if not by_head or len(words) < 2 or words[0].endswith("ing"):
         return None
     last = words[-1]
-    return None if last != written[-1] or last in known.words["no_head"] else _head(last)
+    return None if last != written[-1] or last in known.words["no_head"] else _class_of_noun(last)
 
 
 def find_mentioned_slot(text: str) -> str | None:
-    """The slot of the first thing that a text speaks of as "my …"."""
+    """Return the slot of the first "my …" in a text."""
     known = load_statement_rules()
     found = next(
         (match for pattern in known.asks["mention"] for match in compile_pattern(pattern).finditer(text)), None
@@ -72,57 +72,59 @@ def find_mentioned_slot(text: str) -> str | None:
     if found is None:
         return None
     if "head" in found.re.groupindex:
-        return f"user.favourite.{_head(found['head'].lower().split()[-1])}"
+        return f"user.favourite.{_class_of_noun(found['head'].lower().split()[-1])}"
     return f"user.{known.nouns[found['noun'].lower()]}"
 
 
 def rename_for_speaker(speaker: str | None, slot: str | None) -> str | None:
-    """The slot of what another than the user says: "user.city" is Bob's "bob.city". Where the name cannot be told from
-    the user's or the agent's, none."""
-    if speaker is None or slot is None or not slot.startswith(_USER):
+    """Rename a slot of the user for another speaker: Bob's `user.city` is `bob.city`.
+
+    A speaker whose name clashes with a reserved prefix, such as "user", gets no slot.
+    """
+    if speaker is None or slot is None or not slot.startswith(_USER_PREFIX):
         return slot
     name = "_".join(_NAME.findall(speaker.lower()))
-    return None if not name or f"{name}." in _TAKEN else f"{name}.{slot.removeprefix(_USER)}"
+    return None if not name or f"{name}." in _RESERVED_PREFIXES else f"{name}.{slot.removeprefix(_USER_PREFIX)}"
 
 
 def states_same_name(one: str, other: str) -> bool:
-    """Whether two statements give the user the same name: "I'm Ana", "Me llamo Ana"."""
-    name = _last_name(one)
-    return bool(name) and name == _last_name(other) and _names_the_user(one) and _names_the_user(other)
+    """Tell if two statements give the user the same name: "I'm Ana", "Me llamo Ana"."""
+    name = _trailing_name(one)
+    return bool(name) and name == _trailing_name(other) and _names_the_user(one) and _names_the_user(other)
 
 
-def _last_name(text: str) -> list[str]:
-    """The capitalised words at the end, the first word of all aside."""
+def _trailing_name(text: str) -> list[str]:
+    """Return the capitalised words at the end, without the first word of the text."""
     words = text.rstrip(".! ").split()[1:]
-    small = [number for number, word in enumerate(words, 1) if not word[0].isupper()]
-    return words[max(small, default=0) :]
+    lower_case = [number for number, word in enumerate(words, 1) if not word[0].isupper()]
+    return words[max(lower_case, default=0) :]
 
 
 def _names_the_user(text: str) -> bool:
-    return any(compile_pattern(pattern).match(text) for pattern in _naming())
+    return any(compile_pattern(pattern).match(text) for pattern in _name_patterns())
 
 
 @cache
-def _naming() -> frozenset[str]:
-    rules = (rule for some in load_statement_rules().by_word.values() for rule in some)
-    return frozenset(rule.source for rule in rules if rule.slot == _USERS_NAME and rule.kind != "denial")
+def _name_patterns() -> frozenset[str]:
+    rules = (rule for group in load_statement_rules().by_word.values() for rule in group)
+    return frozenset(rule.source for rule in rules if rule.slot == _USER_NAME_SLOT and rule.kind != "denial")
 
 
-def _group(match: re.Match[str], name: str, text: str) -> str | None:
-    """The words themselves, also where the pattern saw them hidden."""
+def _matched_text(match: re.Match[str], name: str, text: str) -> str | None:
+    # From the text itself: the pattern may have matched hidden letters.
     if name not in match.re.groupindex or match[name] is None:
         return None
     return text[match.start(name) : match.end(name)]
 
 
-def _noun_phrase(said: str) -> tuple[list[str], str]:
-    """The words of the thing that is named first, and the word behind them."""
+def _read_noun_phrase(said: str) -> tuple[list[str], str]:
+    """Return the words of the first thing that is named, and the word after them."""
     known = load_statement_rules().words
     words: list[str] = []
     for piece in said.split():
         word = _WORD.match(piece.strip("\"'“”‘’«»`*()"))
-        told = bool(words) and known["telling"].issuperset(one.lower() for one in words)
-        if told and word and word[0].lower() == "and":
+        only_adjectives = bool(words) and known["telling"].issuperset(earlier.lower() for earlier in words)
+        if only_adjectives and word and word[0].lower() == "and":
             continue
         if word is None or word[0].lower() in known["ends"]:
             return words, word[0].lower() if word else ""
@@ -133,11 +135,11 @@ def _noun_phrase(said: str) -> tuple[list[str], str]:
     return words, ""
 
 
-def _head(word: str) -> str:
-    return load_statement_rules().heads.get(word) or _singular(word)
+def _class_of_noun(word: str) -> str:
+    return load_statement_rules().heads.get(word) or _make_singular(word)
 
 
-def _singular(word: str) -> str:
+def _make_singular(word: str) -> str:
     if word.endswith("ies") and len(word) > 4:
         return word[:-3] + "y"
     if word.endswith(("sses", "shes", "ches", "xes")):

@@ -1,4 +1,4 @@
-"""The patterns of statements that last and of words that void them, read from data/gate/*.toml when first needed."""
+"""Load the patterns of lasting statements, and of words that void them, from data/gate/*.toml."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from engrain.core.text.languages import Languages, load_languages
-
 _WRAP = re.compile(r"\n\s*")
-# In a chat "dont", "im", "ive", "thats" and "lets" do as well.
+# In a chat people also write "dont", "im", "ive", "thats" and "lets".
 _APOSTROPHE = re.compile(r"(?<=n)'(?=t)|'(?=(?:m|d|ve)\b)|(?<=it)'(?=s\b)|(?<=hat)'(?=s\b)|(?<=let)'(?=s\b)")
-_THINGS = "things"
+_THINGS = "things"  # the file of all languages
 ANY_WORD = "*"
 
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """When first needed: a speaker of one language never pays for the others."""
+    # Compiled when first needed: a speaker of one language never pays for the others.
     return re.compile(pattern, re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way to say something. `slot` may name a group of the pattern in braces, which core/slotting.py fills in.
+    """A way to say something. `slot` may name a group of the pattern in braces, which rules/slots.py fills in.
 
-    `holds`: it lasts whatever time is named beside it. `anywhere`: also inside a clause, even one that asks.
+    `holds`: the statement lasts, whatever time it names. `anywhere`: the rule also matches inside a clause.
     """
 
     kind: str
@@ -45,7 +43,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class StatementRules:
-    """All languages at once. `by_word` are the rules for clauses that begin with a word, "*" those for any other."""
+    """The rules of all languages together.
+
+    `by_word` has the rules for clauses by their first word, and under ANY_WORD those for every other word.
+    `asks` are patterns of requests. `signs` are patterns that void or join clauses.
+    `turned` maps "you" to "I" and the like. `dropped` maps a first word to the subject that it leaves out.
+    """
 
     by_word: Mapping[str, tuple[Rule, ...]]
     inner_rules: tuple[Rule, ...]
@@ -65,8 +68,8 @@ class StatementRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Language:
-    """What the files of one language hold, with every part filled in. Of a group: its first words, and its rules."""
+class _LanguageRules:
+    """The files of one language, with every part filled in. A group has its first words and its rules."""
 
     groups: list[tuple[frozenset[str], list[Rule]]]
     nouns: dict[str, str]
@@ -76,61 +79,61 @@ class _Language:
 
 @cache
 def load_statement_rules() -> StatementRules:
-    tables = _tables()
+    tables = _read_files()
     things = tables.pop(_THINGS)
-    languages = [_language(table) for table in tables.values()]
-    signs = _merged(languages, "signs")
-    dropped = _merged(languages, "dropped")
+    languages = [_compile_language(table) for table in tables.values()]
+    signs = _merge_section(languages, "signs")
+    dropped = _merge_section(languages, "dropped")
     return StatementRules(
-        by_word=_by_word(languages),
+        by_word=_index_by_first_word(languages),
         inner_rules=tuple(
             rule for language in languages for _, rules in language.groups for rule in rules if rule.anywhere
         ),
-        asks={name: tuple(patterns) for name, patterns in _merged(languages, "asks").items()},
+        asks={name: tuple(patterns) for name, patterns in _merge_section(languages, "asks").items()},
         signs={name: "|".join(f"(?:{one})" for one in patterns) for name, patterns in signs.items()},
-        hints={name: _words(some) for name, some in _merged(languages, "hints").items()},
+        hints={name: _split_words(some) for name, some in _merge_section(languages, "hints").items()},
         nouns={form: name for language in languages for form, name in language.nouns.items()},
-        classes=_spread(things["classes"]),
-        heads=_spread(things["heads"]),
-        shapes=_spread(things["shapes"]),
-        words={name: _words([some]) for name, some in things["words"].items()},
+        classes=_invert_forms(things["classes"]),
+        heads=_invert_forms(things["heads"]),
+        shapes=_invert_forms(things["shapes"]),
+        words={name: _split_words([some]) for name, some in things["words"].items()},
         turned={word: turned for language in languages for word, turned in language.table.get("turned", {}).items()},
-        dropped={word: subject for subject, some in dropped.items() for word in _words(some)},
+        dropped={word: subject for subject, some in dropped.items() for word in _split_words(some)},
     )
 
 
-def _tables() -> dict[str, dict[str, Any]]:
-    """The files by language: en.words.toml and en.rules.toml are one."""
+def _read_files() -> dict[str, dict[str, Any]]:
+    """Read the files by language: en.words.toml and en.rules.toml are one table."""
     folder = resources.files("engrain.core") / "data" / "gate"
     tables: dict[str, dict[str, Any]] = {}
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
-            given = tomllib.loads(entry.read_text("utf-8"))
+            content = tomllib.loads(entry.read_text("utf-8"))
             table = tables.setdefault(entry.name.split(".")[0], {"rules": []})
-            table["rules"] += given.pop("rules", [])
-            table.update(given)
+            table["rules"] += content.pop("rules", [])
+            table.update(content)
     return tables
 
 
-def _language(table: dict[str, Any]) -> _Language:
-    nouns = _spread(table["nouns"])
-    parts = _parts({"noun": "|".join(sorted(nouns, key=len, reverse=True))} | table["parts"])
+def _compile_language(table: dict[str, Any]) -> _LanguageRules:
+    nouns = _invert_forms(table["nouns"])
+    parts = _expand_parts({"noun": "|".join(sorted(nouns, key=len, reverse=True))} | table["parts"])
     lists: dict[str, dict[str, list[str]]] = {}
     for section in ("asks", "signs"):
-        lists[section] = {name: [_filled(one, parts) for one in some] for name, some in table[section].items()}
+        lists[section] = {name: [_fill_pattern(one, parts) for one in some] for name, some in table[section].items()}
     for section in ("hints", "dropped"):
         lists[section] = {name: [words] for name, words in table.get(section, {}).items()}
-    groups = [(_words([group.pop("first", "")]), _rules(group, parts)) for group in table["rules"]]
-    return _Language(groups, nouns, lists, table)
+    groups = [(_split_words([group.pop("first", "")]), _compile_rules(group, parts)) for group in table["rules"]]
+    return _LanguageRules(groups, nouns, lists, table)
 
 
-def _by_word(languages: Sequence[_Language]) -> dict[str, tuple[Rule, ...]]:
+def _index_by_first_word(languages: Sequence[_LanguageRules]) -> dict[str, tuple[Rule, ...]]:
     words = {word for language in languages for first, _ in language.groups for word in first}
-    return {word: tuple(rule for language in languages for rule in _rules_at(word, language)) for word in words}
+    return {word: tuple(rule for language in languages for rule in _rules_for_word(word, language)) for word in words}
 
 
-def _rules_at(word: str, language: _Language) -> Iterator[Rule]:
-    """The rules of one language for a first word, and behind them those for whatever word."""
+def _rules_for_word(word: str, language: _LanguageRules) -> Iterator[Rule]:
+    """Yield the rules of one language for a first word, then those for any first word."""
     own = any(word in first for first, _ in language.groups)
     for first, rules in language.groups:
         if (word if own else ANY_WORD) in first:
@@ -140,80 +143,43 @@ def _rules_at(word: str, language: _Language) -> Iterator[Rule]:
             yield from (rule for rule in rules if not rule.anywhere)
 
 
-def _rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[Rule]:
+def _compile_rules(group: Mapping[str, Any], parts: Mapping[str, str]) -> list[Rule]:
     rules = []
     for kind, rows in group.items():
         for row in rows:
-            given = {"pattern": row} if isinstance(row, str) else dict(row)
-            rules.append(Rule(kind, _filled(given.pop("pattern"), parts), **given))
+            options = {"pattern": row} if isinstance(row, str) else dict(row)
+            rules.append(Rule(kind, _fill_pattern(options.pop("pattern"), parts), **options))
     return rules
 
 
-def _merged(languages: Sequence[_Language], section: str) -> dict[str, list[str]]:
+def _merge_section(languages: Sequence[_LanguageRules], section: str) -> dict[str, list[str]]:
     merged: dict[str, list[str]] = {}
     for language in languages:
-        for name, some in language.lists[section].items():
-            merged.setdefault(name, []).extend(some)
+        for name, values in language.lists[section].items():
+            merged.setdefault(name, []).extend(values)
     return merged
 
 
-def _words(some: Sequence[str]) -> frozenset[str]:
-    return frozenset(" ".join(some).split())
+def _split_words(lists: Sequence[str]) -> frozenset[str]:
+    return frozenset(" ".join(lists).split())
 
 
-def _parts(given: Mapping[str, str]) -> dict[str, str]:
-    """Each part, with those before it filled in."""
+def _expand_parts(given: Mapping[str, str]) -> dict[str, str]:
+    """Fill the earlier parts into each part."""
     parts: dict[str, str] = {}
     for name, value in given.items():
-        parts[name] = f"(?:{_filled(value, parts)})"
+        parts[name] = f"(?:{_fill_pattern(value, parts)})"
     return parts
 
 
-def _filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Long patterns are wrapped in their file: a line break and the space after it say nothing."""
+def _fill_pattern(pattern: str, parts: Mapping[str, str]) -> str:
+    # Long patterns are wrapped in their file: a line break and the space after it mean nothing.
     pattern = _APOSTROPHE.sub("'?", _WRAP.sub("", pattern))
     for name, part in parts.items():
         pattern = pattern.replace(f"{{{name}}}", part)
     return pattern
 
 
-def _spread(names: Mapping[str, str]) -> dict[str, str]:
-    """{"city": "city|town"} as {"city": "city", "town": "city"}."""
+def _invert_forms(names: Mapping[str, str]) -> dict[str, str]:
+    """Turn {"city": "city|town"} into {"city": "city", "town": "city"}."""
     return {form: name for name, forms in names.items() for form in _WRAP.sub("", forms).split("|")}
-
-
-INSTRUCTION = 1
-PREFERENCE = 2
-NUMBER_OR_TIME = 4
-IS_QUESTION = 8
-
-INSTRUCTION_OR_PREFERENCE = INSTRUCTION | PREFERENCE
-MAX_QUESTION_WORDS = 25
-_LIMIT = 20_000
-_DIGIT = re.compile(r"\d")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_QUESTION_MARKS = ("?", "？", "؟")
-
-
-def detect_traits(text: str, role: str | None = None) -> int:
-    """Bits of the names above. Only what people say orders or prefers: an assistant's "always …" is advice."""
-    head = text[:_LIMIT].lower()
-    if "\u2019" in head:
-        head = head.replace("\u2019", "'")
-    known = load_languages()
-    bits = 0
-    if role not in ("assistant", "tool"):
-        bits |= INSTRUCTION * _states("instruction", head, known) | PREFERENCE * _states("preference", head, known)
-    if _DIGIT.search(head) or not known.words["number_or_time"].isdisjoint(_LETTERS.findall(head)):
-        bits |= NUMBER_OR_TIME
-    return bits | IS_QUESTION * is_short_question(head)
-
-
-def _states(what: str, head: str, known: Languages) -> bool:
-    return any(hint in head for hint in known.hints[what]) and known.statements[what].search(head) is not None
-
-
-def is_short_question(text: str) -> bool:
-    """A short text that ends with a question: it wants to know something, and seldom tells anything."""
-    end = text.rstrip()
-    return end.endswith(_QUESTION_MARKS) and len(end.split(None, MAX_QUESTION_WORDS)) <= MAX_QUESTION_WORDS

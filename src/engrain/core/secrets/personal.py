@@ -1,4 +1,4 @@
-"""Find phone numbers: by their form and the numbering plans of countries, or by the words before them."""
+"""Find phone numbers and card numbers, and tell texts that state a secret."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def find_phones(text: str, lower: str) -> Iterator[Span]:
 
 
 def is_phone_name(name: str) -> bool:
-    """Whether a field of this name holds a phone number: {"phone": …}."""
+    """Tell if a field of this name holds a phone number: {"phone": …}."""
     return _NAME.search(name) is not None
 
 
@@ -86,10 +86,10 @@ def _is_phone(written: str, international: bool) -> bool:
     return False
 
 
-_SHAPES = re.compile(
+_SECRET_FORM = re.compile(
     r"-----BEGIN [A-Z ]*(?:KEY|CERTIFICATE)|\b[a-f0-9]{32,}\b|\b[a-z]{2,20}://[^\s:/@]{1,64}:[^\s@/]{1,64}@"
 )
-_NAMES = (
+_SECRET_NAMES = (
     r"pass ?words?|pass ?phrases?|pass ?codes?|pin(?: (?:code|number))?|cvv|cvc|api[- ]?keys?|secret(?: key)?"
     r"|private key"
     r"|(?:(?:access|auth\w*|bearer|refresh|api|session) )?tokens?|seed phrase|(?:recovery|backup) (?:phrase|code|key)s?"
@@ -98,28 +98,29 @@ _NAMES = (
     r"|gate|entry|unlock|safe|garage|locker)[- ](?:code|combination)"
     r"|passwort|kennwort|mot de passe|contraseña|clave|código pin"
 )
-# "My password is …" gives it away; "never commit passwords" does not.
-_GIVEN = re.compile(
-    rf"\b(?:{_NAMES})\b(?: (?:for|to|of|on|at|in|für|zum|de|del|du|pour|para)(?: [\w'.-]+){{1,5}}?)?"
+# "My password is …" states a secret; "never commit passwords" does not.
+_STATED_SECRET = re.compile(
+    rf"\b(?:{_SECRET_NAMES})\b(?: (?:for|to|of|on|at|in|für|zum|de|del|du|pour|para)(?: [\w'.-]+){{1,5}}?)?"
     r"(?:'s| is| are| was|=|:| ist| lautet| est| es)+(?! (?:not|never|too|in|on|stored|kept|wrong|expired|broken"
     r"|required|missing|case|only|the same|a secret|secret|weak|strong|safe|always|due|valid)\b)[:=]? *\S"
     r"|\b(?:the|my|your) code(?: is|:|'s) \d{4,8}\b",
     re.IGNORECASE,
 )
-_DIGITS = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
+_LONG_NUMBER = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 
 
 def contains_secret(text: str) -> bool:
+    """Tell if a text states a key, password, code or card number."""
     return (
         next(find_service_keys(text), None) is not None
-        or _SHAPES.search(text) is not None
-        or _GIVEN.search(text) is not None
-        or any(passes_luhn(match[0]) for match in _DIGITS.finditer(text))
+        or _SECRET_FORM.search(text) is not None
+        or _STATED_SECRET.search(text) is not None
+        or any(passes_luhn(match[0]) for match in _LONG_NUMBER.finditer(text))
     )
 
 
 def passes_luhn(number: str) -> bool:
-    """The checksum of card numbers: one long number in ten has it by chance."""
+    """Check the Luhn sum of a card number. One long number in ten passes by chance."""
     digits = [int(digit) for digit in number if digit.isdecimal()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -1,4 +1,4 @@
-"""The patterns and word lists of every language that engrain knows, read from data/*.toml when first needed."""
+"""Load the patterns and word lists of every known language from data/*.toml."""
 
 import re
 import tomllib
@@ -10,14 +10,14 @@ from typing import Any
 from engrain.core.text.tokenizer import count_unspaced_characters, hash_term, tokenize
 
 ENGLISH = "en"
-WORDS_PER_ENGLISH_STOP_WORD = (
-    4  # one word of so many must speak for English: other languages have a "do" or an "in" as well
-)
+# A text is English if one word in so many is an English stop word: other languages have a "do" or an "in" as well.
+WORDS_PER_ENGLISH_STOP_WORD = 4
+_NEVER = r"(?!)"
 
 
 @dataclass(frozen=True, slots=True)
 class RelativeDate:
-    """A phrase such as "last week", as the days before now that it may mean; `unit` multiplies the number in it."""
+    """A phrase such as "last week", as a range of days before now. `unit` multiplies the number in the phrase."""
 
     pattern: re.Pattern[str]
     start: int
@@ -27,9 +27,11 @@ class RelativeDate:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Stop words, as terms and as they are written; `shared` are those that are English words too, and tell nothing.
-    `phrases` are those of scripts without spaces, `letters` the language's own. `unrelated` are texts that have nothing
-    to do with each other."""
+    """The stop words of one language, and examples.
+
+    `shared` are stop words that are English words too. `phrases` match stop words of scripts without spaces.
+    `letters` match letters that only this language has. `unrelated` are texts that have nothing in common.
+    """
 
     stop_terms: frozenset[int]
     stop_words: frozenset[str]
@@ -38,22 +40,24 @@ class Language:
     letters: re.Pattern[str]
     unrelated: tuple[str, ...]
 
-    def signs(self, words: list[str]) -> int:
-        """How many of these words speak for this language; one alone that is English too says nothing."""
+    def count_evidence(self, words: list[str]) -> int:
+        """Count the words that speak for this language. A single word that is English too counts nothing."""
         own = [word for word in words if word in self.stop_words]
-        strange = any(map(self.letters.match, words))
-        return len(own) + strange if strange or len(own) > 1 or not self.shared.issuperset(own) else 0
+        has_letters = any(map(self.letters.match, words))
+        return len(own) + has_letters if has_letters or len(own) > 1 or not self.shared.issuperset(own) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Languages:
-    """All languages at once: a text need not say which one it is in. Only stop words go by language (`by_name`), since
-    the article of one is a verb of another."""
+    """The patterns of all languages together, since a text does not say its language.
+
+    Stop words stay apart in `by_name`: the article of one language is a verb of another.
+    """
 
     by_name: dict[str, Language]
     months: re.Pattern[str]
     month_numbers: dict[str, int]
-    relative: tuple[RelativeDate, ...]
+    relative_dates: tuple[RelativeDate, ...]
     numbers: dict[str, int]
     statements: dict[str, re.Pattern[str]]
     hints: dict[str, tuple[str, ...]]
@@ -64,11 +68,11 @@ class Languages:
     def stop_terms(self) -> frozenset[int]:
         return self.by_name[ENGLISH].stop_terms
 
-    def like(self, words: list[str]) -> str | None:
-        """The name of the language that these words look like, English of equals; None where that is not sure."""
-        signs = {name: language.signs(words) for name, language in self.by_name.items()}
-        best = max(signs, key=lambda name: (signs[name], name == ENGLISH))
-        sure = best != ENGLISH or signs[best] * WORDS_PER_ENGLISH_STOP_WORD >= max(len(words), 1)
+    def detect(self, words: list[str]) -> str | None:
+        """Name the language of these words, English on a tie; None without enough evidence."""
+        evidence = {name: language.count_evidence(words) for name, language in self.by_name.items()}
+        best = max(evidence, key=lambda name: (evidence[name], name == ENGLISH))
+        sure = best != ENGLISH or evidence[best] * WORDS_PER_ENGLISH_STOP_WORD >= max(len(words), 1)
         return best if sure else None
 
 
@@ -76,57 +80,58 @@ class Languages:
 def load_languages() -> Languages:
     folder = resources.files("engrain.core") / "data"
     files = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
-    return _combined({entry.name.split(".")[0]: tomllib.loads(entry.read_text("utf-8")) for entry in files})
+    return _combine({entry.name.split(".")[0]: tomllib.loads(entry.read_text("utf-8")) for entry in files})
 
 
-def _combined(named: dict[str, dict[str, Any]]) -> Languages:
+def _combine(named: dict[str, dict[str, Any]]) -> Languages:
     tables = list(named.values())
     month_numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for table in tables:
         for number, names in enumerate(table.get("months", []), start=1):
             month_numbers |= dict.fromkeys(names.split("|"), number)
-    numbers: dict[str, int] = {}
-    for table in tables:
         numbers |= table.get("relative", {}).get("numbers", {})
-    relative = tuple(_relative(row) for table in tables for row in table.get("relative", {}).get("days", []))
     return Languages(
-        by_name={name: _language(table) for name, table in named.items()},
-        months=_months(tables),
+        by_name={name: _make_language(table) for name, table in named.items()},
+        months=_compile_months(tables),
         month_numbers=month_numbers,
-        relative=relative,
+        relative_dates=tuple(
+            _make_relative_date(row) for table in tables for row in table.get("relative", {}).get("days", [])
+        ),
         numbers=numbers,
-        statements=_patterns(tables, "statements"),
-        hints={name: tuple(some) for name, some in _lists(tables, "hints").items()},
-        words={name: frozenset(" ".join(some).split()) for name, some in _lists(tables, "words").items()},
-        questions=_patterns(tables, "questions"),
+        statements=_compile_section(tables, "statements"),
+        hints={name: tuple(values) for name, values in _merge_section(tables, "hints").items()},
+        words={name: frozenset(" ".join(values).split()) for name, values in _merge_section(tables, "words").items()},
+        questions=_compile_section(tables, "questions"),
     )
 
 
-def _language(table: dict[str, Any]) -> Language:
+def _make_language(table: dict[str, Any]) -> Language:
     words = tokenize(table.get("stop_words", ""))
     shared = frozenset(tokenize(table.get("shared_with_english", "")))
-    letters = re.compile(table.get("letters", r"(?!)"))
-    runs = [word for word in table.get("stop_words", "").split() if count_unspaced_characters(word) > 1]
-    phrases = re.compile("|".join(sorted(runs, key=len, reverse=True)) or r"(?!)")
+    letters = re.compile(table.get("letters", _NEVER))
+    unspaced = [word for word in table.get("stop_words", "").split() if count_unspaced_characters(word) > 1]
+    phrases = re.compile(_join_longest_first(unspaced))
     unrelated = tuple(table.get("unrelated", ()))
     return Language(frozenset(map(hash_term, words)), frozenset(words), shared, phrases, letters, unrelated)
 
 
-def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
-    """A month with the day or year beside it; a name that is a word too counts only with one, or after a cue."""
-    plain: list[str] = []
-    unsure: list[str] = []
+def _compile_months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
+    """Match a month with the day or year beside it.
+
+    A name that is also a word ("May") counts only with a day, a year or a cue such as "in" before it.
+    """
+    sure: list[str] = []
+    ambiguous: list[str] = []
     cues: list[str] = []
     for table in tables:
         doubtful = set(table.get("ambiguous_months", []))
-        names = [name for group in table.get("months", []) for name in group.split("|")]
-        plain += [name for name in names if name not in doubtful]
-        unsure += [name for name in names if name in doubtful]
+        for name in (name for group in table.get("months", []) for name in group.split("|")):
+            (ambiguous if name in doubtful else sure).append(name)
         cues += table.get("month_cues", [])
     day, year = r"\d{1,2}(?:st|nd|rd|th)?(?!\d)", r"(?:19|20)\d\d"
-    known = "|".join(sorted(plain, key=len, reverse=True)) or r"(?!)"
-    doubt = "|".join(sorted(unsure, key=len, reverse=True)) or r"(?!)"
-    cue = "|".join(cues) or r"(?!)"
+    known, doubt = _join_longest_first(sure), _join_longest_first(ambiguous)
+    cue = "|".join(cues) or _NEVER
     return re.compile(
         rf"(?:\b(?P<before>{day})\s+(?:of\s+)?)?\b(?P<month>{known})\b\.?(?:\s+(?P<after>{day}))?(?:,?\s+(?P<year>{year}))?"
         rf"|\b(?P<before2>{day})\s+(?:of\s+)?(?P<month2>{doubt})\b\.?(?:,?\s+(?P<year2>{year}))?"
@@ -135,19 +140,23 @@ def _months(tables: list[dict[str, Any]]) -> re.Pattern[str]:
     )
 
 
-def _relative(row: dict[str, Any]) -> RelativeDate:
+def _join_longest_first(words: list[str]) -> str:
+    return "|".join(sorted(words, key=len, reverse=True)) or _NEVER
+
+
+def _make_relative_date(row: dict[str, Any]) -> RelativeDate:
     return RelativeDate(re.compile(row["pattern"]), row.get("from", 0), row.get("to", 0), row.get("unit", 0))
 
 
-def _patterns(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:
-    """Matched against lower-case text: ignoring case in the pattern costs twice the time."""
-    lists = _lists(tables, section)
-    return {name: re.compile("|".join(f"(?:{part})" for part in parts)) for name, parts in lists.items()}
+def _compile_section(tables: list[dict[str, Any]], section: str) -> dict[str, re.Pattern[str]]:
+    # Matched against lower-case text: ignoring case in the pattern costs twice the time.
+    merged = _merge_section(tables, section)
+    return {name: re.compile("|".join(f"(?:{part})" for part in parts)) for name, parts in merged.items()}
 
 
-def _lists(tables: list[dict[str, Any]], section: str) -> dict[str, list[str]]:
-    lists: dict[str, list[str]] = {}
+def _merge_section(tables: list[dict[str, Any]], section: str) -> dict[str, list[str]]:
+    merged: dict[str, list[str]] = {}
     for table in tables:
         for name, value in table.get(section, {}).items():
-            lists.setdefault(name, []).extend([value] if isinstance(value, str) else value)
-    return lists
+            merged.setdefault(name, []).extend([value] if isinstance(value, str) else value)
+    return merged

@@ -8,57 +8,57 @@ import zlib
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05bd\u05bf-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0640]")
 # Scripts without spaces, and Hangul, whose particles stick to the word: every character and every pair is a word.
-_RUN = (
+_UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3041-\u3096\u3099-\u309a\u30a1-\u30fa\u30fc-\u30ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f"
 )
 # Bounded: without a limit a megabyte of "1.1.1…" would be tried again from every digit.
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,6}(?![\d,])|\d{1,15}(?:\.\d{1,15}){1,5}(?![\w.])"
 _ASCII_WORD = re.compile(rf"{_NUMBER}|[a-z0-9]+(?:'[a-z]{{1,2}}\b)?")
-_WORD = re.compile(rf"{_NUMBER}|[{_RUN}]+|(?:(?![_{_RUN}])[\w{_MARKS}])+(?:'[a-z]{{1,2}}\b)?")
-_RUN_ONLY = re.compile(f"[{_RUN}]")
-_HUMP = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = re.compile(rf"{_NUMBER}|[{_UNSPACED}]+|(?:(?![_{_UNSPACED}])[\w{_MARKS}])+(?:'[a-z]{{1,2}}\b)?")
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_CAMEL_CASE = re.compile(r"\b[A-Za-z]*[a-z][A-Z][A-Za-z]*\b")
+_CAMEL_CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W_A-Za-z]+")
 _STEMMABLE = re.compile(r"[a-z]{3,}\Z")
-_CACHE_LIMIT = 200_000
-_UMLAUT = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
-_SPELLED_OUT = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
+_MAX_CACHED_TERMS = 200_000
+_UMLAUT_WORD = re.compile(r"[^\W\d_]*[äöü][^\W\d_]*")
+_UMLAUT_SPELLINGS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text in order, casefolded and without accents, not yet stemmed.
+    """Return the words of a text in order, casefolded and without accents, not yet stemmed.
 
-    `userName` gives `username`, `user` and `name`; a run of Han, Kana, Hangul or Thai gives
-    its characters and their pairs; `Käthe` gives `kathe` and `kaethe`.
+    `userName` gives `username`, `user` and `name`. A run of Han, Kana, Hangul or Thai gives
+    its characters and their pairs. `Käthe` gives `kathe` and `kaethe`.
     """
     plain = text if text.isascii() else _fold(text)
-    found = _ASCII_WORD.findall(plain.lower()) if plain.isascii() else _spread(_WORD.findall(plain.casefold()))
-    for odd in [place for place, word in enumerate(found) if not word.isalnum()]:
-        found[odd] = _tidy(found[odd])
-    for whole in _HUMP.findall(plain):
-        found.extend(part.lower() for part in _PART.findall(whole) if len(part) > 1)
+    found = _ASCII_WORD.findall(plain.lower()) if plain.isascii() else _split_unspaced(_WORD.findall(plain.casefold()))
+    for index in [index for index, word in enumerate(found) if not word.isalnum()]:
+        found[index] = _strip_suffix(found[index])
+    for whole in _CAMEL_CASE.findall(plain):
+        found.extend(part.lower() for part in _CAMEL_CASE_PART.findall(whole) if len(part) > 1)
     if plain is not text:
         found.extend(word for word, _ in spell_out_umlauts(text))
     return found
 
 
 def spell_out_umlauts(text: str) -> list[tuple[str, str]]:
-    """Each word with an umlaut as it is written without one (`kaethe`), and as it is folded (`kathe`).
+    """Return each word with an umlaut in two forms: spelled out (`kaethe`) and folded (`kathe`).
 
-    Both are indexed. To fold every `ae` to `a` instead would make one word of `poet` and `pot`.
+    Both are indexed. Folding every `ae` to `a` instead would make one word of `poet` and `pot`.
     """
-    words = _UMLAUT.findall(unicodedata.normalize("NFC", text).casefold())
-    return [(_fold(word.translate(_SPELLED_OUT)), _fold(word)) for word in words]
+    words = _UMLAUT_WORD.findall(unicodedata.normalize("NFC", text).casefold())
+    return [(_fold(word.translate(_UMLAUT_SPELLINGS)), _fold(word)) for word in words]
 
 
 def is_lone_character(word: str) -> bool:
-    """A single character of a script without spaces: it stands in many words, and says little by itself."""
-    return len(word) == 1 and _RUN_ONLY.match(word) is not None
+    """Tell a single character of a script without spaces: it stands in many words and says little by itself."""
+    return len(word) == 1 and _UNSPACED_CHARACTER.match(word) is not None
 
 
 def split_identifier(name: str) -> str:
-    """A name made for programs as one would say it: `user.homeCity` is `user home city`."""
+    """Split a program's name into its words: `user.homeCity` becomes `user home city`."""
     return " ".join(part.lower() for part in _NAME_PART.findall(name))
 
 
@@ -74,18 +74,18 @@ def stem_word(word: str) -> str:
 
 
 def hash_term(word: str) -> int:
-    """The 32-bit number under which a word is indexed: the same for every ending of it."""
-    return _terms[word]
+    """Return the 32-bit number under which a word is indexed, equal for all its endings."""
+    return _term_cache[word]
 
 
 def extract_terms(text: str) -> list[int]:
-    """`term` of every one of `tokens`, with repeats."""
-    return [_terms[word] for word in tokenize(text)]
+    """Return the term of every token, repeats included."""
+    return [_term_cache[word] for word in tokenize(text)]
 
 
 def count_unspaced_characters(text: str) -> int:
-    """How many characters belong to scripts that put no space between words."""
-    return len(_RUN_ONLY.findall(text))
+    """Count the characters of scripts that put no space between words."""
+    return len(_UNSPACED_CHARACTER.findall(text))
 
 
 def _fold(text: str) -> str:
@@ -95,34 +95,34 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain)))
 
 
-def _tidy(word: str) -> str:
-    """Cut `'s` and the like, join `don't` and `3,000`; a mark inside a word and `3.5` stay."""
+def _strip_suffix(word: str) -> str:
+    """Cut `'s` and the like, and join `don't` and `3,000`. A mark inside a word and `3.5` stay."""
     if "'" in word:
         front, _, tail = word.partition("'")
         return front + tail if tail == "t" else front
     return word.replace(",", "")
 
 
-def _spread(found: list[str]) -> list[str]:
+def _split_unspaced(found: list[str]) -> list[str]:
     words: list[str] = []
     for word in found:
-        if _RUN_ONLY.match(word):
+        if _UNSPACED_CHARACTER.match(word):
             words.extend(word)
-            words.extend(word[place : place + 2] for place in range(len(word) - 1))
+            words.extend(word[index : index + 2] for index in range(len(word) - 1))
         else:
             words.append(word)
     return words
 
 
-class _Terms(dict[str, int]):
-    """Terms worked out before: a dictionary that fills itself, since a call per word would cost more than the word."""
+class _TermCache(dict[str, int]):
+    """The terms of words seen before. A dictionary that fills itself is quicker than a call per word."""
 
     def __missing__(self, word: str) -> int:
-        if len(self) >= _CACHE_LIMIT:
+        if len(self) >= _MAX_CACHED_TERMS:
             self.clear()
         number = zlib.crc32(stem_word(word).encode("utf-8", "surrogatepass"))
         self[word] = number
         return number
 
 
-_terms = _Terms()
+_term_cache = _TermCache()

@@ -81,7 +81,7 @@ class PostgresErasing:
         parts = find(db, subject)
         counts = counted(db, subject, parts)
         some = (subject.scope,) if any(counts.values()) else ()
-        return Impact(counts, some, parts.gone, tuple(parts.stripped))
+        return Impact(counts, some, parts.gone, tuple(parts.lost_sources))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: the server's files cannot be looked into from here."""

@@ -1,4 +1,4 @@
-"""Turn a filter into SQL whose values are bound, with the meaning of core.filters.matches."""
+"""Turn a filter into SQL whose values are bound, with the meaning of filters.matches_filter."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     counts = counted(db, subject, found)  # before: an item takes its own episodes along
     known = {row[1]: row for row in db.rows(_SQL["parts"], (scope,))}
     closure = [(known[id_][0], id_, known[id_][9], *known[id_][3:5]) for id_ in found.gone]
-    remove(work, closure, {known[id_][0] for id_ in found.entombed})
-    for id_, numbers in found.stripped.items():
+    remove(work, closure, {known[id_][0] for id_ in found.tombstoned})
+    for id_, numbers in found.lost_sources.items():
         for number in numbers:
             db.run(_SQL["strip_cites"], (scope, known[id_][0], number))
             db.run(_SQL["strip"], (scope, known[id_][0], number))
@@ -71,9 +71,9 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     for one in found.restored:
         values = {"scope": scope, "ends": one.valid_to, "by": one.replaced_by, "n": known[one.id][0]}
         work.change(_SQL["restore"], values)
-    for id_, by in found.pointed.items():
+    for id_, by in found.repointed.items():
         db.run(_QUERIES["point_item"], (by, scope, id_))
-    for session, place in found.back.items():
+    for session, place in found.reprocess_from.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
     drop_requests(db, scope, found.gone)
     if subject.by == "session":
@@ -86,7 +86,7 @@ def counted(db: Db, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     """The rows of each kind that go, as long as they are there."""
     scope = subject.scope.id
     requests = answered(db, scope, found.gone)
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    counts = {"item": len(found.gone), "source": len(found.lost_sources), "request": len(requests)}
     if subject.by == "session":
         sql = "select count(*) from {} where scope = %s and session = %s"
         counts |= {table: db.rows(sql.format(table), (scope, subject.name))[0][0] for table in _OF_SESSION}

@@ -78,7 +78,7 @@ class SqliteErasing:
         parts = find(db, number, subject)
         counts = counted(db, number, subject, parts)
         some = (subject.scope,) if any(counts.values()) else ()
-        return Impact(counts, some, parts.gone, tuple(parts.stripped))
+        return Impact(counts, some, parts.gone, tuple(parts.lost_sources))
 
     def _reach_of_item(self, db: Connection, subject: Subject, number: int) -> Impact:
         asked, gone, spans = found(self._work(db, subject.scope, number), Forget(subject.name))

@@ -60,17 +60,17 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
     found = find(db, scope, subject)
     counts = counted(db, scope, subject, found)  # before: an item takes its own episodes along
     known = {id_: n for n, id_, *_ in db.rows(_SQL["parts"], (scope,))}
-    remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.entombed})
-    for id_, numbers in found.stripped.items():
+    remove(work, [known[id_] for id_ in found.gone], {known[id_] for id_ in found.tombstoned})
+    for id_, numbers in found.lost_sources.items():
         for number in numbers:
             db.run(_SQL["strip_cites"], (scope, known[id_], number))
             db.run(_SQL["strip"], (scope, known[id_], number))
         db.run(_SQL["trust"], (found.trust[id_], work.mark(), known[id_]))
     for one in found.restored:
         db.run(_SQL["restore"], (one.valid_to, one.replaced_by, work.mark(), known[one.id]))
-    for id_, by in found.pointed.items():
+    for id_, by in found.repointed.items():
         db.run(_QUERIES["point_item"], (by, known[id_]))
-    for session, place in found.back.items():
+    for session, place in found.reprocess_from.items():
         db.run(_SQL["back"], {"scope": scope, "session": session, "place": place})
     drop_requests(db, scope, found.gone)
     if subject.by == "session":
@@ -81,7 +81,7 @@ def take_part(work: Work, subject: Subject) -> tuple[dict[str, int], list[str]]:
 def counted(db: Connection, scope: int, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     """The rows of each kind that go, as long as they are there."""
     requests = answered(db, scope, found.gone)
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    counts = {"item": len(found.gone), "source": len(found.lost_sources), "request": len(requests)}
     return counts | (pieces.count_session(db, scope, subject.name) if subject.by == "session" else {})
 
 

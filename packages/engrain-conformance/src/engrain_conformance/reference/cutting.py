@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engrain.core.text.spans import Span
-
 from engrain.core.model.items import Citation, Source
-from engrain.core.text import passages
+from engrain.core.text.spans import Span, shift_offset
 
 
 def span(cite: Citation, text: str) -> Span:
@@ -20,6 +18,6 @@ def moved(source: Source, item: str, spans: Sequence[Span]) -> Source:
     """The source with its cites of `item` moved to where their text is after the cut."""
 
     def after(cite: Citation) -> Citation:
-        return Citation(item, passages.shift_offset(cite.start, spans), passages.shift_offset(cite.end, spans))
+        return Citation(item, shift_offset(cite.start, spans), shift_offset(cite.end, spans))
 
     return replace(source, cites=tuple(after(cite) if cite.item == item else cite for cite in source.cites))

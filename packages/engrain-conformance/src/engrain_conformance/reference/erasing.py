@@ -60,7 +60,7 @@ class Eraser:
             return Impact(counts, (subject.scope,) if gone else (), tuple(gone))
         found = find(state, subject)
         counts = counted(state, subject, found)
-        return Impact(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.stripped))
+        return Impact(counts, (subject.scope,) if any(counts.values()) else (), found.gone, tuple(found.lost_sources))
 
     def pieces(self, subject: Subject | None) -> Iterator[bytes]:
         """None: there is no file to look into."""
@@ -148,16 +148,16 @@ class Eraser:
         found = find(state, subject)
         counts = counted(state, subject, found)
         for id in found.gone:
-            remove(work, id, id in found.entombed)
-        for id, dead in found.stripped.items():
+            remove(work, id, id in found.tombstoned)
+        for id, dead in found.lost_sources.items():
             sources = tuple(one for n, one in enumerate(state.items[id].item.sources) if n not in dead)
             work.update(id, sources=sources, trust=found.trust[id])
         for one in found.restored:
             work.update(one.id, valid_to=one.valid_to, replaced_by=one.replaced_by, retracted_at=None)
-        for id, by in found.pointed.items():
+        for id, by in found.repointed.items():
             work.update(id, replaced_by=by)
-        for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.back]:
-            state.marks[key] = min(state.marks[key], found.back[key[1]])
+        for key in [key for key in state.marks if key[0] == subject.scope and key[1] in found.reprocess_from]:
+            state.marks[key] = min(state.marks[key], found.reprocess_from[key[1]])
         for asked in answered(state, found.gone):
             del state.requests[asked]
         if subject.by == "session":

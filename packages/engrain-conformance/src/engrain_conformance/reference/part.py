@@ -51,7 +51,7 @@ def _part(item: Any) -> ItemLineage:
 
 def counted(state: State, subject: Subject, found: RemovalPlan) -> dict[str, int]:
     requests = answered(state, found.gone)
-    counts = {"item": len(found.gone), "source": len(found.stripped), "request": len(requests)}
+    counts = {"item": len(found.gone), "source": len(found.lost_sources), "request": len(requests)}
     if subject.by == "session":
         key = (subject.scope, subject.name)
         counts["episode"] = len(episodes_of(state, subject))
