@@ -12,16 +12,16 @@ from engrain.core.model.results import Verdict, failed, named, passed, several, 
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import SLOT as SESSION
 from engrain.core.model.tasks import TaskQuery
-from engrain.health.context import Look, Point, worst
+from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import Round
 
-RECENT = 50  # sessions, the newest
-LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way
-TRIED = 3  # times, before a procedure's record says something
+MAX_SESSIONS = 50  # sessions, the newest
+ABANDONED_AFTER = timedelta(days=1)  # without a word, after which a session was left rather than is under way
+MIN_TRIALS = 3  # times, before a procedure's record says something
 
 
-def stores(look: Look) -> Verdict:
+def check_stores(look: CheckContext) -> Verdict:
     kit = look.kit
     asked: dict[str, Callable[[], object] | None] = {
         "conversation": lambda: kit.log.sessions(look.scope, 1),
@@ -45,7 +45,7 @@ def stores(look: Look) -> Verdict:
                 f"{name} memory does not answer: {str(exc).rstrip('.')}",
                 "start its server, or name another in [stores]",
             )
-    away = worst(look.beside("redis"))
+    away = find_worst(look.beside("redis"))
     if away and away.state != "pass":
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
     if shut := look.found("writable"):
@@ -54,10 +54,10 @@ def stores(look: Look) -> Verdict:
     return passed(f"all kinds of memory answer, in {look.store.backend}{beside}")
 
 
-def windows(look: Look) -> Verdict:
+def check_windows(look: CheckContext) -> Verdict:
     most = TIERS["conversation"].window.max_items
     log = look.kit.log
-    names = log.sessions(look.scope, RECENT)
+    names = log.sessions(look.scope, MAX_SESSIONS)
     behind = []
     for name in names:
         summary = log.summary(look.scope, name)
@@ -73,9 +73,9 @@ def windows(look: Look) -> Verdict:
     return warned(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
 
 
-def left_sessions(look: Look) -> Verdict:
-    names = look.kit.log.sessions(look.scope, RECENT)
-    left = [name for name in names if _left(look, name)]
+def check_sessions(look: CheckContext) -> Verdict:
+    names = look.kit.log.sessions(look.scope, MAX_SESSIONS)
+    left = [name for name in names if _was_abandoned(look, name)]
     if not names:
         return passed("there is no session yet")
     if not left:
@@ -85,15 +85,15 @@ def left_sessions(look: Look) -> Verdict:
     return warned(why, "memory.start_session(NAME) and memory.end_session() end one; a new session ends the last three")
 
 
-def _left(look: Look, session: str) -> bool:
+def _was_abandoned(look: CheckContext, session: str) -> bool:
     last = look.kit.log.last(look.scope, session, 1)
-    if not last or look.now - last[0].recorded_at < LEFT:
+    if not last or look.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
     held = look.kit.items.slot(look.scope, SESSION + session, None)
     return held is None or held.metadata.get("upto") != look.kit.log.length(look.scope, session)
 
 
-def episodes(look: Look) -> Verdict:
+def check_episodes(look: CheckContext) -> Verdict:
     if look.kit.episodes is None:
         return passed("this store keeps no episodes")
     promoted, _, trimmed, tidied = (len(one.each) for one in lapsing.passes(Round(look.kit, look.scope, look.now)))
@@ -109,13 +109,13 @@ def episodes(look: Look) -> Verdict:
     return passed(f"episodes keep within {most:,} a session, and the important ones last")
 
 
-def slots(look: Look) -> Verdict:
+def check_slots(look: CheckContext) -> Verdict:
     found = look.found("slots") or passed("this store can hold one value of a slot at a time, and no other")
     mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
     return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
-def procedures(look: Look) -> Verdict:
+def check_procedures(look: CheckContext) -> Verdict:
     if look.kit.outcomes is None:
         return passed("this store counts no trials of procedures")
     known = {
@@ -127,7 +127,7 @@ def procedures(look: Look) -> Verdict:
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()
-        if one.successes + one.failures >= TRIED and at_least(one.successes, one.failures) < at_least(0, 0)
+        if one.successes + one.failures >= MIN_TRIALS and at_least(one.successes, one.failures) < at_least(0, 0)
     ]
     if bad:
         why = (
@@ -138,15 +138,15 @@ def procedures(look: Look) -> Verdict:
     return passed(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 
 
-POINTS = (
-    Point(1, "tiers", "stores", "Does the store of every kind of memory answer?", stores),
-    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows,
+CHECKS = (
+    Check(1, "tiers", "stores", "Does the store of every kind of memory answer?", check_stores),
+    Check(2, "tiers", "windows", "Do the summaries keep up with what is said?", check_windows,
           "no session has more messages without a summary than a window holds"),
-    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions,
+    Check(3, "tiers", "sessions", "Was every session ended?", check_sessions,
           "no session was left for a day without its summary"),
-    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes,
+    Check(4, "tiers", "episodes", "Do episodes keep within their limits?", check_episodes,
           "episodes keep within their limits, and the important ones last"),
-    Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
-    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures,
+    Check(5, "tiers", "slots", "Does every slot have one value that holds now?", check_slots),
+    Check(6, "tiers", "procedures", "Do the ways of doing things work?", check_procedures,
           "no procedure does worse than one that nobody has tried"),
 )  # fmt: skip

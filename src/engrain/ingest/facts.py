@@ -15,19 +15,19 @@ from engrain.core.rules.statements import PREFERENCE, statements, traits
 from engrain.core.text.languages import languages
 from engrain.core.text.tokenizer import spoken, terms, tokens
 from engrain.ingest import gate
-from engrain.ingest.write import draft
+from engrain.ingest.write import build_draft
 from engrain.ports import Kit, WordQuery
 
-GATE = "gate"  # metadata "by" of a fact that the rules found
-LIKELY = 20  # facts that are looked at for words they share with a statement
+BY_GATE = "gate"  # metadata "by" of a fact that the rules found
+MAX_LIKELY_FACTS = 20  # facts that are looked at for words they share with a statement
 
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
-_OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
+_GATE_FACTS = Filter((*_FACTS.conditions, Condition("metadata.by", "=", BY_GATE)))
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """A message of the user's side, and the id of its log row, or what stands for that in the plan.
 
     `now`: it is said at this moment, and not brought along from a time before. `speaker` is who says it, if that is
@@ -43,8 +43,8 @@ class Said:
         return self.message.text[found.start : found.end]
 
 
-def steps_for(
-    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
+def plan_steps(
+    found: Sequence[Worth | Unsaid], said: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit
 ) -> list[Step]:
     """With what is planned already, of which the message may take something back."""
     steps = [*planned]
@@ -54,16 +54,16 @@ def steps_for(
         theirs = replace(one, slot=named_by(said.speaker, one.slot))
         if isinstance(theirs, Unsaid):
             back = [
-                step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
+                step for step in steps if isinstance(step, (Add, Correct)) and _retracts_draft(theirs, said, step.draft)
             ]
             steps = [step for step in steps if step not in back]
-            steps += _unsaid(theirs, said, [step.draft for step in back], scope, kit)
+            steps += _plan_forgetting(theirs, said, [step.draft for step in back], scope, kit)
         else:
-            steps.append(_kept(theirs, said, steps, scope, kit))
+            steps.append(_plan_statement(theirs, said, steps, scope, kit))
     return steps
 
 
-def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
+def find_other_speaker(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
     """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
     words = set(tokens(speaker or "")) - set(ROLES)
     if not words:
@@ -73,7 +73,7 @@ def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
     return None if words <= own or words <= known or (own and own <= words) else speaker
 
 
-def note_for(found: Worth, said: Said, kit: Kit) -> Note:
+def build_note(found: Worth, said: Utterance, kit: Kit) -> Note:
     """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
     an earlier time may not."""
     others = said.speaker is not None
@@ -81,7 +81,7 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
         text=said.words(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": GATE, SPEAKER: said.speaker} if others else {"by": GATE},
+        metadata={"by": BY_GATE, SPEAKER: said.speaker} if others else {"by": BY_GATE},
         source=Source(said.speaker, "user", (Cite(said.row, found.start, found.end),)),
         # With a time of its own, another's "I like tea" does not become one with the user's.
         occurred_at=said.message.occurred_at or (kit.clock() if others else None),
@@ -89,21 +89,21 @@ def note_for(found: Worth, said: Said, kit: Kit) -> Note:
     )
 
 
-def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+def _plan_statement(found: Worth, said: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
     told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
     def held(slot: str) -> str | None:
         item = None if slot in told else kit.items.slot(scope, slot, None)
         return item.text if item else told.get(slot)
 
-    found = replace(found, slot=_filled(found, said, held))
-    old = _replaced(found, said, scope, kit)
+    found = replace(found, slot=_choose_slot(found, said, held))
+    old = _find_replaced(found, said, scope, kit)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, kit), kit.redact)
+    made = build_draft(build_note(replace(found, slot=slot), said, kit), kit.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str | None:
+def _choose_slot(found: Worth, said: Utterance, held: Callable[[str], str | None]) -> str | None:
     """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
     ended or is denied, only a slot that holds what is named."""
     slot = found.slot or ""
@@ -117,37 +117,41 @@ def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str 
     return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
 
 
-def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
+def _find_replaced(found: Worth, said: Utterance, scope: Scope, kit: Kit) -> Item | None:
     """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
     words = set(terms(found.replaces))
-    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, kit) if _theirs(item, said)]
+    likely = [
+        item for item in _search_words(found.replaces, _GATE_FACTS, scope, kit) if _is_by_same_speaker(item, said)
+    ]
     told = set(tokens(said.words(found)))
     named = [item for item in likely if words <= set(terms(item.text))]
     meant = [item for item in named if traits(item.text) & PREFERENCE or told > set(tokens(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
-def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
+def _retracts_draft(found: Unsaid, said: Utterance, draft: Draft) -> bool:
     """What was said a moment ago, and is not written yet."""
     statement = said.words(found)
     if draft.kind != "fact" or draft.metadata.get(SPEAKER) != said.speaker:
         return False
     if found.slot is None or draft.slot != found.slot:
         return tokens(draft.text) == tokens(statement)
-    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(terms(draft.text))
+    return not gate.find_statements(statement) or not _extract_value_terms(found.slot, statement).isdisjoint(
+        terms(draft.text)
+    )
 
 
-def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
+def _plan_forgetting(found: Unsaid, said: Utterance, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
     """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
     statement stands alone, expired from the start, and whoever makes the plan forgets it there: that keeps the words
     from being taken in later.
     """
-    meant = _meant(found, said, scope, kit)
+    meant = _find_meant(found, said, scope, kit)
     now = kit.clock()
     span = Cite(said.row, found.start, found.end)
     words = [cite for draft in back for cite in draft.source.cites]
@@ -160,20 +164,20 @@ def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit:
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Item]:
+def _find_meant(found: Unsaid, said: Utterance, scope: Scope, kit: Kit) -> list[Item]:
     """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
     holds nothing of the kind, the facts with the very same words."""
     statement = said.words(found)
     if found.slot is None:
-        return _same_words(statement, said, scope, kit)
-    return _of_slot(found.slot, statement, scope, kit) or _same_words(statement, said, scope, kit)
+        return _find_same_words(statement, said, scope, kit)
+    return _find_slot_values(found.slot, statement, scope, kit) or _find_same_words(statement, said, scope, kit)
 
 
-def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
+def _find_slot_values(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
-    if not gate.worth(statement):
+    if not gate.find_statements(statement):
         return versions
-    value = _value(slot, statement)
+    value = _extract_value_terms(slot, statement)
     has = {item.id: value.intersection(terms(item.text)) for item in versions}
     # "I live in Quito" was said as "I moved to Quito": that, and not "I live in Lima". The value stands last.
     last = next((one for one in reversed(terms(statement)) if one in value), None)
@@ -181,20 +185,20 @@ def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     return whole or [item for item in versions if last in has[item.id]] or [item for item in versions if has[item.id]]
 
 
-def _value(slot: str, statement: str) -> set[int]:
+def _extract_value_terms(slot: str, statement: str) -> set[int]:
     return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
 
 
-def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:
-    likely = _with_words(statement, _FACTS, scope, kit)
-    return [item for item in likely if tokens(item.text) == tokens(statement) and _theirs(item, said)]
+def _find_same_words(statement: str, said: Utterance, scope: Scope, kit: Kit) -> list[Item]:
+    likely = _search_words(statement, _FACTS, scope, kit)
+    return [item for item in likely if tokens(item.text) == tokens(statement) and _is_by_same_speaker(item, said)]
 
 
-def _theirs(item: Item, said: Said) -> bool:
+def _is_by_same_speaker(item: Item, said: Utterance) -> bool:
     """A fact that this speaker told, or nobody in particular; where the user speaks, no other speaker."""
     return item.metadata.get(SPEAKER) == said.speaker
 
 
-def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=LIKELY)
+def _search_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
+    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
     return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []

@@ -13,19 +13,19 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source
 from engrain.ingest import write
 from engrain.ports import Kit
-from engrain.transfer.dedupe import Sorted, drawn, foreseen, sort, take_over
+from engrain.transfer.dedupe import Deduplicated, deduplicate, extract_facts, preview_facts, update_changed
 from engrain.transfer.preview import foretold
-from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
+from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_notes
 from engrain.transfer.restore import restore
-from engrain.transfer.verify import proved
+from engrain.transfer.verify import verify_export
 
-PART = 2_048  # notes between two words of progress
+NOTES_PER_PROGRESS = 2_048  # notes between two words of progress
 
 Done = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LoadOptions:
     """How a file is loaded. `source` is that of notes which name none; `other_scope` takes what is another memory's;
     `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
     `facts` draws facts from the conversations of others."""
@@ -59,18 +59,20 @@ class Loaded:
     written: bool = True
 
 
-def load(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+def load(file: BinaryIO, scope: Scope, kit: Kit, terms: LoadOptions, done: Done) -> Loaded:
     """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
     stops it learns what stays."""
-    form, documents = told(file, terms.form)
+    form, documents = detect_format(file, terms.form)
     if form == "engrain":
-        return _export(file, scope, kit, terms, done)
-    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
-    return _notes(read, form, scope, kit, terms, done)
+        return _load_export(file, scope, kit, terms, done)
+    read = (
+        read_notes(file, terms.source) if form == "notes" else read_entries(documents, form, scope, terms.other_scope)
+    )
+    return _load_notes(read, form, scope, kit, terms, done)
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
+def _explain_interrupted_export() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -79,7 +81,7 @@ def _whole() -> Iterator[None]:
 
 
 @contextmanager
-def _counted(done: Done) -> Iterator[Done]:
+def _count_written(done: Done) -> Iterator[Done]:
     """While notes are written."""
     count = 0
 
@@ -96,14 +98,14 @@ def _counted(done: Done) -> Iterator[Done]:
         raise
 
 
-def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
-    export = proved(file, scope, kit, lambda _: None)
+def _load_export(file: BinaryIO, scope: Scope, kit: Kit, terms: LoadOptions, done: Done) -> Loaded:
+    export = verify_export(file, scope, kit, lambda _: None)
     if export.manifest.scope != scope and not terms.other_scope:
         raise Conflict(
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
-    with _whole():
+    with _explain_interrupted_export():
         decision = restore(export.rows, scope, kit, done, terms.dry_run, export.manifest.scope)
     return Loaded(
         "engrain",
@@ -117,24 +119,24 @@ def _export(file: BinaryIO, scope: Scope, kit: Kit, terms: Terms, done: Done) ->
     )
 
 
-def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: Done) -> Loaded:
+def _load_notes(read: ReadResult, form: Form, scope: Scope, kit: Kit, terms: LoadOptions, done: Done) -> Loaded:
     began = kit.items.moment()
-    if form == "notes" and any(map(_may_clash, read.notes)):
-        read = _proved(read, scope, kit)
+    if form == "notes" and any(map(_may_conflict, read.notes)):
+        read = _drop_conflicting(read, scope, kit)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
-    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, kit)
+    given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, kit)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
-    with _counted(done) as counting:
+    with _count_written(done) as counting:
         if terms.dry_run:
             fates = list(map(str, foretold(given.new, scope, kit)))
         else:
-            fates = list(_written(given.new, scope, kit, began, counting))
-            take_over(given.changed, scope, kit, began)
+            fates = list(_write_notes(given.new, scope, kit, began, counting))
+            update_changed(given.changed, scope, kit, began)
         found.update(fates)
         new = [note for note, fate in zip(given.new, fates, strict=True) if fate == "added"]
-        facts = _drawn(read.notes, new, scope, kit, terms, began) if terms.facts else 0
+        facts = _add_facts(read.notes, new, scope, kit, terms, began) if terms.facts else 0
     return Loaded(
         form,
         len(read.notes) + len(read.bad),
@@ -149,34 +151,36 @@ def _notes(read: Read, form: Form, scope: Scope, kit: Kit, terms: Terms, done: D
     )
 
 
-def _drawn(notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, terms: Terms, began: int) -> int:
-    facts = list(drawn(notes, scope, kit))
+def _add_facts(
+    notes: Sequence[Note], new: Sequence[Note], scope: Scope, kit: Kit, terms: LoadOptions, began: int
+) -> int:
+    facts = list(extract_facts(notes, scope, kit))
     if terms.dry_run:
-        facts += foreseen(new, kit)
+        facts += preview_facts(new, kit)
         told = Counter(map(str, foretold(facts, scope, kit)))
     else:
-        told = Counter(_written(facts, scope, kit, began, lambda _: None))
+        told = Counter(_write_notes(facts, scope, kit, began, lambda _: None))
     return told["added"] + told["replaced"] + told["behind"]
 
 
-def _may_clash(note: Note) -> bool:
+def _may_conflict(note: Note) -> bool:
     """Whether a store may refuse it for what is there."""
     cites = isinstance(note.source, Source) and note.source.cites
     return bool(cites) or (note.place is not None and note.place.number is not None)
 
 
-def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
+def _drop_conflicting(read: ReadResult, scope: Scope, kit: Kit) -> ReadResult:
     """The notes that can be written, one after the other."""
-    good, bad = Read(), list(read.bad)
+    good, bad = ReadResult(), list(read.bad)
     for note, line, fate in zip(read.notes, read.lines, foretold(read.notes, scope, kit), strict=True):
         if isinstance(fate, EngrainError):
             bad.append(BadLine(line, type(fate).__name__, str(fate)))
         else:
             good.notes.append(note)
-    return Read(good.notes, bad=sorted(bad))
+    return ReadResult(good.notes, bad=sorted(bad))
 
 
-def _written(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
-    for start in range(0, len(notes), PART):
-        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done, began):
+def _write_notes(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
+    for start in range(0, len(notes), NOTES_PER_PROGRESS):
+        for outcome in write.commit_batches(notes[start : start + NOTES_PER_PROGRESS], scope, kit, None, done, began):
             yield outcome.status
