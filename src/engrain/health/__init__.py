@@ -20,7 +20,7 @@ from engrain.core.errors import (
     StoreUnavailable,
     WrongKey,
 )
-from engrain.core.model.results import UNOPENED, Checked, Verdict, command, passed, several
+from engrain.core.model.results import NOT_OPENED, CheckResult, Verdict, count_noun, format_command, report_pass
 from engrain.health import durability, operation, privacy, retrieval, safety, tiers
 from engrain.health.context import SEVERITY, Check, CheckContext
 
@@ -52,7 +52,7 @@ _OPEN_ERRORS: tuple[tuple[type[EngrainError], str, str], ...] = (
 )
 
 
-def run_checks(look: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[Checked]:
+def run_checks(look: CheckContext, tell: Callable[[int], None] = lambda _: None) -> list[CheckResult]:
     """Every point in order; `tell` hears of each when it is done."""
     found = []
     for point in CHECKS:
@@ -62,14 +62,14 @@ def run_checks(look: CheckContext, tell: Callable[[int], None] = lambda _: None)
     return found
 
 
-def explain_unopened(error: EngrainError, store: str | None = None) -> list[Checked]:
+def explain_unopened(error: EngrainError, store: str | None = None) -> list[CheckResult]:
     """The same of a memory that does not open: one point says why."""
     reason, mend = next(
         ((name, mend) for kind, name, mend in _OPEN_ERRORS if isinstance(error, kind)),
         ("stores", "start its server, or name another store with --store"),
     )
-    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{command('status', store=store)}`"))
-    rest = Verdict("unknown", UNOPENED)
+    why = Verdict("fail", _shorten_message(error), mend.replace("%s", f"`{format_command('status', store=store)}`"))
+    rest = Verdict("unknown", NOT_OPENED)
     return [_build_result(point, why if point.name == reason else rest) for point in CHECKS]
 
 
@@ -88,9 +88,9 @@ def _check_all_memories(point: Check, look: CheckContext) -> Verdict:
     if first.state == "pass":
         few = f"the {len(found):,} of {look.all:,}" if len(found) < look.all else f"all {len(found):,}"
         last = " last written to," if len(found) < look.all else ""
-        return passed(f"in {few} memories{last} {point.each}")
+        return report_pass(f"in {few} memories{last} {point.each}")
     more = sum(verdict.state == first.state for _, verdict in found) - 1
-    beside = f"; {several(more, 'more memory', 'more memories')} likewise" if more else ""
+    beside = f"; {count_noun(more, 'more memory', 'more memories')} likewise" if more else ""
     return Verdict(first.state, f"{scope}: {first.why}{beside}", first.mend)
 
 
@@ -128,5 +128,5 @@ def _shorten_message(error: EngrainError) -> str:
     return str(error).replace("Run: engrain doctor. ", "").rstrip(".")
 
 
-def _build_result(point: Check, verdict: Verdict) -> Checked:
-    return Checked(point.number, point.group, point.name, *verdict)
+def _build_result(point: Check, verdict: Verdict) -> CheckResult:
+    return CheckResult(point.number, point.group, point.name, *verdict)

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 
 from engrain.core.errors import StoreUnavailable
 from engrain.core.identity import Scope
-from engrain.core.model.audit import Audited, Entry
+from engrain.core.model.audit import AuditEntry, AuditResult
 from engrain.core.model.items import Item
 from engrain.core.model.queries import Finding, ListQuery, StoreStatus
-from engrain.core.model.results import Group, Verdict, command
-from engrain.ports import Kit
+from engrain.core.model.results import Group, Verdict, format_command
+from engrain.ports import Services
 from engrain.ports.storage import Deployed
 
 
@@ -44,10 +44,10 @@ class FailFastPort:
         return asked
 
 
-def wrap_server_ports(kit: Kit, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
-    """The ports of this kit that may be on a server beside the items, to be put in their place."""
-    feed: object = kit.feed
-    servers = [one for one in kit.servers if one is not feed]
+def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
+    """The ports of this services that may be on a server beside the items, to be put in their place."""
+    feed: object = services.feed
+    servers = [one for one in services.servers if one is not feed]
 
     def away() -> str | None:
         check()
@@ -55,10 +55,10 @@ def wrap_server_ports(kit: Kit, check: Callable[[], Sequence[Finding]]) -> dict[
         return servers[0].trouble if servers and all(one.trouble for one in servers) else None
 
     found: dict[str, Any] = {}
-    if kit.episodes is not None and not kit.together:
-        found["episodes"] = FailFastPort(kit.episodes, away)
-    if kit.journal is not None and servers:
-        found["journal"] = FailFastPort(kit.journal)
+    if services.episodes is not None and not services.same_store:
+        found["episodes"] = FailFastPort(services.episodes, away)
+    if services.journal is not None and servers:
+        found["journal"] = FailFastPort(services.journal)
     return found
 
 
@@ -79,7 +79,7 @@ class CheckContext:
 
     def __init__(
         self,
-        kit: Kit,
+        services: Services,
         scope: Scope,
         background: Mapping[str, Any] | None = None,
         *,
@@ -87,9 +87,9 @@ class CheckContext:
         store: str | None = None,
     ) -> None:
         self._known: dict[str, object] = {}
-        self.kit = replace(kit, **wrap_server_ports(kit, lambda: self._beside))
+        self.services = replace(services, **wrap_server_ports(services, lambda: self._beside))
         self.scope = scope
-        self.now: datetime = kit.clock()
+        self.now: datetime = services.clock()
         # What goes on beside, as `status` shows it: in this process only.
         self.background = background or {}
         self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
@@ -100,7 +100,7 @@ class CheckContext:
 
     @property
     def store(self) -> StoreStatus:
-        return self._once("store", lambda: self.kit.items.status(self.kit.embedder.model.key))
+        return self._once("store", lambda: self.services.items.status(self.services.embedder.model.key))
 
     @property
     def all(self) -> int | None:
@@ -117,29 +117,29 @@ class CheckContext:
         if self._others is not None:
             return [item for one in self.memories for item in one.newest]
         query = ListQuery(self.scope, limit=self.limit)
-        return self._once(f"newest {self.scope.id}", lambda: self.kit.items.page(query))
+        return self._once(f"newest {self.scope.id}", lambda: self.services.items.page(query))
 
     @property
-    def audited(self) -> Audited | None:
-        return self._once("audited", lambda: self.kit.audit.verify() if self.kit.audit else None)
+    def audited(self) -> AuditResult | None:
+        return self._once("audited", lambda: self.services.audit.verify() if self.services.audit else None)
 
     def last(self, what: str) -> datetime | None:
         """When this was last done, as the audit log has it; None if that is long ago, or never was."""
         return max((one.at for one in self.recorded if one.what == what), default=None)
 
     @property
-    def recorded(self) -> list[Entry]:
+    def recorded(self) -> list[AuditEntry]:
         """The newest entries of the audit log."""
-        if self.kit.audit is None or self.audited is None:
+        if self.services.audit is None or self.audited is None:
             return []
-        return self.kit.audit.entries(max(0, self.audited.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
+        return self.services.audit.entries(max(0, self.audited.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
 
     def run(self, *words: str, about: str = "") -> str:
         """A command of engrain for this memory, as it is to be typed, in the marks that the report takes
         it out of."""
         of_all = self._others is not None or (self.among and words[0] == "maintain")
         owner = None if of_all else self.scope
-        return f"`{command(*words, about=about, store=self.named, owner=owner)}`"
+        return f"`{format_command(*words, about=about, store=self.named, owner=owner)}`"
 
     def found(self, point: str) -> Verdict | None:
         """What the store itself says of this; None if it has nothing to say."""
@@ -155,7 +155,7 @@ class CheckContext:
         return self._once("own", self._checked)
 
     def _checked(self) -> dict[str, Finding]:
-        items = self.kit.items
+        items = self.services.items
         around = items.deployment() if isinstance(items, Deployed) else []
         return {one.point: one for one in (*items.check(), *around)}
 
@@ -164,11 +164,11 @@ class CheckContext:
         return self._once("beside", self._servers)
 
     def _servers(self) -> list[Finding]:
-        feed, told = cast(object, self.kit.feed), self.background.get("vectors") or {}
+        feed, told = cast(object, self.services.feed), self.background.get("vectors") or {}
         # The vector server was just asked how far behind it is: one that did not answer is not waited for again.
         away = told.get("error") if told.get("behind") is None else None
         known = [Finding("vectors", "fail", away)] if away else []
-        asked = [server for server in self.kit.servers if not (away and server is feed)]
+        asked = [server for server in self.services.servers if not (away and server is feed)]
         # Side by side: of several that do not answer, the slowest alone is waited for.
         with ThreadPoolExecutor(max(1, len(asked))) as together:
             answers = list(together.map(lambda server: server.check(), asked))
@@ -184,7 +184,7 @@ class CheckContext:
         return [self._of(one, limit) for one in last]
 
     def _written(self, scope: Scope) -> float:
-        newest = self.kit.items.page(ListQuery(scope, history=True, limit=1))
+        newest = self.services.items.page(ListQuery(scope, history=True, limit=1))
         return newest[0].recorded_at.timestamp() if newest else 0.0
 
     def _of(self, scope: Scope, limit: int) -> CheckContext:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from engrain.core.errors import EngrainError
 from engrain.core.formats import manifests
-from engrain.core.formats.manifests import MANIFEST, TOOLS, BackupManifest, taken_at
+from engrain.core.formats.manifests import MANIFEST_SUFFIX, SERVER_BACKUP_ADVICE, BackupManifest, parse_backup_time
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.queries import ListQuery
-from engrain.core.model.results import Verdict, failed, passed, several, warned
+from engrain.core.model.results import Verdict, count_noun, report_failure, report_pass, report_warning
 from engrain.health.context import MAX_SORTED_MEMORIES, Check, CheckContext, describe_age, find_worst
 from engrain.maintenance.backups import names_in
 from engrain.maintenance.clock_guard import memories
@@ -25,11 +25,11 @@ BACKUP_SLACK = timedelta(minutes=5)
 
 
 def check_engine(look: CheckContext) -> Verdict:
-    return look.found("engine") or passed(f"{look.store.backend}, in this process alone")
+    return look.found("engine") or report_pass(f"{look.store.backend}, in this process alone")
 
 
 def check_power_cut(look: CheckContext) -> Verdict:
-    own = look.found("sync") or warned(
+    own = look.found("sync") or report_warning(
         "the store is in memory, so that nothing outlives this process", 'open a file instead: Memory("agent.db")'
     )
     found = find_worst([own, *look.beside("redis durability")])
@@ -37,70 +37,76 @@ def check_power_cut(look: CheckContext) -> Verdict:
 
 
 def check_integrity(look: CheckContext) -> Verdict:
-    return look.found("integrity") or passed("nothing of it is in files that could be damaged")
+    return look.found("integrity") or report_pass("nothing of it is in files that could be damaged")
 
 
 def check_schema(look: CheckContext) -> Verdict:
     found = look.found("schema")
     if found is None:
-        return passed("the store is in memory, and of this version of engrain")
+        return report_pass("the store is in memory, and of this version of engrain")
     if found.state == "pass":
-        return passed(f"{found.why}, the one that this engrain writes")
-    return failed(f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open")
+        return report_pass(f"{found.why}, the one that this engrain writes")
+    return report_failure(
+        f"the schema is of {found.why}, not {look.store.schema}", "restart every program that has it open"
+    )
 
 
 def check_file_system(look: CheckContext) -> Verdict:
-    return look.found("file system") or passed(f"no file of its own: {look.store.backend}")
+    return look.found("file system") or report_pass(f"no file of its own: {look.store.backend}")
 
 
 def check_backup(look: CheckContext) -> Verdict:
-    store, policies = look.store, look.kit.policies
-    if not isinstance(look.kit.items, Backed):
-        return passed(f"a {store.backend} store is {TOOLS.rstrip('.')}")
+    store, policies = look.store, look.services.policies
+    if not isinstance(look.services.items, Backed):
+        return report_pass(f"a {store.backend} store is {SERVER_BACKUP_ADVICE.rstrip('.')}")
     if store.location == ":memory:" or not store.items:
-        return passed("there is nothing to back up yet")
+        return report_pass("there is nothing to back up yet")
     if not policies.backup_folder:
         return _check_manual_backup(look)
     folder, stem = Path(policies.backup_folder).expanduser(), Path(store.location).stem
-    taken = {at: folder / name for name in names_in(look.kit, folder) if (at := taken_at(stem, name))}
+    taken = {at: folder / name for name in names_in(look.services, folder) if (at := parse_backup_time(stem, name))}
     if not taken:
-        return failed(f"there is no backup in {folder}", look.run("maintain"))
+        return report_failure(f"there is no backup in {folder}", look.run("maintain"))
     newest = max(taken)
     told = f"the newest backup, {taken[newest].name}, was taken {describe_age(newest, look.now)}"
     if wrong := _find_damage(taken[newest]):
         # As long as it has that name, no other is due.
         aside = f"`mv {shlex.join([str(taken[newest]), f'{taken[newest]}.damaged'])}`"
         mend = f"{aside}, {look.run('maintain')}; look at that disk, and delete the damaged file"
-        return failed(f"{told} and {wrong}", mend)
+        return report_failure(f"{told} and {wrong}", mend)
     if look.now - newest > timedelta(hours=2 * policies.backup_hours) + BACKUP_SLACK:
-        return warned(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
-    return passed(f"{told} and is whole")
+        return report_warning(f"{told}, though one is due every {policies.backup_hours:g} hours", look.run("maintain"))
+    return report_pass(f"{told} and is whole")
 
 
 def _check_manual_backup(look: CheckContext) -> Verdict:
     """Where it went nobody knows but who asked for it; the audit log has when."""
     last = look.last("backup")
     if last is not None and look.now - last <= MAX_MANUAL_BACKUP_AGE:
-        return passed(f"the last backup was taken by hand, {describe_age(last, look.now)}")
+        return report_pass(f"the last backup was taken by hand, {describe_age(last, look.now)}")
     if last is None and _is_new(look):
-        return passed(f"nothing is older than a day ({several(look.store.items, 'item')}); a backup is due tomorrow")
+        return report_pass(
+            f"nothing is older than a day ({count_noun(look.store.items, 'item')}); a backup is due tomorrow"
+        )
     old = f"the last was taken by hand {describe_age(last, look.now)}" if last else "none was ever taken"
-    why = f"nothing takes backups of {several(look.store.items, 'item')} by itself, and {old}"
+    why = f"nothing takes backups of {count_noun(look.store.items, 'item')} by itself, and {old}"
     once = look.run("backup", "FILE")
-    return warned(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
+    return report_warning(why, f'backup_folder = "…" in [lifecycle] and engrain maintain daily; at once: {once}')
 
 
 def _is_new(look: CheckContext) -> bool:
     """Whoever's memory is looked at: it is the whole store that is backed up."""
-    every, old = memories(look.kit), parse_filter({"recorded_at": {"<=": look.now - NEW_STORE_AGE}})
+    every, old = memories(look.services), parse_filter({"recorded_at": {"<=": look.now - NEW_STORE_AGE}})
     if len(every) > MAX_SORTED_MEMORIES:
         return False  # so many are worth a backup on the first day
-    return not any(look.kit.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
+    return not any(look.services.items.page(ListQuery(one, old, history=True, limit=1)) for one in every)
 
 
 def _find_damage(path: Path) -> str:
     try:
-        manifest = manifests.read(path.with_name(path.name + MANIFEST).read_bytes(), path.name + MANIFEST)
+        manifest = manifests.read_backup_manifest(
+            path.with_name(path.name + MANIFEST_SUFFIX).read_bytes(), path.name + MANIFEST_SUFFIX
+        )
         size = path.stat().st_size
         if size != manifest.bytes:
             return f"has {size:,} bytes instead of {manifest.bytes:,}"

@@ -9,18 +9,26 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engrain.core.identity import Scope
-from engrain.core.model.erasure import Erasure, Hold, owner
+from engrain.core.model.erasure import Erasure, Hold, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import Verdict, command, failed, named, passed, several, warned
-from engrain.core.model.tasks import ENDED, TaskQuery
-from engrain.core.secrets.redact import Private, finds
+from engrain.core.model.results import (
+    Verdict,
+    count_noun,
+    format_command,
+    list_first,
+    report_failure,
+    report_pass,
+    report_warning,
+)
+from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
+from engrain.core.secrets.redact import PrivateKind, find_private
 from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
-from engrain.maintenance.passes import ALL, Round
+from engrain.maintenance.passes import ALL, MaintenanceContext
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
-SECRET_KINDS: tuple[Private, ...] = ("keys", "cards", "iban")
+SECRET_KINDS: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
 SECRET_NAMES = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
 MAX_VERIFIED_ERASURES = 20  # erasures, the newest
 MAX_ERASURE_TIME = timedelta(hours=1)
@@ -38,35 +46,41 @@ def check_forgotten(look: CheckContext) -> Verdict:
     if found and found.state != "pass":
         return found
     if look.store.purge_pending:
-        return warned(
+        return report_warning(
             "forgotten bytes are still to be removed", f"{look.run('maintain')}, once no other program reads the store"
         )
-    return passed("nothing that was forgotten is left in the files")
+    return report_pass("nothing that was forgotten is left in the files")
 
 
 def check_erasures(look: CheckContext) -> Verdict:
-    erasing = look.kit.erasing
+    erasing = look.services.erasing
     if erasing is None:
-        return passed("this store erases nothing as a whole; forget removes one item at a time")
+        return report_pass("this store erases nothing as a whole; forget removes one item at a time")
     running = erasing.running()
     if running:
         begun = running[0].at
-        many = several(len(running), "erasure is", "erasures are")
+        many = count_noun(len(running), "erasure is", "erasures are")
         why = f"{many} not complete, the oldest begun {describe_age(begun, look.now)}"
-        return (failed if look.now - begun > MAX_ERASURE_TIME else warned)(why, look.run("erase", "--resume"))
+        return (report_failure if look.now - begun > MAX_ERASURE_TIME else report_warning)(
+            why, look.run("erase", "--resume")
+        )
     done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
             why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {describe_age(one.at, look.now)}"
-            return failed(why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit")
+            return report_failure(
+                why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
+            )
     for user, at in _find_refused_erasures(look, erasing).items():
         why = f"an erasure that was asked for {describe_age(at, look.now)} was refused under a legal hold, which has ended since"
-        line = command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
-        return warned(why, f"`{line}`")
+        line = format_command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
+        return report_warning(why, f"`{line}`")
     if not done:
-        return passed("no erasure was asked for")
-    return passed(f"{several(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back")
+        return report_pass("no erasure was asked for")
+    return report_pass(
+        f"{count_noun(len(done), 'erasure is', 'erasures are')} complete, and nothing that was erased is back"
+    )
 
 
 def _find_refused_erasures(look: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
@@ -86,11 +100,11 @@ def _find_refused_erasures(look: CheckContext, erasing: Erasing) -> dict[Scope, 
 def check_audit_log(look: CheckContext) -> Verdict:
     found = look.audited
     if found is None:
-        return passed("this store keeps no audit log")
+        return report_pass("this store keeps no audit log")
     if found.faults:
         why = f"the audit log was tampered with: {found.faults[0].rstrip('.')}"
-        return failed(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
-    return passed(f"the chain of {several(found.entries, 'entry', 'entries')} is whole")
+        return report_failure(why, f"{look.run('audit', 'verify')} shows all; restore the log from a backup")
+    return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
 
 
 def check_secrets(look: CheckContext) -> Verdict:
@@ -98,17 +112,19 @@ def check_secrets(look: CheckContext) -> Verdict:
     ids = []
     for item in look.newest:
         if found := {
-            one.kind for text in _iterate_texts(item) for one in finds(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
+            one.kind for text in _iterate_texts(item) for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
         }:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
-        how = "and texts are redacted before they are kept" if look.kit.redact else "and nothing is redacted"
-        return passed(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
+        how = "and texts are redacted before they are kept" if look.services.redact else "and nothing is redacted"
+        return report_pass(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
     told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
-    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {named(ids)}"
+    why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {list_first(ids)}"
     mend = look.run("forget", ids[0])
-    return warned(why, mend if look.kit.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]')
+    return report_warning(
+        why, mend if look.services.redact else f'{mend}, and redact = ["keys", "cards", "iban"] in [privacy]'
+    )
 
 
 def _iterate_texts(item: Item) -> Iterator[str]:
@@ -118,18 +134,21 @@ def _iterate_texts(item: Item) -> Iterator[str]:
 
 
 def check_encryption(look: CheckContext) -> Verdict:
-    found = look.found("encryption") or passed("nothing of it is on a disk")
+    found = look.found("encryption") or report_pass("nothing of it is on a disk")
     if found.state != "pass" or not (clear := _list_unencrypted_folders(look)):
         return found
-    why = f"{found.why}; but {named(clear)} holds the same words in the clear, as far as can be seen"
-    return warned(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
+    why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
+    return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
 def _list_unencrypted_folders(look: CheckContext) -> list[str]:
     """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
-    folder, sealed = look.kit.folder, look.store.details.get("encrypted") or not isinstance(look.kit.items, Backed)
+    folder, sealed = (
+        look.services.folder,
+        look.store.details.get("encrypted") or not isinstance(look.services.items, Backed),
+    )
     files = [folder(one.scope).path for one in look.memories] if folder else []
-    backups = None if sealed else look.kit.policies.backup_folder
+    backups = None if sealed else look.services.policies.backup_folder
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, backups) if one)
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
@@ -137,18 +156,18 @@ def _list_unencrypted_folders(look: CheckContext) -> list[str]:
 def check_retention(look: CheckContext) -> Verdict:
     over = _count_overdue(look)
     if any(over.values()):
-        told = [several(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
+        told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
         mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
-        return warned(f"kept past their time: {', '.join(told)}", mend)
-    days = look.kit.policies.task_days
-    return passed(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
+        return report_warning(f"kept past their time: {', '.join(told)}", mend)
+    days = look.services.policies.task_days
+    return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
 def _count_overdue(look: CheckContext) -> dict[str, int]:
-    kit, before = look.kit, look.now - timedelta(days=look.kit.policies.task_days) - OVERDUE_GRACE
-    late = Round(kit, look.scope, look.now - OVERDUE_GRACE)
-    expired = episodes.passes(late)[1].each if kit.episodes else ()
-    ended = kit.journal.tasks(TaskQuery(look.scope, ENDED, limit=ALL)) if kit.journal else []
+    services, before = look.services, look.now - timedelta(days=look.services.policies.task_days) - OVERDUE_GRACE
+    late = MaintenanceContext(services, look.scope, look.now - OVERDUE_GRACE)
+    expired = episodes.passes(late)[1].each if services.episodes else ()
+    ended = services.journal.tasks(TaskQuery(look.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
@@ -159,14 +178,14 @@ def _count_overdue(look: CheckContext) -> dict[str, int]:
 def check_old_holds(look: CheckContext) -> Verdict:
     """Of all memories together: what a hold hides is among none of them."""
     if not (holds := _list_old_holds(look)):
-        return passed("no hold is a year old")
-    told = several(len(holds), *OVERDUE_NAMES["holds"])
-    return warned(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
+        return report_pass("no hold is a year old")
+    told = count_noun(len(holds), *OVERDUE_NAMES["holds"])
+    return report_warning(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
 
 
 def _list_old_holds(look: CheckContext) -> list[Hold]:
     """In the whole store, or on the user whose memory is looked at."""
-    erasing, user = look.kit.erasing, owner(look.scope)
+    erasing, user = look.services.erasing, find_owner(look.scope)
     if erasing is None:
         return []
     old = [one for one in erasing.holds() if look.now - one.at > MAX_HOLD_AGE]

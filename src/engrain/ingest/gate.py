@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from engrain.core.model.items import Unsaid, Worth
-from engrain.core.rules.message_filters import blank_pasted, without_code
-from engrain.core.rules.slots import mentioned, slot_of
-from engrain.core.rules.statements import compiled, statements
-from engrain.core.secrets.personal import gives_away_a_secret
-from engrain.core.text.passages import Clause, Sentence, clauses, split_sentences, trimmed
+from engrain.core.model.items import ForgetRequest, Statement
+from engrain.core.rules.message_filters import blank_code, blank_pasted
+from engrain.core.rules.slots import fill_slot, find_mentioned_slot
+from engrain.core.rules.statements import compile_pattern, load_statement_rules
+from engrain.core.secrets.personal import contains_secret
+from engrain.core.text.sentences import Clause, Sentence, split_clauses, split_sentences, trim_span
 from engrain.ingest.rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 
 # Of a long message its two ends: what stands between is most often pasted.
@@ -24,12 +24,12 @@ _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference
 _DEFAULT_IMPORTANCE = 0.6
 _WORD = re.compile(r"[\w'-]+")
 
-Found = Worth | Unsaid
+Found = Statement | ForgetRequest
 
 
 def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
     """What a user's message says that lasts, in order. `before` are the last (role, text) of the session."""
-    plain = without_code(text)
+    plain = blank_code(text)
     if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
         return _MessageReader(text, plain, before).read()
     cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
@@ -42,7 +42,7 @@ class _MessageReader:
     """Reads one message. `text` is what was written; in `shown` all that is not the speaker's own is hidden."""
 
     def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
-        self.known = statements()
+        self.known = load_statement_rules()
         self.text = text
         self.shown = blank_pasted(plain)
         self.before = before
@@ -60,7 +60,7 @@ class _MessageReader:
                 self.found = [*self.found, *new]
                 last = sentence
         earnest = self._earnest() if self.found else 0
-        meant = (one for one in self.found if isinstance(one, Unsaid) or one.end <= earnest)
+        meant = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= earnest)
         return _keep_last_per_slot([one for one in meant if one.start < one.end])
 
     def _earnest(self) -> int:
@@ -79,28 +79,28 @@ class _MessageReader:
         start = skip_lead(self.shown, sentence.start, sentence.end)
         thing = self._asked("unsaid", words, start, sentence.end)
         if thing:
-            return [self._unsaid(*trimmed(self.shown, *thing.span("said")))]
+            return [self._unsaid(*trim_span(self.shown, *thing.span("said")))]
         statement = self._asked("untold", words, start, sentence.end)
         if statement:
-            return self._untold(*trimmed(self.shown, *statement.span("said")))
+            return self._untold(*trim_span(self.shown, *statement.span("said")))
         if last and self._asked("back", words, start, sentence.end):
             return self._after_all(last)
         return self._not_secret(sentence, self._asked_for(words, sentence, sentence) or self._told(words, sentence))
 
     def _not_secret(self, sentence: Sentence, found: list[Found]) -> list[Found]:
-        return [] if found and gives_away_a_secret(self.text[sentence.start : sentence.end]) else found
+        return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
 
-    def _unsaid(self, start: int, end: int) -> Unsaid:
+    def _unsaid(self, start: int, end: int) -> ForgetRequest:
         found = match_fact(self.shown, self.text, start, end)
-        return Unsaid(start, end, found.slot if found else mentioned(self.shown[start:end]))
+        return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
 
     def _untold(self, start: int, end: int) -> list[Found]:
         """Cut as it would be if it were to be kept, so that the same words are found again."""
-        return [Unsaid(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
+        return [ForgetRequest(one.start, one.end, one.slot) for one in self._said(start, end, explicit=True)]
 
     def _after_all(self, last: Sentence) -> list[Found]:
         """A sentence such as "remember that" asks for the one before it."""
-        said = [one for one in self.found if one.start >= last.start and isinstance(one, Worth)]
+        said = [one for one in self.found if one.start >= last.start and isinstance(one, Statement)]
         self.found = [one for one in self.found if one.start < last.start]
         asked: list[Found] = [replace(one, explicit=True, importance=_IMPORTANCE["explicit"]) for one in said]
         return asked or self._not_secret(last, self._said(last.start, last.end, explicit=True))
@@ -120,7 +120,7 @@ class _MessageReader:
 
     def _said(self, start: int, end: int, *, explicit: bool) -> list[Found]:
         """All of it; or, where every clause says something of its own, each of them. Of "note it" nothing."""
-        if self.known.sign("points").fullmatch(self.shown, *trimmed(self.shown, start, end)):
+        if self.known.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
         parts = self._parts(Sentence(start, end, False))
         starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
@@ -222,23 +222,23 @@ class _MessageReader:
                 void = self._has("void_clause", around.start, around.end) or self._reported(around, before=False)
                 # "Guess where I live": an order, not a place.
                 if not taken and not void and not self._begins("orders", start, around.end):
-                    found.append(self._worth(start, end, rule.kind, slot_of(rule, match, self.text)))
+                    found.append(self._worth(start, end, rule.kind, fill_slot(rule, match, self.text)))
         return found
 
-    def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Worth:
-        start, end = trimmed(self.shown, start, end)
+    def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
+        start, end = trim_span(self.shown, start, end)
         importance = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE)
-        return Worth(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
+        return Statement(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
 
     def _replaced(self, start: int, end: int) -> str | None:
         for pattern in self.known.asks["replaces"]:
-            match = compiled(pattern).search(self.shown, start, end)
+            match = compile_pattern(pattern).search(self.shown, start, end)
             if match:
-                return self.text[slice(*trimmed(self.shown, *match.span("old")))] or None
+                return self.text[slice(*trim_span(self.shown, *match.span("old")))] or None
         return None
 
     def _parts(self, sentence: Sentence) -> list[Clause]:
-        return clauses(self.shown, sentence, self.known.sign("breaks"), self.known.sign("opens"))
+        return split_clauses(self.shown, sentence, self.known.sign("breaks"), self.known.sign("opens"))
 
     def _has(self, sign: str, start: int, end: int) -> bool:
         # A slice, since "^" means the start of the string even where the search begins later.
@@ -250,12 +250,14 @@ class _MessageReader:
     def _asked(self, what: str, words: frozenset[str], start: int, end: int) -> re.Match[str] | None:
         if words.isdisjoint(self.known.hints[what]):
             return None
-        tried = (compiled(pattern).match(self.shown, start, end) for pattern in self.known.asks[what])
+        tried = (compile_pattern(pattern).match(self.shown, start, end) for pattern in self.known.asks[what])
         return next(filter(None, tried), None)
 
 
 def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
     """In order, and of two values for one slot only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
-    last = {one.slot: one for one in ordered if isinstance(one, Worth)}
-    return [replace(one, slot=None) if isinstance(one, Worth) and last[one.slot] is not one else one for one in ordered]
+    last = {one.slot: one for one in ordered if isinstance(one, Statement)}
+    return [
+        replace(one, slot=None) if isinstance(one, Statement) and last[one.slot] is not one else one for one in ordered
+    ]

@@ -9,17 +9,17 @@ from datetime import datetime
 
 from engrain.core.errors import Conflict, EmbedderFailed, NotFound, OnHold, StoreError
 from engrain.core.identity import Scope
-from engrain.core.model.items import Cite, Source, Unsaid, Worth
-from engrain.core.model.messages import Message, message_of, note_of
-from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, own
-from engrain.core.model.sessions import Happening
-from engrain.core.rules.importance import EpisodeKind, Happened, novelty, score
+from engrain.core.model.items import Citation, ForgetRequest, Source, Statement
+from engrain.core.model.messages import Message, item_to_message, message_to_note
+from engrain.core.model.plans import Add, Applied, Correct, Forget, Plan, Step, refer_to_step
+from engrain.core.model.sessions import EpisodeDraft
+from engrain.core.rules.importance import EpisodeEvent, EpisodeKind, measure_novelty, score_importance
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.ingest import episodes, gate, write
 from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
 from engrain.ingest.tool_output import shorten_output
 from engrain.ingest.write import redact_message
-from engrain.ports import Kit
+from engrain.ports import Services
 
 # Characters at either end of a message in which the gate looks for what lasts: what is between was pasted.
 MAX_GATE_CHARACTERS = 20_000
@@ -60,12 +60,12 @@ class AnalyzedMessage:
 
     message: Message
     raw: str | None
-    found: Sequence[Worth | Unsaid]
-    event: Happened | None
+    found: Sequence[Statement | ForgetRequest]
+    event: EpisodeEvent | None
 
 
 def record_messages(
-    happened: Sequence[Message], session: str, scope: Scope, kit: Kit, terms: RecordOptions | None = None
+    happened: Sequence[Message], session: str, scope: Scope, services: Services, terms: RecordOptions | None = None
 ) -> RecordResult:
     """Checked messages into the log, one after the other, with the facts and episodes that they give.
 
@@ -73,57 +73,61 @@ def record_messages(
     hold keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
     """
     terms = terms or RecordOptions()
-    began = kit.items.moment() if terms.began is None else terms.began
-    happened = [redact_message(message, kit.redact) for message in happened]
+    began = services.items.moment() if terms.began is None else terms.began
+    happened = [redact_message(message, services.redact) for message in happened]
     expect = None if terms.expect is None else (session, terms.expect)
     plan = Plan(scope, (), terms.request_id, expect, began=began)
     try:
-        return _write_with_retries(happened, session, kit, plan)
+        return _write_with_retries(happened, session, services, plan)
     except OnHold as exc:
-        kept = _write_with_retries(happened, session, kit, plan, forgets=False)
+        kept = _write_with_retries(happened, session, services, plan, forgets=False)
         _log.warning("what a message of session %r wanted forgotten stays: %s", session, exc)
         return replace(kept, refused=str(exc))
 
 
 def _write_with_retries(
-    happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True
+    happened: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool = True
 ) -> RecordResult:
     for _ in range(MAX_ATTEMPTS - 1):
         try:
-            return _write_messages(happened, session, kit, plan, forgets)
+            return _write_messages(happened, session, services, plan, forgets)
         except NotFound:
             # Nothing is written: a fact that this changes or ends was forgotten or corrected by another meanwhile.
             _log.debug("what a message of session %r speaks of has changed", session)
-    return _write_messages(happened, session, kit, plan, forgets)
+    return _write_messages(happened, session, services, plan, forgets)
 
 
-def _write_messages(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> RecordResult:
+def _write_messages(
+    happened: Sequence[Message], session: str, services: Services, plan: Plan, forgets: bool
+) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
     turns = _analyze_messages(
-        happened, [message_of(row) for row in kit.log.last(scope, session, episodes.NOVELTY_ROWS)]
+        happened, [item_to_message(row) for row in services.log.last(scope, session, episodes.NOVELTY_ROWS)]
     )
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.build_draft(note_of(turn.message, session), kit.redact), request))
+        steps.append(Add(write.build_draft(message_to_note(turn.message, session), services.redact), request))
     # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
     follows: list[Step] = []
     now = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
-        said = Utterance(turn.message, own(k), now and turn.message.occurred_at is None)
+        said = Utterance(turn.message, refer_to_step(k), now and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
-            said = replace(said, speaker=find_other_speaker(turn.message.speaker, scope, kit))
-        found = [one for one in turn.found if forgets or isinstance(one, Worth)]
-        after = plan_steps(found, said, follows, scope, kit)
-        follows = after if after != follows else [*follows, *_plan_lasting_item(turn, k, kit)]
+            said = replace(said, speaker=find_other_speaker(turn.message.speaker, scope, services))
+        found = [one for one in turn.found if forgets or isinstance(one, Statement)]
+        after = plan_steps(found, said, follows, scope, services)
+        follows = after if after != follows else [*follows, *_plan_lasting_item(turn, k, services)]
     steps += follows
     # What is to be forgotten and was never known: a statement over those words alone, and it goes at once.
     alone = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
-    steps += [Forget(own(k)) for k in alone]
-    plan = replace(plan, steps=_embed_steps(steps, kit), episodes=tuple(_build_happenings(turns, session, kit)))
-    applied = _apply_plan(plan, session, kit)
+    steps += [Forget(refer_to_step(k)) for k in alone]
+    plan = replace(
+        plan, steps=_embed_steps(steps, services), episodes=tuple(_build_happenings(turns, session, services))
+    )
+    applied = _apply_plan(plan, session, services)
     recorded = _build_result(applied, len(turns))
-    return recorded if applied.repeated else _finish_forgetting(recorded, scope, kit)
+    return recorded if applied.repeated else _finish_forgetting(recorded, scope, services)
 
 
 def _analyze_messages(happened: Sequence[Message], before: Sequence[Message]) -> list[AnalyzedMessage]:
@@ -137,7 +141,7 @@ def _analyze_messages(happened: Sequence[Message], before: Sequence[Message]) ->
     return turns
 
 
-def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
+def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Statement | ForgetRequest]:
     """Only the user's own words count: nobody else's, and not those that came from recall."""
     if message.role != "user":
         return []
@@ -147,67 +151,69 @@ def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[
     return gate.find_statements(own, [(one.role, one.text) for one in earlier])
 
 
-def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
+def _build_event(
+    message: Message, earlier: Sequence[Message], found: Sequence[Statement | ForgetRequest]
+) -> EpisodeEvent | None:
     if message.role == "system":
         return None
     # Of a call its name and arguments, as the row has them: two different calls are two events.
-    text = note_of(message, "").text if message.calls else message.text
+    text = message_to_note(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
-    explicit = any(isinstance(one, Worth) and one.explicit for one in found)
-    new = novelty(text, [one.text for one in earlier])
-    return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
+    explicit = any(isinstance(one, Statement) and one.explicit for one in found)
+    new = measure_novelty(text, [one.text for one in earlier])
+    return EpisodeEvent(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
-def _plan_lasting_item(turn: AnalyzedMessage, k: int, kit: Kit) -> list[Step]:
+def _plan_lasting_item(turn: AnalyzedMessage, k: int, services: Services) -> list[Step]:
     """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
-    if turn.event is None or not turn.event.text or not score(turn.event).promotes:
+    if turn.event is None or not turn.event.text or not score_importance(turn.event).promotes:
         return []
-    source = note_of(turn.message, "").source
+    source = message_to_note(turn.message, "").source
     assert isinstance(source, Source)
     # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
-    note = episodes.build_lasting_note(turn.event, replace(source, cites=(Cite(own(k)),)))
-    return [Add(replace(write.build_draft(note, kit.redact), kind="episode"))]
+    note = episodes.build_lasting_note(turn.event, replace(source, cites=(Citation(refer_to_step(k)),)))
+    return [Add(replace(write.build_draft(note, services.redact), kind="episode"))]
 
 
-def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, kit: Kit) -> list[Happening]:
-    made: list[Happening] = []
-    now = kit.clock()
-    for k, turn in enumerate(turns if kit.episodes else ()):
+def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, services: Services) -> list[EpisodeDraft]:
+    made: list[EpisodeDraft] = []
+    now = services.clock()
+    for k, turn in enumerate(turns if services.episodes else ()):
         told = turn.message.occurred_at
         at = told if isinstance(told, datetime) else now
-        entry = turn.event and episodes.build_entry(turn.event, session, at, own(k), turn.message.tool)
+        entry = turn.event and episodes.build_entry(turn.event, session, at, refer_to_step(k), turn.message.tool)
         # What is told of long ago has expired already.
         if entry and entry.alive(now):
-            made.append(Happening(entry, episodes.build_raw(turn.raw, at)))
+            made.append(EpisodeDraft(entry, episodes.build_raw(turn.raw, at)))
     return made
 
 
-def _embed_steps(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
+def _embed_steps(steps: Sequence[Step], services: Services) -> tuple[Step, ...]:
     drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
-    made = iter(write.add_vectors(drafts, kit.embedder))
+    made = iter(write.add_vectors(drafts, services.embedder))
     return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
 
 
-def _apply_plan(plan: Plan, session: str, kit: Kit) -> Applied:
+def _apply_plan(plan: Plan, session: str, services: Services) -> Applied:
     try:
-        return episodes.commit_plan(plan, kit)
+        return episodes.commit_plan(plan, services)
     except Conflict:
         # What follows from a message depends on what is known, so that a repeated request may ask for other steps.
-        first = _find_first_answer(plan, session, kit) if plan.request_id is not None else None
+        first = _find_first_answer(plan, session, services) if plan.request_id is not None else None
         if first is None:
             raise
         return first
 
 
-def _find_first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
+def _find_first_answer(plan: Plan, session: str, services: Services) -> Applied | None:
     try:
         # No session has this length: nothing is written unless the request is known.
-        first = kit.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
+        first = services.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
     except Conflict:
         return None
     # Each message has a request id of its own: other words under this one are a Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
-    kit.items.apply(Plan(plan.scope, rows, began=plan.began))
+    services.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 
 
@@ -225,16 +231,16 @@ def _build_result(applied: Applied, count: int) -> RecordResult:
     )
 
 
-def _finish_forgetting(recorded: RecordResult, scope: Scope, kit: Kit) -> RecordResult:
+def _finish_forgetting(recorded: RecordResult, scope: Scope, services: Services) -> RecordResult:
     """After a forgetting: entries in a store that does not see it, the bytes of what is gone, the vectors of what was
     cut."""
     if not recorded.forgotten and not recorded.marked:
         return recorded
     try:
-        if kit.episodes is not None and not kit.together:
-            kit.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
-        kit.items.purge()
-        write.embed_missing(kit, len(recorded.marked))
+        if services.episodes is not None and not services.same_store:
+            services.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
+        services.items.purge()
+        write.embed_missing(services, len(recorded.marked))
     except (StoreError, EmbedderFailed) as exc:
         # What was asked for is done; the upkeep goes on trying.
         _log.warning("something is left to do after forgetting: %s", exc)

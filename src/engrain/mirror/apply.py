@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput
 from engrain.core.identity import Scope
-from engrain.core.markdown.merge import Seen, Verdict
-from engrain.core.markdown.sync_state import Action, Base, Taken, day_of
-from engrain.core.model.items import Item, Note, Source, SourceKind, checked
+from engrain.core.markdown.merge import FileEntry, MergeDecision
+from engrain.core.markdown.sync_state import Action, AppliedLine, SyncBase, parse_log_day
+from engrain.core.model.items import Item, Note, Source, SourceKind, check_note
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
 from engrain.ingest.write import redact_json
 from engrain.mirror.selection import MIN_TRUST, build_entry, build_log_entry
-from engrain.ports import Kit
+from engrain.ports import Services
 
 if TYPE_CHECKING:
-    from engrain.core.secrets.redact import Redact
+    from engrain.core.secrets.redact import RedactFunction
 
 LEAST_TRUSTED: SourceKind = "web"  # whose word it is, of tools and the web, no file tells: the less trusted
 HANDWRITTEN_IMPORTANCE = 0.7  # of what somebody took the trouble to write down by hand
@@ -30,7 +30,7 @@ class Editor:
     """Whose hand writes in the files, and what the last sync knew. `first`: the memory and the folder have not met."""
 
     by: SourceKind
-    base: Base
+    base: SyncBase
     first: bool = False
 
 
@@ -38,8 +38,8 @@ class Editor:
 class ApplyResult:
     """What was done, and which item each entry of a file is now; None for one that was kept out."""
 
-    told: tuple[Taken, ...] = ()
-    ids: Mapping[Seen, str | None] = field(default_factory=dict)
+    told: tuple[AppliedLine, ...] = ()
+    ids: Mapping[FileEntry, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class LineChange:
 
     file: str
     text: str
-    seen: Seen | None
+    seen: FileEntry | None
     note: Note | None
     old: Item | None = None
 
@@ -68,7 +68,7 @@ class LineChange:
 
 
 def plan_changes(
-    verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Editor, redact: Redact | None
+    verdicts: Sequence[MergeDecision], before: Mapping[str, Item], hand: Editor, redact: RedactFunction | None
 ) -> list[LineChange]:
     """Every note proved: a line that cannot be kept is an error that names it, before anything is written."""
     found: list[LineChange] = []
@@ -85,15 +85,19 @@ def plan_changes(
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
 
 
-def describe_changes(wanted: Sequence[LineChange]) -> tuple[Taken, ...]:
-    return tuple(Taken(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted)
+def describe_changes(wanted: Sequence[LineChange]) -> tuple[AppliedLine, ...]:
+    return tuple(
+        AppliedLine(one.action, one.file, one.text, one.old.id if one.old else None, one.slot) for one in wanted
+    )
 
 
-def apply_changes(wanted: Sequence[LineChange], kit: Kit, scope: Scope, hand: Editor, began: int) -> ApplyResult:
+def apply_changes(
+    wanted: Sequence[LineChange], services: Services, scope: Scope, hand: Editor, began: int
+) -> ApplyResult:
     if not wanted:
         return ApplyResult()
     notes = [one.note for one in wanted if one.note]
-    drafts = iter(write.build_drafts(notes, kit))
+    drafts = iter(write.build_drafts(notes, services))
     steps: list[Step] = []
     ends: list[int] = []  # the step whose outcome is the wish's
     asked: dict[str, int] = {}
@@ -103,7 +107,7 @@ def apply_changes(wanted: Sequence[LineChange], kit: Kit, scope: Scope, hand: Ed
             steps.append(Forget(one.old.id, keep_source=True))
         else:
             draft = next(drafts)
-            if one.seen and day_of(one.file):
+            if one.seen and parse_log_day(one.file):
                 draft = replace(draft, kind="episode")
             if one.old is None or one.note.slot is not None:
                 steps.append(Add(draft, _build_request_id(one, hand, asked)))
@@ -113,17 +117,17 @@ def apply_changes(wanted: Sequence[LineChange], kit: Kit, scope: Scope, hand: Ed
             else:
                 steps.append(Correct(one.old.id, draft))
         ends.append(len(steps) - 1)
-    outcomes = kit.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
+    outcomes = services.items.apply(Plan(scope, tuple(steps), began=began)).outcomes
     done = [outcomes[n] for n in ends]
-    _keep_pinned(wanted, done, kit, scope)
+    _keep_pinned(wanted, done, services, scope)
     return ApplyResult(
         tuple(_describe_result(one, outcome) for one, outcome in zip(wanted, done, strict=True)),
         {one.seen: outcome.id for one, outcome in zip(wanted, done, strict=True) if one.seen},
     )
 
 
-def _build_note(seen: Seen, was: Item | None, hand: Editor) -> Note:
-    day, happened = day_of(seen.file), None
+def _build_note(seen: FileEntry, was: Item | None, hand: Editor) -> Note:
+    day, happened = parse_log_day(seen.file), None
     if day is not None and (was is None or build_log_entry(was).at != seen.entry.at):
         happened = datetime.combine(day, time.fromisoformat(seen.entry.at or "00:00"), UTC)
     # What happened is still told by what was said: to forget that takes the corrected words as well.
@@ -140,21 +144,21 @@ def _build_note(seen: Seen, was: Item | None, hand: Editor) -> Note:
         derived=not same and (hand.first or seen.key in hand.base.ours),
     )
     try:
-        return checked(note)
+        return check_note(note)
     except InvalidInput as exc:
         raise type(exc)(f"{seen.file}, line {seen.number}: {exc}") from exc
 
 
-def _has_same_words(seen: Seen, was: Item) -> bool:
+def _has_same_words(seen: FileEntry, was: Item) -> bool:
     """The very words of the item: the line was moved to where it is trusted."""
-    return day_of(seen.file) is None and seen.entry == build_entry(was)
+    return parse_log_day(seen.file) is None and seen.entry == build_entry(was)
 
 
-def _choose_source_kind(seen: Seen, was: Item | None, hand: Editor) -> SourceKind:
+def _choose_source_kind(seen: FileEntry, was: Item | None, hand: Editor) -> SourceKind:
     """Whose word a line is: of what stands among the unsure not the hand's, in whatever store; and in a log, where
     there is no heading to move it to, what was not trusted is not by an edit."""
     low = was is not None and was.trust < MIN_TRUST
-    if not seen.unsure and not (low and day_of(seen.file)):
+    if not seen.unsure and not (low and parse_log_day(seen.file)):
         return hand.by
     return was.sources[0].kind if was and low and was.sources else LEAST_TRUSTED
 
@@ -168,15 +172,15 @@ def _build_request_id(one: LineChange, hand: Editor, asked: dict[str, int]) -> s
     return f"{name}:{asked[name]}"
 
 
-def _describe_result(one: LineChange, outcome: Outcome) -> Taken:
+def _describe_result(one: LineChange, outcome: Outcome) -> AppliedLine:
     if one.note is not None and outcome.id is None:
-        return Taken("kept out", one.file, one.text, None, one.slot)
-    return Taken(one.action, one.file, one.text, outcome.id, one.slot)
+        return AppliedLine("kept out", one.file, one.text, None, one.slot)
+    return AppliedLine(one.action, one.file, one.text, outcome.id, one.slot)
 
 
-def _keep_pinned(wanted: Sequence[LineChange], done: Sequence[Outcome], kit: Kit, scope: Scope) -> None:
+def _keep_pinned(wanted: Sequence[LineChange], done: Sequence[Outcome], services: Services, scope: Scope) -> None:
     """A pinned slot stays pinned when its value changes."""
     both = zip(wanted, done, strict=True)
     ids = [end.id for one, end in both if one.old and one.old.pinned and one.note and one.note.slot and end.id]
     if ids:
-        kit.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))
+        services.items.apply(Plan(scope, tuple(Change(id, pinned=True) for id in ids)))

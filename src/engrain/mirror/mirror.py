@@ -13,15 +13,15 @@ from typing import Self
 
 from engrain.core.errors import Conflict, EngrainError, InvalidInput, NotFound, StoreClosed, StoreError
 from engrain.core.identity import Scope
-from engrain.core.markdown.layout import Budget, unsettled
+from engrain.core.markdown.layout import PageBudget, list_conflict_ids
 from engrain.core.markdown.page import read_page
-from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, MirrorStatus, Rest, Synced
+from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, IdleState, MirrorStatus, SyncResult
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SourceKind
-from engrain.core.validation import checked_count
+from engrain.core.validation import check_count
 from engrain.mirror.render import MAX_PAGE_BYTES
 from engrain.mirror.sync import SyncOptions, SyncRound, decode_page
-from engrain.ports import Kit, ListQuery
+from engrain.ports import ListQuery, Services
 from engrain.ports.storage import Folder
 
 LOCK_TIMEOUT_SECONDS = 30.0  # seconds for another sync of the same folder
@@ -35,7 +35,7 @@ CHANGES_PER_READ = 1_000  # changes of the memory that are looked at together
 
 _log = logging.getLogger("engrain")
 
-Report = Callable[[Synced | EngrainError], None]
+Report = Callable[[SyncResult | EngrainError], None]
 
 
 class Mirror:
@@ -43,12 +43,17 @@ class Mirror:
     thread or process it is in."""
 
     def __init__(
-        self, kit: Kit, scope: Scope, folder: Folder, budget: Budget | None = None, by: SourceKind = "user"
+        self,
+        services: Services,
+        scope: Scope,
+        folder: Folder,
+        budget: PageBudget | None = None,
+        by: SourceKind = "user",
     ) -> None:
-        self._kit, self._scope, self._folder = kit, scope, folder
-        self._budget = budget or Budget()
-        checked_count(self._budget.lines, "max_lines", 20, 100_000)
-        checked_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
+        self._services, self._scope, self._folder = services, scope, folder
+        self._budget = budget or PageBudget()
+        check_count(self._budget.lines, "max_lines", 20, 100_000)
+        check_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
         if by not in EDITORS:
             raise InvalidInput(f"by says whose word the files are: one of {', '.join(EDITORS)}.")
         self._by: SourceKind = by
@@ -58,7 +63,9 @@ class Mirror:
     def path(self) -> str:
         return self._folder.path
 
-    def sync(self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False) -> Synced:
+    def sync(
+        self, *, dry_run: bool = False, accept_deletions: bool = False, restore_deletions: bool = False
+    ) -> SyncResult:
         """Take in what was changed in the files, then write what changed in the memory.
 
         Where both changed the same line, the memory's version stands and the other goes to memory/conflicts.md. Too
@@ -76,20 +83,22 @@ class Mirror:
                     raise
         raise AssertionError("unreachable")
 
-    def pending(self) -> Synced:
+    def pending(self) -> SyncResult:
         """What a sync would do. Where the last look of this opening found nothing, and by their stamps neither the
         files nor the memory have changed since, nothing is read again."""
-        began, now, seq = time.monotonic(), self._kit.clock(), self._kit.items.newest(self._scope)
+        began, now, seq = time.monotonic(), self._services.clock(), self._services.items.newest(self._scope)
         files = hashlib.blake2b(repr(self._folder.signature(base=True)).encode(), digest_size=16).digest()
         place = (self.path, self._scope.id)
-        known = self._kit.rests.get(place)
-        if known and known.holds(files, now) and not self._kit.items.changes(self._scope, known.seq, 1).changes:
-            return Synced(dry_run=True)
-        one = SyncRound(self._kit, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
+        known = self._services.rests.get(place)
+        if known and known.holds(files, now) and not self._services.items.changes(self._scope, known.seq, 1).changes:
+            return SyncResult(dry_run=True)
+        one = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
         found = one.run()
         if not (found.written or found.taken or self._coming(now)):
             since = known.since if known and known.files == files else began
-            self._kit.rests[place] = Rest(files, since, seq, now, one.until, began - since >= STAMP_CHANGE_SECONDS)
+            self._services.rests[place] = IdleState(
+                files, since, seq, now, one.until, began - since >= STAMP_CHANGE_SECONDS
+            )
         return found
 
     def status(self) -> MirrorStatus:
@@ -104,7 +113,7 @@ class Mirror:
             entries=_count_entries(texts[MEMORY]),
             overflow=_count_entries(texts[OVERFLOW]),
             days=len(self._folder.days()),
-            conflicts=len(unsettled(texts[CONFLICTS])),
+            conflicts=len(list_conflict_ids(texts[CONFLICTS])),
             pending=self.sync(dry_run=True),
         )
 
@@ -125,7 +134,7 @@ class Mirror:
                 if (files, since) == seen or self._stop.wait(WRITE_PAUSE_SECONDS) or files != self._folder.signature():
                     continue
                 seen = (files, since)
-                outcome: Synced | EngrainError = self.sync()
+                outcome: SyncResult | EngrainError = self.sync()
             except StoreClosed:
                 raise
             except EngrainError as exc:
@@ -146,8 +155,8 @@ class Mirror:
     ) -> None:
         self.stop()
 
-    def _round(self, terms: SyncOptions) -> Synced:
-        one = SyncRound(self._kit, self._scope, self._folder, terms)
+    def _round(self, terms: SyncOptions) -> SyncResult:
+        one = SyncRound(self._services, self._scope, self._folder, terms)
         if terms.dry_run:
             return one.run()
         with self._folder.lock(LOCK_TIMEOUT_SECONDS):
@@ -156,12 +165,12 @@ class Mirror:
     def _coming(self, now: datetime) -> bool:
         """Whether something in the memory begins to hold by itself."""
         later = parse_filter({"valid_from": {">": now}})
-        return bool(self._kit.items.page(ListQuery(self._scope, later, history=True, limit=1)))
+        return bool(self._services.items.page(ListQuery(self._scope, later, history=True, limit=1)))
 
     def _seq(self, since: int) -> int:
         """The number of the memory's last change."""
         while True:
-            changes = self._kit.items.changes(self._scope, since, CHANGES_PER_READ)
+            changes = self._services.items.changes(self._scope, since, CHANGES_PER_READ)
             since = changes.changes[-1].seq if changes.changes else since
             if changes.complete:
                 return since

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from engrain.core.errors import ConfigError, EngrainError, NotFound, OnHold
 from engrain.core.identity import Scope, SortableIds
-from engrain.core.model.erasure import SETTLED, Erasure, Subject, owner
+from engrain.core.model.erasure import SETTLE_SECONDS, Erasure, Subject, find_owner
 from engrain.core.model.items import Item
-from engrain.core.model.results import describe_counts, looked_again
-from engrain.ports import Erasable, Erasing, Kit
+from engrain.core.model.results import describe_counts, describe_verification
+from engrain.ports import Erasable, Erasing, Services
 from engrain.ports.storage import Folder
 from engrain.privacy.receipts import Receipt, build_receipt
 
@@ -29,7 +29,7 @@ _new_id = SortableIds()
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasureResult:
     """What `erase` did. Without a receipt it is `pending`: `why` says what it waits for, and it goes on by itself when
     the store is next opened or cared for, or with `engrain erase --resume`. `over`: it ended without one, because a
     legal hold came before anything went. `memories` are those that a dry run reaches."""
@@ -49,20 +49,20 @@ class Erased:
     def __str__(self) -> str:
         if self.receipt:
             values = self.receipt.values
-            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{looked_again(values['verified'])}"
+            return f"Erased: {describe_counts(values['counts']) or 'nothing'}.\n{describe_verification(values['verified'])}"
         if self.dry_run:
             return f"Would erase: {describe_counts(self.counts) or 'nothing that is in the store'}."
         return f"{'Not erased' if self.over else 'Pending'}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoResult:
     """What came from a source with all it led to, and what stays because it has another source too; `done` is what
     became of it, None after a dry run. Also true of one that was under way, of which nothing is left to show."""
 
     items: tuple[Item, ...]
     kept: tuple[Item, ...] = ()
-    done: Erased | None = None
+    done: ErasureResult | None = None
 
     def __bool__(self) -> bool:
         return bool(self.items or self.kept or self.done)
@@ -72,117 +72,123 @@ class _ErasurePending(Exception):
     """It cannot go on now."""
 
 
-def require_erasing(kit: Kit) -> Erasing:
-    if kit.erasing is None:
+def require_erasing(services: Services) -> Erasing:
+    if services.erasing is None:
         raise ConfigError("this store cannot erase. Use a path such as agent.db, or postgresql://….")
-    return kit.erasing
+    return services.erasing
 
 
-def open_folder(kit: Kit, path: str) -> Folder:
-    if kit.open_folder is None:
+def open_folder(services: Services, path: str) -> Folder:
+    if services.open_folder is None:
         raise ConfigError("this memory was opened without files beside it.")
-    return kit.open_folder(path)
+    return services.open_folder(path)
 
 
-def erase(kit: Kit, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None) -> Erased:
+def erase(
+    services: Services, subject: Subject, notes: Mapping[str, Any], report: Report, id: str | None = None
+) -> ErasureResult:
     """`notes`: the `folders` to clean, and how many of them were `named` by the caller; what is recorded of an `undo`
     when it is done. With the `id` of one that is under way, that goes on."""
     report("shutting it out")
-    return _run_stages(kit, id or require_erasing(kit).begin(_new_id(kit.clock()), subject, notes).id, report)
+    return _run_stages(
+        services, id or require_erasing(services).begin(_new_id(services.clock()), subject, notes).id, report
+    )
 
 
-def resume_erasures(kit: Kit, report: Report) -> list[Erased]:
+def resume_erasures(services: Services, report: Report) -> list[ErasureResult]:
     """Everything that is under way, whoever began it."""
-    return [_resume_one(kit, one.id, report) for one in require_erasing(kit).running()]
+    return [_resume_one(services, one.id, report) for one in require_erasing(services).running()]
 
 
-def _resume_one(kit: Kit, id: str, report: Report) -> Erased:
+def _resume_one(services: Services, id: str, report: Report) -> ErasureResult:
     try:
-        return _run_stages(kit, id, report)
+        return _run_stages(services, id, report)
     except OnHold as exc:  # a hold came before anything went; the others go on
-        return Erased(id, why=str(exc), over=True)
+        return ErasureResult(id, why=str(exc), over=True)
 
 
-def _run_stages(kit: Kit, id: str, report: Report) -> Erased:
+def _run_stages(services: Services, id: str, report: Report) -> ErasureResult:
     """From wherever it stands. Each stage may be done twice, so that nobody need know whether another is at it."""
-    one = next((one for one in require_erasing(kit).running() if one.id == id), None)
+    one = next((one for one in require_erasing(services).running() if one.id == id), None)
     try:
         if one is not None and one.stage == "shut":
-            one = _delete_rows(kit, one, report)
+            one = _delete_rows(services, one, report)
         if one is not None and one.stage == "rows":
-            one = _clean_side_stores(kit, one, report)
+            one = _clean_side_stores(services, one, report)
         if one is not None:
-            return _verify_and_finish(kit, one, report)
+            return _verify_and_finish(services, one, report)
     except NotFound:
         pass  # another process was faster
     except OnHold:
         raise
     except (_ErasurePending, EngrainError) as exc:
         _log.warning("the erasure %s is still to be completed: %s", id, exc)
-        return Erased(id, one.counts if one else {}, why=str(exc))
-    done = next((entry for entry in _list_audit_entries(kit) if entry.details.get("receipt") == id), None)
+        return ErasureResult(id, one.counts if one else {}, why=str(exc))
+    done = next((entry for entry in _list_audit_entries(services) if entry.details.get("receipt") == id), None)
     if done is None:
-        return Erased(id, why="it is not known any more.", over=True)
-    return Erased(id, done.details["counts"], Receipt.of(done))
+        return ErasureResult(id, why="it is not known any more.", over=True)
+    return ErasureResult(id, done.details["counts"], Receipt.of(done))
 
 
-def _list_audit_entries(kit: Kit) -> list[Any]:
-    return kit.audit.entries(0, _MAX_ENTRIES) if kit.audit else []
+def _list_audit_entries(services: Services) -> list[Any]:
+    return services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
 
 
-def _delete_rows(kit: Kit, one: Erasure, report: Report) -> Erasure:
+def _delete_rows(services: Services, one: Erasure, report: Report) -> Erasure:
     from engrain.privacy.fingerprints import compute_fingerprints
 
     report("taking prints of what is to go")
     # Before anything goes: a run that dies later can still look for it.
-    require_erasing(kit).keep(one.id, one.notes, bytes(compute_fingerprints(require_erasing(kit).pieces(one.subject))))
+    require_erasing(services).keep(
+        one.id, one.notes, bytes(compute_fingerprints(require_erasing(services).pieces(one.subject)))
+    )
     report("removing its rows")
-    return require_erasing(kit).take(one.id)
+    return require_erasing(services).take(one.id)
 
 
-def _clean_side_stores(kit: Kit, one: Erasure, report: Report) -> Erasure:
+def _clean_side_stores(services: Services, one: Erasure, report: Report) -> Erasure:
     """The other stores and the files, each looked at again afterwards."""
     report("removing it from the other stores")
-    beside = _erase_servers(kit, one) if one.by == "user" else _erase_episodes(kit, one)
+    beside = _erase_servers(services, one) if one.by == "user" else _erase_episodes(services, one)
     if one.by != "user":
-        _clean_vector_server(kit, one)
+        _clean_vector_server(services, one)
     report("removing it from files")
-    files, stuck = _clean_folders(kit, one)
+    files, stuck = _clean_folders(services, one)
     counts = {"beside": beside + one.notes.get("beside", 0), "files": files + one.notes.get("files", 0)}
     # At once: whoever goes on finds nothing more to count.
-    require_erasing(kit).keep(one.id, {**one.notes, **counts}, one.prints)
+    require_erasing(services).keep(one.id, {**one.notes, **counts}, one.prints)
     if stuck:
         raise _ErasurePending(" ".join(stuck))
-    if one.by == "user" and kit.servers:
+    if one.by == "user" and services.servers:
         # A write that was under way when the user was shut out may have come to a server since.
-        time.sleep(SETTLED)
-        counts["beside"] += _erase_servers(kit, one)
+        time.sleep(SETTLE_SECONDS)
+        counts["beside"] += _erase_servers(services, one)
     asked = {name: one.notes[name] for name in ("named", "undo") if name in one.notes}
-    return require_erasing(kit).unname(one.id, {**counts, **asked, "owner": _hash_owner(kit, one)})
+    return require_erasing(services).unname(one.id, {**counts, **asked, "owner": _hash_owner(services, one)})
 
 
-def _clean_folders(kit: Kit, one: Erasure) -> tuple[int, list[str]]:
+def _clean_folders(services: Services, one: Erasure) -> tuple[int, list[str]]:
     """How many files of all folders, and why some could not be cleaned: they keep no other from it."""
     from engrain.privacy.files import clean_folder
 
     files, stuck = 0, list[str]()
     for folder in one.notes.get("folders", ()):
         try:
-            files += clean_folder(kit, open_folder(kit, folder), one)
+            files += clean_folder(services, open_folder(services, folder), one)
         except EngrainError as exc:
             stuck.append(str(exc) if folder in str(exc) else f"{folder}: {exc}")
     return files, stuck
 
 
-def _hash_owner(kit: Kit, one: Erasure) -> str | None:
+def _hash_owner(services: Services, one: Erasure) -> str | None:
     """The mark of the user whose it is, which their exports carry; None of a memory of nobody."""
-    user = owner(one.subject.scope) if one.subject else None
-    return require_erasing(kit).mark(user) if user else None
+    user = find_owner(one.subject.scope) if one.subject else None
+    return require_erasing(services).mark(user) if user else None
 
 
-def _erase_servers(kit: Kit, one: Erasure) -> int:
-    gone, fed = 0, cast("object", kit.feed)
-    for server in kit.servers:
+def _erase_servers(services: Services, one: Erasure) -> int:
+    gone, fed = 0, cast("object", services.feed)
+    for server in services.servers:
         if not isinstance(server, Erasable):
             continue
         try:
@@ -201,74 +207,74 @@ def _erase_servers(kit: Kit, one: Erasure) -> int:
     return gone
 
 
-def _clean_vector_server(kit: Kit, one: Erasure) -> None:
+def _clean_vector_server(services: Services, one: Erasure) -> None:
     """What is gone at once, and what was cut as soon as it has come: others may write all the while."""
-    if kit.feed is None or one.subject is None:
+    if services.feed is None or one.subject is None:
         return
-    cut = {item.id for item in kit.items.get_many(one.subject.scope, one.ids)}
+    cut = {item.id for item in services.items.get_many(one.subject.scope, one.ids)}
     try:
-        kit.feed.drop([id for id in one.ids if id not in cut])
-        while kit.feed.lacks(one.subject.scope, cut):
-            if not kit.feed.feed(_BATCH):
+        services.feed.drop([id for id in one.ids if id not in cut])
+        while services.feed.lacks(one.subject.scope, cut):
+            if not services.feed.feed(_BATCH):
                 raise _ErasurePending("the vector server still has it, and this role may not feed it.")
     except EngrainError as exc:
         raise _ErasurePending(f"the vector server does not answer: {exc}") from exc
 
 
-def _erase_episodes(kit: Kit, one: Erasure) -> int:
+def _erase_episodes(services: Services, one: Erasure) -> int:
     """Of a part of a scope, where episodes are in a store that does not see the items go."""
-    if kit.state is not None and one.subject is not None:
+    if services.state is not None and one.subject is not None:
         # What any session has at hand may have its words in it; none of it is the truth.
-        kit.state.clear(one.subject.scope)
-    if kit.episodes is None or kit.together or one.subject is None:
+        services.state.clear(one.subject.scope)
+    if services.episodes is None or services.same_store or one.subject is None:
         return 0
     session = one.subject.name if one.subject.by == "session" else None
     gone = set(one.ids)
-    there = kit.episodes.recent(one.subject.scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
+    there = services.episodes.recent(one.subject.scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
     ids = [entry.id for entry in there if entry.session == session or entry.id in gone or entry.item in gone]
-    return kit.episodes.remove(one.subject.scope, ids) if ids else 0
+    return services.episodes.remove(one.subject.scope, ids) if ids else 0
 
 
-def _verify_and_finish(kit: Kit, one: Erasure, report: Report) -> Erased:
-    erasing = require_erasing(kit)
+def _verify_and_finish(services: Services, one: Erasure, report: Report) -> ErasureResult:
+    erasing = require_erasing(services)
     report("overwriting its bytes")
-    _purge_or_postpone(kit)
+    _purge_or_postpone(services)
     report("looking that nothing is left")
     if _count_left(erasing, one):
         # A write that was under way when it began may have come in since.
         one = erasing.take(one.id)
-        _purge_or_postpone(kit)
+        _purge_or_postpone(services)
         if left := _count_left(erasing, one):
             raise _ErasurePending(f"rows are still there: {left}.")
     for _ in range(_MAX_SCANS):
         scanned = _scan_store(erasing, one.prints)
         if not scanned["found"]:
             break
-        kit.items.purge()
+        services.items.purge()
     else:
         raise _ErasurePending(f"{scanned['found']} traces of it are still in the file.")
-    receipt = Receipt.of(erasing.finish(one.id, build_receipt(kit, one, scanned)))
-    if kit.audit and "undo" in one.notes:
-        kit.audit.append("undo", one.notes["undo"], one.mark)
-    return Erased(one.id, one.counts, receipt)
+    receipt = Receipt.of(erasing.finish(one.id, build_receipt(services, one, scanned)))
+    if services.audit and "undo" in one.notes:
+        services.audit.append("undo", one.notes["undo"], one.mark)
+    return ErasureResult(one.id, one.counts, receipt)
 
 
 def _count_left(erasing: Erasing, one: Erasure) -> dict[str, int]:
     return {kind: count for kind, count in erasing.left(one).items() if count}
 
 
-def _purge_or_postpone(kit: Kit) -> None:
-    if not _try_purge(kit):
+def _purge_or_postpone(services: Services) -> None:
+    if not _try_purge(services):
         raise _ErasurePending(
             "what was removed is still in the file or the tables, because a reader still sees it or the role may not "
             "sweep it out: engrain doctor says which."
         )
 
 
-def _try_purge(kit: Kit) -> bool:
+def _try_purge(services: Services) -> bool:
     """A short look of somebody else is waited for."""
     for pause in (0.1, 0.3, 0.6, 0.0):
-        if kit.items.purge():
+        if services.items.purge():
             return True
         time.sleep(pause)
     return False

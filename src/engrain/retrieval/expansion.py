@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from engrain.core.identity import Scope
-from engrain.core.model.filters import matches
+from engrain.core.model.filters import matches_filter
 from engrain.core.model.items import Item
 from engrain.core.model.recall import Hit, RecallRequest
-from engrain.ports import Kit
+from engrain.ports import Services
 from engrain.retrieval.candidates import build_filter
 from engrain.retrieval.selection import Candidate
 
@@ -19,13 +19,13 @@ MAX_RELATIONS_PER_ENTITY = 5  # relations of one entity that are looked at
 INHERITED_RELEVANCE = 0.7  # of the relevance of the relation that led there
 
 
-def expand_relations(hits: Mapping[Candidate, Hit], request: RecallRequest, kit: Kit) -> dict[Candidate, Hit]:
+def expand_relations(hits: Mapping[Candidate, Hit], request: RecallRequest, services: Services) -> dict[Candidate, Hit]:
     """Relations that share an entity with one of the hits, each with a part of that hit's relevance."""
     found: dict[Candidate, Hit] = {}
     leads = [(choice, hit) for choice, hit in hits.items() if hit.item.relation]
     known = {hit.item.id for hit in hits.values()}
     for lead, hit in leads[:MAX_FOLLOWED_RELATIONS]:
-        for item in _find_related(hit.item, request.scopes[lead.scope], request, kit):
+        for item in _find_related(hit.item, request.scopes[lead.scope], request, services):
             if item.id not in known:
                 known.add(item.id)
                 choice = Candidate(
@@ -44,12 +44,12 @@ def expand_relations(hits: Mapping[Candidate, Hit], request: RecallRequest, kit:
     return found
 
 
-def _find_related(item: Item, scope: Scope, request: RecallRequest, kit: Kit) -> list[Item]:
+def _find_related(item: Item, scope: Scope, request: RecallRequest, services: Services) -> list[Item]:
     assert item.relation
     where = build_filter(request)
     ends = (item.relation.object, item.relation.subject)
-    near = [one for end in ends for one in kit.items.about(scope, end, request.at)[:MAX_RELATIONS_PER_ENTITY]]
-    return [one for one in near if matches(where, one)]
+    near = [one for end in ends for one in services.items.about(scope, end, request.at)[:MAX_RELATIONS_PER_ENTITY]]
+    return [one for one in near if matches_filter(where, one)]
 
 
 # A fact that was taken from at least so much of a message leaves nothing of it to tell.

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from engrain.core.model.items import ROLES
-from engrain.core.text.languages import ENGLISH, Language, Languages, languages
-from engrain.core.text.tokenizer import lone, spelled_out, term, tokens
+from engrain.core.text.languages import ENGLISH, Language, Languages, load_languages
+from engrain.core.text.tokenizer import hash_term, is_lone_character, spell_out_umlauts, tokenize
 
 MAX_QUERY_TERMS = 64
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -58,11 +58,11 @@ class Question:
 
 def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
     named, rest = _extract_speakers(query, speakers)
-    known = languages()
+    known = load_languages()
     lower = query.lower().replace("\u2019", "'")
-    language = known.like(tokens(query))
+    language = known.like(tokenize(query))
     written, kept = _extract_terms(query, known.by_name[language or ENGLISH])
-    names = frozenset(term(word) for name in named for word in tokens(name))
+    names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
         terms=tuple(kept[:MAX_QUERY_TERMS]),
@@ -72,19 +72,19 @@ def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
         days=_parse_dates(lower, known),
         spans=_parse_time_spans(lower, known, now),
         language=language,
-        light=frozenset(term(word) for word in written if lone(word)),
-        spelled=tuple((term(out), term(folded)) for out, folded in spelled_out(query)),
+        light=frozenset(hash_term(word) for word in written if is_lone_character(word)),
+        spelled=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
     )
 
 
 def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:
     """The words of a query, and the terms of those that are no stop words; all where nothing else would be left."""
     for text in (language.phrases.sub(" ", query), query):
-        words = tokens(text)
-        kept = dict.fromkeys(number for number in map(term, words) if number not in language.stop_terms)
+        words = tokenize(text)
+        kept = dict.fromkeys(number for number in map(hash_term, words) if number not in language.stop_terms)
         if kept:
             return words, list(kept)
-    return words, list(dict.fromkeys(map(term, words)))
+    return words, list(dict.fromkeys(map(hash_term, words)))
 
 
 def _extract_speakers(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:

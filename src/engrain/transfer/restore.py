@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engrain.core.errors import BadFile, BadLine, Conflict, OnHold
-from engrain.core.formats.consistency import circular, edges_of, held_by
-from engrain.core.formats.jsonl import line_of
+from engrain.core.formats.consistency import collect_edges, find_cycles, unique_keys
+from engrain.core.formats.jsonl import row_to_line
 from engrain.core.identity import Scope
 from engrain.core.model import rows as moving
-from engrain.core.model.erasure import item_hash
-from engrain.core.model.rows import Key, Row, RowKind, Standing
-from engrain.core.rules.statements import traits
-from engrain.core.secrets.redact import Redact, redacted_json
-from engrain.ports import Embedder, Kit, Movable
+from engrain.core.model.erasure import hash_item
+from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
+from engrain.core.rules.traits import detect_traits
+from engrain.core.secrets.redact import RedactFunction, redact_json
+from engrain.ports import Embedder, Movable, Services
 from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import iterate_rows, require_movable
 from engrain.transfer.verify import number_lines
@@ -54,28 +54,28 @@ class Decision:
 
 
 def restore(
-    rows: Sequence[Row], scope: Scope, kit: Kit, done: Callable[[int], None], dry_run: bool, origin: Scope
+    rows: Sequence[Row], scope: Scope, services: Services, done: Callable[[int], None], dry_run: bool, origin: Scope
 ) -> Decision:
     """All in one transaction. `origin` is the memory that the rows were exported from. BadFile names every line that
     says something else than what is here under the same name; then nothing is written."""
-    store = require_movable(kit)
+    store = require_movable(services)
     # A file may say that it is of another tenant; nobody learns from it what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
     for _ in range(MAX_ATTEMPTS):
         # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
         since = store.standing(scopes)
-        decision = _Decider(rows, scope, kit, store, scopes).decided()
+        decision = _Decider(rows, scope, services, store, scopes).decided()
         if dry_run or _write_rows(decision, store, since, done):
             break
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
-    if kit.episodes is not None and decision.joined and not dry_run:
+    if services.episodes is not None and decision.joined and not dry_run:
         with suppress(OnHold):  # under a hold nothing is joined; a load after the release does it
-            kit.episodes.remove(scope, decision.joined)
+            services.episodes.remove(scope, decision.joined)
     return decision
 
 
-def _write_rows(decision: Decision, store: Movable, since: Standing, done: Callable[[int], None]) -> bool:
+def _write_rows(decision: Decision, store: Movable, since: ChangeToken, done: Callable[[int], None]) -> bool:
     """False if something was forgotten or erased since: then it is decided anew."""
     try:
         if decision.new:
@@ -93,10 +93,12 @@ def _write_rows(decision: Decision, store: Movable, since: Standing, done: Calla
 class _Decider:
     """`scopes` are where the rows are to go, and where they were."""
 
-    def __init__(self, rows: Sequence[Row], scope: Scope, kit: Kit, store: Movable, scopes: Collection[Scope]) -> None:
-        self._scope, self._kit, self._store = scope, kit, store
+    def __init__(
+        self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
+    ) -> None:
+        self._scope, self._services, self._store = scope, services, store
         self._numbers = number_lines(rows)
-        self._rows = [_redact_row(row, kit.redact) for row in rows] if kit.redact else rows
+        self._rows = [_redact_row(row, services.redact) for row in rows] if services.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
         self._reworded = {
             row.key[0]
@@ -104,7 +106,7 @@ class _Decider:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = TombstoneFilter(self._rows, scopes, kit, store)
+        self._barrier = TombstoneFilter(self._rows, scopes, services, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -113,7 +115,7 @@ class _Decider:
         self._closed: list[Row] = []
         self._touched: set[str | None] = set()
         self._silenced: set[str | None] = set()
-        self._first = kit.items.status().seq
+        self._first = services.items.status().seq
         self._result = Decision()
 
     def decided(self) -> Decision:
@@ -148,7 +150,7 @@ class _Decider:
             if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close(here, row)
-        held = {one: id for id, row in self._items.items() for one in held_by(row.values)}
+        held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
@@ -159,8 +161,8 @@ class _Decider:
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
             else:
-                self._choose(row, {one: held[one] for one in held_by(row.values) if one in held})
-                held |= {one: id for one in held_by(row.values) if id in self._fresh}
+                self._choose(row, {one: held[one] for one in unique_keys(row.values) if one in held})
+                held |= {one: id for one in unique_keys(row.values) if id in self._fresh}
 
     def _close(self, here: Row, row: Row) -> None:
         """What was replaced or corrected since, where the file comes from, is so here too."""
@@ -182,7 +184,7 @@ class _Decider:
     def _leave_out(self, cites: dict[str, Row]) -> None:
         """What rests on something that was forgotten here stays out with it."""
         resting: dict[str, list[str]] = {}
-        for id, to in edges_of(cites.values()).items():
+        for id, to in collect_edges(cites.values()).items():
             for one in to:
                 resting.setdefault(one, []).append(id)
         reached = list(self._out)
@@ -194,21 +196,21 @@ class _Decider:
 
     def _look_for_circles(self, cites: dict[str, Row]) -> None:
         """Together with what is here."""
-        known = edges_of(self._all("cites"))
-        given = {id: to for id, to in edges_of(cites.values()).items() if id in self._fresh or id not in known}
-        chains = edges_of(self._items.values()) | edges_of(self._fresh.values())
+        known = collect_edges(self._all("cites"))
+        given = {id: to for id, to in collect_edges(cites.values()).items() if id in self._fresh or id not in known}
+        chains = collect_edges(self._items.values()) | collect_edges(self._fresh.values())
         for edges, kind in ((known | given, "cites"), (chains, "item")):
             named = {id: [self._same.get(one, one) for one in to] for id, to in edges.items()}
-            for id in circular(named):
+            for id in find_cycles(named):
                 number = self._numbers.get((kind, (id,)), 1)
                 self._bad.append(BadLine(number, "Conflict", f"{id!r} would lead back to itself."))
 
     def _stored(self, row: Row) -> Row:
         """With what the store itself knows a text by."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
-        values["vectors"] = _keep_valid_vectors(values["vectors"], self._kit.embedder)
-        item = moving.item_of(replace(row, values=values)).item
-        own = {"hash": item_hash(self._key, item), "traits": traits(item.text, item.role)}
+        values["vectors"] = _keep_valid_vectors(values["vectors"], self._services.embedder)
+        item = moving.row_to_item(replace(row, values=values)).item
+        own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_the_rest(self) -> None:
@@ -240,10 +242,12 @@ class _Decider:
     def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
         """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
         store that keeps one row at a time; no end of them if the task went on since."""
-        given = {row.key: line_of(row) for row in self._rows if row.kind == "task"}
-        journal = self._kit.journal
+        given = {row.key: row_to_line(row) for row in self._rows if row.kind == "task"}
+        journal = self._services.journal
         return {
-            key[1]: len(journal.steps(self._scope, key[1])) if journal and given.get(key) == line_of(row) else math.inf
+            key[1]: len(journal.steps(self._scope, key[1]))
+            if journal and given.get(key) == row_to_line(row)
+            else math.inf
             for key, row in here.items()
         }
 
@@ -315,11 +319,11 @@ def _has_same_content(here: Row, row: Row) -> bool:
 _OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
 
 
-def _redact_row(row: Row, redact: Redact) -> Row:
+def _redact_row(row: Row, redact: RedactFunction) -> Row:
     """What people and models said in it; a task's own values are its program's, and stay."""
     values = dict(row.values)
     for name in _REDACTED_FIELDS.get(row.kind, ()):
-        values[name] = redacted_json(values[name], redact)
+        values[name] = redact_json(values[name], redact)
     return replace(row, values=values)
 
 
