@@ -180,7 +180,7 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
 def test_two_that_take_prints_at_the_same_time_lose_none(
     memory: Memory, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = run._take
+    take = run._delete_rows
 
     def second(kit: Services, one: Erasure, report: run.Report) -> Erasure:
         with opened(store, user="ben", background=False) as other:

@@ -220,7 +220,7 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     with monkeypatch.context() as patched:
         patched.setattr(run, "_beside", cut_off)
         memory.store.erase(user="ana")
-    running = checks._running
+    running = checks._list_running
 
     def overtaken(*args: Any) -> list[Erasure]:
         found = running(*args)

@@ -126,7 +126,7 @@ def test_bytes_in_the_unused_parts_of_a_page_are_overwritten(store: Path) -> Non
 
 def test_bytes_go_though_the_erasure_waits_for_a_server(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> None:
-        raise run._Pending("a server does not answer.")
+        raise run._ErasurePending("a server does not answer.")
 
     written(store)
     plant(store, TEXT)
@@ -138,7 +138,7 @@ def test_bytes_go_though_the_erasure_waits_for_a_server(store: Path, monkeypatch
 
 
 def test_names_go_though_the_rows_were_overwritten_before(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    beside, session = run._beside, f"{WORD}-session"
+    beside, session = run._clean_side_stores, f"{WORD}-session"
 
     def overwritten_first(kit: Services, *rest: Any) -> Erasure:
         assert kit.items.purge()
@@ -212,7 +212,7 @@ def test_what_comes_in_the_moment_of_the_erasure_stays_out(memory: Memory, clock
 def test_what_is_said_in_a_session_while_it_is_erased_stays_out(
     memory: Memory, clock: SetClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, file = run._take, tmp_path / "ana.jsonl"
+    take, file = run._delete_rows, tmp_path / "ana.jsonl"
 
     def said_first(*given: Any) -> Erasure:
         clock.advance(60)

@@ -443,7 +443,7 @@ def test_a_write_that_was_on_its_way_to_redis_goes_too(tmp_path: Path, monkeypat
         episodes, now = memory.store.services.episodes, memory.store.services.clock()
         assert episodes is not None
         (entry,) = episodes.recent(memory.scope, None, 9, now)
-        clean = run._servers
+        clean = run._erase_servers
 
         def sweep(kit: Services, one: Erasure) -> int:
             swept.append(clean(kit, one))

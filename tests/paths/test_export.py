@@ -789,8 +789,8 @@ def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
         for one in values
     ]
     Counted.compared = 0
-    repeats = restoring_rows._repeats(rows)
-    assert [restoring_rows._again(row, repeats) for row in rows] == expected
+    repeats = restoring_rows._group_repeats(rows)
+    assert [restoring_rows._was_counted(row, repeats) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     assert Counted.compared < 40_000
 
@@ -804,7 +804,7 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
     copy.copy(here.store.services.items, there.store.services.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
-    written = restoring_rows._written
+    written = restoring_rows._write_rows
 
     def late(*args: Any) -> bool:
         if beside.get(lima):

@@ -95,7 +95,7 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
     with opened(store, "bob") as memory:
         memory.forget(memory.list()[0].id)
     restore_backup(store.with_name("backup.db"), older)
-    carry = tombstones._carry
+    carry = tombstones._copy_records
 
     def carry_then_erase(*given: Any) -> None:
         carry(*given)

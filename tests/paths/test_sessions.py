@@ -212,7 +212,7 @@ def test_what_is_forgotten_while_a_session_is_summed_up_is_in_no_summary(
 ) -> None:
     talk(memory, "a", "The safe opens with marzipan.", "The wedding is in Lisbon.")
     secret = memory.conversation.last(5)[0]
-    made = write.drafts
+    made = write.build_drafts
 
     def slow(*given: Any) -> Any:
         drafts = made(*given)

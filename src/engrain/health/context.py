@@ -19,7 +19,7 @@ from engrain.ports import Services
 from engrain.ports.storage import Deployed
 
 
-class AskedOnce:
+class FailFastPort:
     """A port that, once its server did not answer, says so again without asking."""
 
     def __init__(self, port: object, away: Callable[[], str | None] = lambda: None) -> None:
@@ -44,7 +44,7 @@ class AskedOnce:
         return asked
 
 
-def asked_once(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
+def wrap_server_ports(services: Services, check: Callable[[], Sequence[Finding]]) -> dict[str, Any]:
     """The ports of this services that may be on a server beside the items, to be put in their place."""
     feed: object = services.feed
     servers = [one for one in services.servers if one is not feed]
@@ -56,24 +56,24 @@ def asked_once(services: Services, check: Callable[[], Sequence[Finding]]) -> di
 
     found: dict[str, Any] = {}
     if services.episodes is not None and not services.same_store:
-        found["episodes"] = AskedOnce(services.episodes, away)
+        found["episodes"] = FailFastPort(services.episodes, away)
     if services.journal is not None and servers:
-        found["journal"] = AskedOnce(services.journal)
+        found["journal"] = FailFastPort(services.journal)
     return found
 
 
-NEWEST = 500  # items that are read for what their texts say, of one memory
-OVERALL, FEWEST = 5_000, 10  # of all memories together, and of each at least
-MEMORIES = 300  # those last written to
-KNOWN = 5_000  # memories that are asked when that was
-READ = 20_000  # characters of each item
-RECENT = 5_000  # entries of the audit log
+MAX_ITEMS_PER_MEMORY = 500  # items that are read for what their texts say, of one memory
+MAX_ITEMS_OVERALL, MIN_ITEMS_PER_MEMORY = 5_000, 10  # of all memories together, and of each at least
+MAX_MEMORIES = 300  # those last written to
+MAX_SORTED_MEMORIES = 5_000  # memories that are asked when that was
+MAX_CHARACTERS_READ = 20_000  # characters of each item
+MAX_AUDIT_ENTRIES = 5_000  # entries of the audit log
 SEVERITY = ("fail", "warn", "unknown", "pass")
 
 T = TypeVar("T")
 
 
-class Look:
+class CheckContext:
     """An opened store, and the memory or the memories of it that are meant. What several points ask for is asked once;
     nothing is changed. `store` is how it was named, for the commands that mend something."""
 
@@ -87,13 +87,13 @@ class Look:
         store: str | None = None,
     ) -> None:
         self._known: dict[str, object] = {}
-        self.services = replace(services, **asked_once(services, lambda: self._beside))
+        self.services = replace(services, **wrap_server_ports(services, lambda: self._beside))
         self.scope = scope
         self.now: datetime = services.clock()
         # What goes on beside, as `status` shows it: in this process only.
         self.background = background or {}
         self.verdicts: dict[str, Verdict] = {}  # of the points before, by name
-        self.limit = NEWEST
+        self.limit = MAX_ITEMS_PER_MEMORY
         self.among = False  # one of several that are looked into
         self.named = store
         self._others = others
@@ -108,7 +108,7 @@ class Look:
         return None if self._others is None else len(self._others)
 
     @property
-    def memories(self) -> list[Look]:
+    def memories(self) -> list[CheckContext]:
         """Each by itself, the one last written to first; not all of very many."""
         return self._once("memories", self._each)
 
@@ -132,7 +132,7 @@ class Look:
         """The newest entries of the audit log."""
         if self.services.audit is None or self.audited is None:
             return []
-        return self.services.audit.entries(max(0, self.audited.entries - RECENT), RECENT)
+        return self.services.audit.entries(max(0, self.audited.entries - MAX_AUDIT_ENTRIES), MAX_AUDIT_ENTRIES)
 
     def run(self, *words: str, about: str = "") -> str:
         """A command of engrain for this memory, as it is to be typed, in the marks that the report takes
@@ -174,20 +174,20 @@ class Look:
             answers = list(together.map(lambda server: server.check(), asked))
         return known + [one for answer in answers for one in answer]
 
-    def _each(self) -> list[Look]:
+    def _each(self) -> list[CheckContext]:
         if not self._others:
-            return [self._of(self.scope, NEWEST)]
+            return [self._of(self.scope, MAX_ITEMS_PER_MEMORY)]
         # Spread, because a store names its memories in any order.
-        spread = self._others[:: -(-len(self._others) // KNOWN)]
-        last = sorted(spread, key=self._written, reverse=True)[:MEMORIES] if len(spread) > MEMORIES else spread
-        limit = min(NEWEST, max(FEWEST, OVERALL // len(last)))
+        spread = self._others[:: -(-len(self._others) // MAX_SORTED_MEMORIES)]
+        last = sorted(spread, key=self._written, reverse=True)[:MAX_MEMORIES] if len(spread) > MAX_MEMORIES else spread
+        limit = min(MAX_ITEMS_PER_MEMORY, max(MIN_ITEMS_PER_MEMORY, MAX_ITEMS_OVERALL // len(last)))
         return [self._of(one, limit) for one in last]
 
     def _written(self, scope: Scope) -> float:
         newest = self.services.items.page(ListQuery(scope, history=True, limit=1))
         return newest[0].recorded_at.timestamp() if newest else 0.0
 
-    def _of(self, scope: Scope, limit: int) -> Look:
+    def _of(self, scope: Scope, limit: int) -> CheckContext:
         one = copy(self)
         one.scope, one.limit, one.among, one._others = scope, limit, self._others is not None, None
         return one
@@ -199,7 +199,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Check:
     """`number` and `name` stay what they are from version to version, on every backend. `each` is what is said of
     several memories that all pass; "" if the point is about the store as a whole. It looks into at most `most`, and if
     none of them is amiss at the `whole` of them."""
@@ -208,13 +208,13 @@ class Point:
     group: Group
     name: str
     question: str
-    look: Callable[[Look], Verdict]
+    look: Callable[[CheckContext], Verdict]
     each: str = ""
-    most: int = MEMORIES
-    whole: Callable[[Look], Verdict] | None = None
+    most: int = MAX_MEMORIES
+    whole: Callable[[CheckContext], Verdict] | None = None
 
 
-def ago(moment: datetime, now: datetime) -> str:
+def describe_age(moment: datetime, now: datetime) -> str:
     """How long it has been, in the unit that a person would take."""
     seconds = max(0.0, (now - moment).total_seconds())
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
@@ -224,6 +224,6 @@ def ago(moment: datetime, now: datetime) -> str:
     return "just now"
 
 
-def worst(verdicts: Sequence[Verdict]) -> Verdict | None:
+def find_worst(verdicts: Sequence[Verdict]) -> Verdict | None:
     """The first of the worst; None of none."""
     return min(verdicts, key=lambda one: SEVERITY.index(one.state), default=None)

@@ -22,26 +22,26 @@ from engrain.core.model.results import (
 )
 from engrain.core.model.tasks import ENDED_STATUSES, TaskQuery
 from engrain.core.secrets.redact import PrivateKind, find_private
-from engrain.health.context import READ, Look, Point, ago
+from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, describe_age
 from engrain.maintenance import episodes
 from engrain.maintenance.passes import ALL, MaintenanceContext
 from engrain.ports import Erasing
 from engrain.ports.storage import Backed, on_encrypted_disk
 
-SECRET: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
-SHOWN = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
-VERIFIED = 20  # erasures, the newest
-STUCK = timedelta(hours=1)
-GRACE = timedelta(days=1)  # a daily round of care is enough
-LONG = timedelta(days=365)
-OVERDUE = {
+SECRET_KINDS: tuple[PrivateKind, ...] = ("keys", "cards", "iban")
+SECRET_NAMES = {"keys": "keys or passwords", "cards": "card numbers", "iban": "IBANs"}
+MAX_VERIFIED_ERASURES = 20  # erasures, the newest
+MAX_ERASURE_TIME = timedelta(hours=1)
+OVERDUE_GRACE = timedelta(days=1)  # a daily round of care is enough
+MAX_HOLD_AGE = timedelta(days=365)
+OVERDUE_NAMES = {
     "episodes": ("expired episode",),
     "tasks": ("old task",),
     "holds": ("hold older than a year", "holds older than a year"),
 }
 
 
-def forgotten(look: Look) -> Verdict:
+def check_forgotten(look: CheckContext) -> Verdict:
     found = look.found("forgotten")
     if found and found.state != "pass":
         return found
@@ -52,7 +52,7 @@ def forgotten(look: Look) -> Verdict:
     return report_pass("nothing that was forgotten is left in the files")
 
 
-def erasures(look: Look) -> Verdict:
+def check_erasures(look: CheckContext) -> Verdict:
     erasing = look.services.erasing
     if erasing is None:
         return report_pass("this store erases nothing as a whole; forget removes one item at a time")
@@ -60,18 +60,20 @@ def erasures(look: Look) -> Verdict:
     if running:
         begun = running[0].at
         many = count_noun(len(running), "erasure is", "erasures are")
-        why = f"{many} not complete, the oldest begun {ago(begun, look.now)}"
-        return (report_failure if look.now - begun > STUCK else report_warning)(why, look.run("erase", "--resume"))
-    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-VERIFIED:]
+        why = f"{many} not complete, the oldest begun {describe_age(begun, look.now)}"
+        return (report_failure if look.now - begun > MAX_ERASURE_TIME else report_warning)(
+            why, look.run("erase", "--resume")
+        )
+    done = sorted(erasing.all_erased(), key=lambda one: one.at)[-MAX_VERIFIED_ERASURES:]
     for one in done:
         left = erasing.left(Erasure(one.receipt, one.mark, one.by, "named", one.at))
         if rows := sum(left.values()):
-            why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {ago(one.at, look.now)}"
+            why = f"{rows:,} rows are there again of what receipt {one.receipt} says was erased {describe_age(one.at, look.now)}"
             return report_failure(
                 why, f"engrain erase that {one.by} once more, and look where they came from: engrain audit"
             )
-    for user, at in _put_off(look, erasing).items():
-        why = f"an erasure that was asked for {ago(at, look.now)} was refused under a legal hold, which has ended since"
+    for user, at in _find_refused_erasures(look, erasing).items():
+        why = f"an erasure that was asked for {describe_age(at, look.now)} was refused under a legal hold, which has ended since"
         line = format_command("erase", "--yes", "--receipt", "receipt.json", store=look.named, owner=user)
         return report_warning(why, f"`{line}`")
     if not done:
@@ -81,7 +83,7 @@ def erasures(look: Look) -> Verdict:
     )
 
 
-def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
+def _find_refused_erasures(look: CheckContext, erasing: Erasing) -> dict[Scope, datetime]:
     """Whose erasure a hold refused, and nobody asked for again."""
     asked: dict[str, datetime] = {}
     for entry in look.recorded:
@@ -95,7 +97,7 @@ def _put_off(look: Look, erasing: Erasing) -> dict[Scope, datetime]:
     return {known[mark]: at for mark, at in asked.items() if mark in known}
 
 
-def audit_log(look: Look) -> Verdict:
+def check_audit_log(look: CheckContext) -> Verdict:
     found = look.audited
     if found is None:
         return report_pass("this store keeps no audit log")
@@ -105,17 +107,19 @@ def audit_log(look: Look) -> Verdict:
     return report_pass(f"the chain of {count_noun(found.entries, 'entry', 'entries')} is whole")
 
 
-def secrets(look: Look) -> Verdict:
+def check_secrets(look: CheckContext) -> Verdict:
     kinds: Counter[str] = Counter()
     ids = []
     for item in look.newest:
-        if found := {one.kind for text in _texts(item) for one in find_private(text[:READ], SECRET)}:
+        if found := {
+            one.kind for text in _iterate_texts(item) for one in find_private(text[:MAX_CHARACTERS_READ], SECRET_KINDS)
+        }:
             kinds.update(found)
             ids.append(item.id)
     if not ids:
         how = "and texts are redacted before they are kept" if look.services.redact else "and nothing is redacted"
         return report_pass(f"no secret is in the newest items ({len(look.newest):,} read), {how}")
-    told = ", ".join(f"{count:,} with {SHOWN[kind]}" for kind, count in kinds.items())
+    told = ", ".join(f"{count:,} with {SECRET_NAMES[kind]}" for kind, count in kinds.items())
     why = f"{len(ids):,} of the {len(look.newest):,} newest items hold secrets ({told}): {list_first(ids)}"
     mend = look.run("forget", ids[0])
     return report_warning(
@@ -123,21 +127,21 @@ def secrets(look: Look) -> Verdict:
     )
 
 
-def _texts(item: Item) -> Iterator[str]:
+def _iterate_texts(item: Item) -> Iterator[str]:
     yield item.text
     if item.metadata:
         yield json.dumps(dict(item.metadata), ensure_ascii=False, default=str)
 
 
-def encryption(look: Look) -> Verdict:
+def check_encryption(look: CheckContext) -> Verdict:
     found = look.found("encryption") or report_pass("nothing of it is on a disk")
-    if found.state != "pass" or not (clear := _in_the_clear(look)):
+    if found.state != "pass" or not (clear := _list_unencrypted_folders(look)):
         return found
     why = f"{found.why}; but {list_first(clear)} holds the same words in the clear, as far as can be seen"
     return report_warning(why, "keep it on an encrypted disk, or leave it out of [lifecycle] and delete it")
 
 
-def _in_the_clear(look: Look) -> list[str]:
+def _list_unencrypted_folders(look: CheckContext) -> list[str]:
     """Folders of the mirror and of backups on a disk that is not encrypted. Backups of a store with a key have it."""
     folder, sealed = (
         look.services.folder,
@@ -149,54 +153,54 @@ def _in_the_clear(look: Look) -> list[str]:
     return [str(one) for one in paths if one.exists() and not on_encrypted_disk(one)]
 
 
-def past_its_time(look: Look) -> Verdict:
-    over = _overdue(look)
+def check_retention(look: CheckContext) -> Verdict:
+    over = _count_overdue(look)
     if any(over.values()):
-        told = [count_noun(count, *OVERDUE[what]) for what, count in over.items() if count]
+        told = [count_noun(count, *OVERDUE_NAMES[what]) for what, count in over.items() if count]
         mend = look.run("maintain") if over["episodes"] or over["tasks"] else f"{look.run('hold')} lists the holds"
         return report_warning(f"kept past their time: {', '.join(told)}", mend)
     days = look.services.policies.task_days
     return report_pass(f"no episode is past its end, no task {days:g} days past its own, no hold a year old")
 
 
-def _overdue(look: Look) -> dict[str, int]:
-    services, before = look.services, look.now - timedelta(days=look.services.policies.task_days) - GRACE
-    late = MaintenanceContext(services, look.scope, look.now - GRACE)
+def _count_overdue(look: CheckContext) -> dict[str, int]:
+    services, before = look.services, look.now - timedelta(days=look.services.policies.task_days) - OVERDUE_GRACE
+    late = MaintenanceContext(services, look.scope, look.now - OVERDUE_GRACE)
     expired = episodes.passes(late)[1].each if services.episodes else ()
     ended = services.journal.tasks(TaskQuery(look.scope, ENDED_STATUSES, limit=ALL)) if services.journal else []
     return {
         "episodes": len(expired),
         "tasks": sum(one.ended_at is not None and one.ended_at < before for one in ended),
-        "holds": 0 if look.among else len(_old_holds(look)),
+        "holds": 0 if look.among else len(_list_old_holds(look)),
     }
 
 
-def held_too_long(look: Look) -> Verdict:
+def check_old_holds(look: CheckContext) -> Verdict:
     """Of all memories together: what a hold hides is among none of them."""
-    if not (holds := _old_holds(look)):
+    if not (holds := _list_old_holds(look)):
         return report_pass("no hold is a year old")
-    told = count_noun(len(holds), *OVERDUE["holds"])
+    told = count_noun(len(holds), *OVERDUE_NAMES["holds"])
     return report_warning(f"kept past their time: {told}", f"{look.run('hold')} lists the holds")
 
 
-def _old_holds(look: Look) -> list[Hold]:
+def _list_old_holds(look: CheckContext) -> list[Hold]:
     """In the whole store, or on the user whose memory is looked at."""
     erasing, user = look.services.erasing, find_owner(look.scope)
     if erasing is None:
         return []
-    old = [one for one in erasing.holds() if look.now - one.at > LONG]
+    old = [one for one in erasing.holds() if look.now - one.at > MAX_HOLD_AGE]
     if look.all is not None:
         return old
     return [one for one in old if user and one.mark == erasing.mark(user)]
 
 
-POINTS = (
-    Point(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", forgotten),
-    Point(26, "privacy", "erasures", "Is every erasure complete, and still true?", erasures),
-    Point(27, "privacy", "audit log", "Is the record of removals whole?", audit_log),
-    Point(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", secrets,
+CHECKS = (
+    Check(25, "privacy", "forgotten", "Are the bytes of what was forgotten gone?", check_forgotten),
+    Check(26, "privacy", "erasures", "Is every erasure complete, and still true?", check_erasures),
+    Check(27, "privacy", "audit log", "Is the record of removals whole?", check_audit_log),
+    Check(28, "privacy", "secrets", "Do stored texts hold keys, cards or IBANs?", check_secrets,
           "no secret is in the newest items"),
-    Point(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", encryption),
-    Point(30, "privacy", "past its time", "Is anything kept longer than it may be?", past_its_time,
-          "no episode, no task and no hold is past its time", whole=held_too_long),
+    Check(29, "privacy", "encryption", "Is it unreadable to who gets hold of the disk or the wire?", check_encryption),
+    Check(30, "privacy", "past its time", "Is anything kept longer than it may be?", check_retention,
+          "no episode, no task and no hold is past its time", whole=check_old_holds),
 )  # fmt: skip

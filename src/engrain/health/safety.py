@@ -25,30 +25,32 @@ from engrain.core.model.results import (
 )
 from engrain.core.rules.cascade import find_addresses
 from engrain.core.rules.message_filters import is_prompt_injection
-from engrain.health.context import READ, Look, Point, worst
+from engrain.health.context import MAX_CHARACTERS_READ, Check, CheckContext, find_worst
 
-ABOUT_THE_USER = "user."
-OWN = TRUST["agent"]  # below it is what a page, a file or a tool says
-OTHERS = TRUST["agent"]  # at most this trust has what is not the user's or the program's own word
-PINNED = 1_000
+USER_SLOT_PREFIX = "user."
+MIN_OWN_TRUST = TRUST["agent"]  # below it is what a page, a file or a tool says
+MAX_OTHERS_TRUST = TRUST["agent"]  # at most this trust has what is not the user's or the program's own word
+MAX_PINNED_ITEMS = 1_000
 
 
-def walls(look: Look) -> Verdict:
+def check_walls(look: CheckContext) -> Verdict:
     owners = look.found("owners")
     if owners and owners.state != "pass":
         nobodys = format_command("list", store=look.named)
         owners = Verdict(owners.state, owners.why, f"`{nobodys}` shows them; give every Memory(…) its user=")
-    return worst([one for one in (look.found("walls"), owners) if one]) or report_pass(
+    return find_worst([one for one in (look.found("walls"), owners) if one]) or report_pass(
         "every memory is a space of its own in this process"
     )
 
 
-def trust(look: Look) -> Verdict:
+def check_trust(look: CheckContext) -> Verdict:
     items = look.services.items
     soul = items.slot(look.scope, SOUL_SLOT, None)
-    pinned = items.page(ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": OWN}}), limit=PINNED))
-    speaks = [*items.slots(look.scope, ABOUT_THE_USER, None), *([soul] if soul else [])]
-    low = {one.id: one for one in (*speaks, *pinned) if one.trust < OWN}
+    pinned = items.page(
+        ListQuery(look.scope, parse_filter({"pinned": True, "trust": {"<": MIN_OWN_TRUST}}), limit=MAX_PINNED_ITEMS)
+    )
+    speaks = [*items.slots(look.scope, USER_SLOT_PREFIX, None), *([soul] if soul else [])]
+    low = {one.id: one for one in (*speaks, *pinned) if one.trust < MIN_OWN_TRUST}
     if not low:
         return report_pass(f"what speaks for the user is the user's word ({count_noun(len(speaks), 'slot')})")
     told = list_first([f"{one.slot or one.id} (trust {one.trust:g})" for one in low.values()])
@@ -60,17 +62,17 @@ def trust(look: Look) -> Verdict:
     )
 
 
-def instructions(look: Look) -> Verdict:
-    where = parse_filter({"trust": {"<=": OTHERS}})
+def check_instructions(look: CheckContext) -> Verdict:
+    where = parse_filter({"trust": {"<=": MAX_OTHERS_TRUST}})
     read = look.services.items.page(ListQuery(look.scope, where, limit=look.limit))
-    found = [one for one in read if is_prompt_injection(one.text[:READ])]
+    found = [one for one in read if is_prompt_injection(one.text[:MAX_CHARACTERS_READ])]
     if not read:
         return report_pass("there is no text that is not the user's own word")
     if not found:
         return report_pass(f"of {len(read):,} texts that are not the user's word none gives orders to the model")
-    told = list_first([_known_by(one) for one in found])
+    told = list_first([_describe_item(one) for one in found])
     why = f"{len(found):,} of {len(read):,} texts that are not the user's word read like orders to the model: {told}"
-    source = next((source for one in found if (source := _came_from(look, one))), None)
+    source = next((source for one in found if (source := _find_origin(look, one))), None)
     if source is None:
         return report_warning(why, f"{look.run('get', found[0].id)}, then engrain forget")
     return report_warning(
@@ -78,7 +80,7 @@ def instructions(look: Look) -> Verdict:
     )
 
 
-def _came_from(look: Look, item: Item) -> str | None:
+def _find_origin(look: CheckContext, item: Item) -> str | None:
     """Of a tool's answer the address that the tool was called with: by the tool's name all that it ever brought would
     be taken back."""
     if item.role != "tool" or item.place is None:
@@ -97,25 +99,25 @@ def _came_from(look: Look, item: Item) -> str | None:
     return min(find_addresses(made[-1]), default=None) if made else None
 
 
-def _known_by(item: Item) -> str:
+def _describe_item(item: Item) -> str:
     return f"{item.id} from {item.source}" if item.source else item.id
 
 
-def rights(look: Look) -> Verdict:
+def check_rights(look: CheckContext) -> Verdict:
     own = look.found("rights") or report_pass(f"no file of its own: {look.store.backend}")
-    found = [one for one in (own, *_folders(look)) if one.state != "pass"]
+    found = [one for one in (own, *_check_folders(look)) if one.state != "pass"]
     if not found:
         return own
-    first = worst(found) or own
+    first = find_worst(found) or own
     return Verdict(first.state, "; ".join(one.why for one in found), " and ".join(one.mend for one in found))
 
 
-def _folders(look: Look) -> list[Verdict]:
+def _check_folders(look: CheckContext) -> list[Verdict]:
     """Of the mirror and of the backups, which hold the same words."""
     folder = look.services.folder
     files = [folder(one.scope).path for one in look.memories] if folder else []
     paths = dict.fromkeys(Path(one).expanduser() for one in (*files, look.services.policies.backup_folder) if one)
-    open_ones = [str(path) for path in paths if _enterable(path)]
+    open_ones = [str(path) for path in paths if _is_open_to_all(path)]
     if not open_ones:
         return []
     return [
@@ -125,7 +127,7 @@ def _folders(look: Look) -> list[Verdict]:
     ]
 
 
-def _enterable(folder: Path) -> bool:
+def _is_open_to_all(folder: Path) -> bool:
     try:
         there = (folder.resolve(), *folder.resolve().parents)
         return sys.platform != "win32" and all(one.stat().st_mode & stat.S_IXOTH for one in there)
@@ -133,7 +135,7 @@ def _enterable(folder: Path) -> bool:
         return False
 
 
-def file_conflicts(look: Look) -> Verdict:
+def check_file_conflicts(look: CheckContext) -> Verdict:
     if look.services.folder is None:
         return report_pass("no folder of files is kept in step (mirror in [lifecycle])")
     folder = look.services.folder(look.scope)
@@ -153,13 +155,13 @@ def file_conflicts(look: Look) -> Verdict:
     )
 
 
-POINTS = (
-    Point(20, "safety", "walls", "Is every item behind its owner's wall?", walls),
-    Point(21, "safety", "trust", "Does only the user's word speak for the user?", trust,
+CHECKS = (
+    Check(20, "safety", "walls", "Is every item behind its owner's wall?", check_walls),
+    Check(21, "safety", "trust", "Does only the user's word speak for the user?", check_trust,
           "what speaks for the user is the user's word"),
-    Point(22, "safety", "instructions", "Does a stored text give orders to the model?", instructions,
+    Check(22, "safety", "instructions", "Does a stored text give orders to the model?", check_instructions,
           "no text that is not the user's word gives orders to the model, of the newest"),
-    Point(23, "safety", "rights", "Can other users of this machine read the files?", rights),
-    Point(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", file_conflicts,
+    Check(23, "safety", "rights", "Can other users of this machine read the files?", check_rights),
+    Check(24, "safety", "file conflicts", "Does a conflict in the files wait for a decision?", check_file_conflicts,
           "no conflict in the files waits for a decision"),
 )  # fmt: skip

@@ -12,16 +12,16 @@ from engrain.core.model.results import Verdict, count_noun, list_first, report_f
 from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION
 from engrain.core.model.tasks import TaskQuery
-from engrain.health.context import Look, Point, worst
+from engrain.health.context import Check, CheckContext, find_worst
 from engrain.maintenance import episodes as lapsing
 from engrain.maintenance.passes import MaintenanceContext
 
-RECENT = 50  # sessions, the newest
-LEFT = timedelta(days=1)  # without a word, after which a session was left rather than is under way
-TRIED = 3  # times, before a procedure's record says something
+MAX_SESSIONS = 50  # sessions, the newest
+ABANDONED_AFTER = timedelta(days=1)  # without a word, after which a session was left rather than is under way
+MIN_TRIALS = 3  # times, before a procedure's record says something
 
 
-def stores(look: Look) -> Verdict:
+def check_stores(look: CheckContext) -> Verdict:
     services = look.services
     asked: dict[str, Callable[[], object] | None] = {
         "conversation": lambda: services.log.sessions(look.scope, 1),
@@ -45,7 +45,7 @@ def stores(look: Look) -> Verdict:
                 f"{name} memory does not answer: {str(exc).rstrip('.')}",
                 "start its server, or name another in [stores]",
             )
-    away = worst(look.beside("redis"))
+    away = find_worst(look.beside("redis"))
     if away and away.state != "pass":
         return Verdict(away.state, away.why, away.mend or "start the server, or name another in [stores]")
     if shut := look.found("writable"):
@@ -54,10 +54,10 @@ def stores(look: Look) -> Verdict:
     return report_pass(f"all kinds of memory answer, in {look.store.backend}{beside}")
 
 
-def windows(look: Look) -> Verdict:
+def check_windows(look: CheckContext) -> Verdict:
     most = TIERS["conversation"].window.max_items
     log = look.services.log
-    names = log.sessions(look.scope, RECENT)
+    names = log.sessions(look.scope, MAX_SESSIONS)
     behind = []
     for name in names:
         summary = log.summary(look.scope, name)
@@ -73,9 +73,9 @@ def windows(look: Look) -> Verdict:
     return report_warning(why, "the next message in one sums it up: memory.start_session(NAME), then add_message")
 
 
-def left_sessions(look: Look) -> Verdict:
-    names = look.services.log.sessions(look.scope, RECENT)
-    left = [name for name in names if _left(look, name)]
+def check_sessions(look: CheckContext) -> Verdict:
+    names = look.services.log.sessions(look.scope, MAX_SESSIONS)
+    left = [name for name in names if _was_abandoned(look, name)]
     if not names:
         return report_pass("there is no session yet")
     if not left:
@@ -87,15 +87,15 @@ def left_sessions(look: Look) -> Verdict:
     )
 
 
-def _left(look: Look, session: str) -> bool:
+def _was_abandoned(look: CheckContext, session: str) -> bool:
     last = look.services.log.last(look.scope, session, 1)
-    if not last or look.now - last[0].recorded_at < LEFT:
+    if not last or look.now - last[0].recorded_at < ABANDONED_AFTER:
         return False
     held = look.services.items.slot(look.scope, SESSION + session, None)
     return held is None or held.metadata.get("upto") != look.services.log.length(look.scope, session)
 
 
-def episodes(look: Look) -> Verdict:
+def check_episodes(look: CheckContext) -> Verdict:
     if look.services.episodes is None:
         return report_pass("this store keeps no episodes")
     promoted, _, trimmed, tidied = (
@@ -113,13 +113,13 @@ def episodes(look: Look) -> Verdict:
     return report_pass(f"episodes keep within {most:,} a session, and the important ones last")
 
 
-def slots(look: Look) -> Verdict:
+def check_slots(look: CheckContext) -> Verdict:
     found = look.found("slots") or report_pass("this store can hold one value of a slot at a time, and no other")
     mend = f"{look.run('slots')} shows them; engrain forget ID the one that is wrong"
     return found if found.state == "pass" else Verdict(found.state, found.why, mend)
 
 
-def procedures(look: Look) -> Verdict:
+def check_procedures(look: CheckContext) -> Verdict:
     if look.services.outcomes is None:
         return report_pass("this store counts no trials of procedures")
     known = {
@@ -132,7 +132,7 @@ def procedures(look: Look) -> Verdict:
     bad = [
         f"{known[id]} ({one.successes} of {one.successes + one.failures})"
         for id, one in tallies.items()
-        if one.successes + one.failures >= TRIED
+        if one.successes + one.failures >= MIN_TRIALS
         and estimate_success_rate(one.successes, one.failures) < estimate_success_rate(0, 0)
     ]
     if bad:
@@ -143,15 +143,15 @@ def procedures(look: Look) -> Verdict:
     return report_pass(f"no procedure, of {len(known):,}, does worse than one that nobody has tried")
 
 
-POINTS = (
-    Point(1, "tiers", "stores", "Does the store of every kind of memory answer?", stores),
-    Point(2, "tiers", "windows", "Do the summaries keep up with what is said?", windows,
+CHECKS = (
+    Check(1, "tiers", "stores", "Does the store of every kind of memory answer?", check_stores),
+    Check(2, "tiers", "windows", "Do the summaries keep up with what is said?", check_windows,
           "no session has more messages without a summary than a window holds"),
-    Point(3, "tiers", "sessions", "Was every session ended?", left_sessions,
+    Check(3, "tiers", "sessions", "Was every session ended?", check_sessions,
           "no session was left for a day without its summary"),
-    Point(4, "tiers", "episodes", "Do episodes keep within their limits?", episodes,
+    Check(4, "tiers", "episodes", "Do episodes keep within their limits?", check_episodes,
           "episodes keep within their limits, and the important ones last"),
-    Point(5, "tiers", "slots", "Does every slot have one value that holds now?", slots),
-    Point(6, "tiers", "procedures", "Do the ways of doing things work?", procedures,
+    Check(5, "tiers", "slots", "Does every slot have one value that holds now?", check_slots),
+    Check(6, "tiers", "procedures", "Do the ways of doing things work?", check_procedures,
           "no procedure does worse than one that nobody has tried"),
 )  # fmt: skip

@@ -19,34 +19,34 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, EpisodeDraft, RawOutput
 from engrain.core.rules.importance import EpisodeEvent, ImportanceScore, make_repeat_key, score_importance
 from engrain.ingest import write
-from engrain.ingest.tool_output import RAW_LIFE
+from engrain.ingest.tool_output import RAW_LIFETIME
 from engrain.ports import Episodes, Services
 
 TIER = TIERS["episodic"]
-LIFE = timedelta(seconds=TIER.ttl_seconds or 0)
-MOST = TIER.max_items or 0
-BEFORE = 6  # rows of the session against which something is new
+ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)
+MAX_ENTRIES = TIER.max_items or 0
+NOVELTY_ROWS = 6  # rows of the session against which something is new
 # Keys of an entry's data.
 WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "resolves", "resolved"
 
 _log = logging.getLogger("engrain")
 
 
-def episodes_of(services: Services) -> Episodes:
+def require_episodes(services: Services) -> Episodes:
     if services.episodes is None:
         raise ConfigError("this deployment has no store for episodes. Use a SQLite file, or name one for `episodic`.")
     return services.episodes
 
 
-def before(services: Services, scope: Scope, session: str) -> list[str]:
+def load_recent_texts(services: Services, scope: Scope, session: str) -> list[str]:
     """The texts against which the next one of the session is new."""
-    return [item.text for item in services.log.last(scope, session, BEFORE)]
+    return [item.text for item in services.log.last(scope, session, NOVELTY_ROWS)]
 
 
-def entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
+def build_entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
     """The entry over a log row. It lives for a day, or for ever if it matters; with no id, it takes the row's."""
     scored = score_importance(happened)
-    data: dict[str, Any] = {WHY: reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
+    data: dict[str, Any] = {WHY: list_reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
     return Episode(
         id="",
         session=session,
@@ -54,18 +54,18 @@ def entry(happened: EpisodeEvent, session: str, at: datetime, item: str, tool: s
         text="",
         importance=scored.importance,
         happened_at=at,
-        expires_at=None if scored.promotes else at + LIFE,
+        expires_at=None if scored.promotes else at + ENTRY_LIFETIME,
         data={name: value for name, value in data.items() if value is not None},
         item=item,
         key=make_repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
     )
 
 
-def raw_of(text: str | None, at: datetime) -> RawOutput | None:
-    return None if text is None else RawOutput(text, at + RAW_LIFE)
+def build_raw(text: str | None, at: datetime) -> RawOutput | None:
+    return None if text is None else RawOutput(text, at + RAW_LIFETIME)
 
 
-def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
+def build_lasting_note(happened: EpisodeEvent, source: Source, occurred_at: datetime | None = None) -> Note:
     """The item that an important episode becomes, unless the gate keeps it as a fact: then that is what lasts.
 
     Its source cites the log rows, so that forgetting them takes it along; what was forgotten is not brought back. With
@@ -75,46 +75,48 @@ def lasting(happened: EpisodeEvent, source: Source, occurred_at: datetime | None
     return Note(
         happened.text,
         scored.importance,
-        metadata={RESERVED_KEY: {"episode": happened.kind, WHY: reasons(scored)}},
+        metadata={RESERVED_KEY: {"episode": happened.kind, WHY: list_reasons(scored)}},
         source=source,
         occurred_at=occurred_at,
         derived=True,
     )
 
 
-def drafts(rows: Sequence[Note], kept: Sequence[Note], services: Services) -> tuple[list[Draft], list[Draft]]:
+def build_episode_drafts(
+    rows: Sequence[Note], kept: Sequence[Note], services: Services
+) -> tuple[list[Draft], list[Draft]]:
     """Of log rows and of lasting items, embedded in one call."""
-    made = write.drafts([*rows, *kept], services)
+    made = write.build_drafts([*rows, *kept], services)
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
-def reasons(scored: ImportanceScore) -> list[list[Any]]:
+def list_reasons(scored: ImportanceScore) -> list[list[Any]]:
     """As an entry's data and an item's metadata keep them."""
     return [[name, part] for name, part in scored.reasons]
 
 
-def commit(plan: Plan, services: Services) -> Applied:
+def commit_plan(plan: Plan, services: Services) -> Applied:
     """One transaction where one store holds items and episodes; else the items first, since they are what must stay."""
     if services.same_store or not plan.episodes:
         return services.items.apply(plan)
-    book = episodes_of(services)
+    book = require_episodes(services)
     applied = services.items.apply(replace(plan, episodes=()))
     ids = {refer_to_step(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
         try:
-            added += _add(happening, ids, plan.scope, book, applied.repeated)
+            added += _add_entry(happening, ids, plan.scope, book, applied.repeated)
         except StoreError as exc:
             # The rows are kept, and what matters of them: to fail here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
-    if added and _outlived(plan, services):
+    if added and _was_erased_meanwhile(plan, services):
         # The rows are gone with their user, and whoever looked through this store did so before they came.
         book.remove(plan.scope, added)
         raise make_erased_error()
     return applied
 
 
-def _outlived(plan: Plan, services: Services) -> bool:
+def _was_erased_meanwhile(plan: Plan, services: Services) -> bool:
     user, erasing = find_owner(plan.scope), services.erasing
     if plan.began is None or user is None or erasing is None:
         return False
@@ -123,7 +125,7 @@ def _outlived(plan: Plan, services: Services) -> bool:
     return any(to_micros(at) >= plan.began for at in times)
 
 
-def _add(
+def _add_entry(
     happening: EpisodeDraft, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool
 ) -> list[str]:
     """The id under which it was written, if it was."""
@@ -133,7 +135,9 @@ def _add(
         return []
     whole = replace(episode, item=item, id=episode.id or item or "")
     # A repeated request may have been cut off before its entry was written; if not, writing it again would count twice.
-    there = repeated and any(one.id == whole.id for one in book.recent(scope, whole.session, MOST, whole.happened_at))
+    there = repeated and any(
+        one.id == whole.id for one in book.recent(scope, whole.session, MAX_ENTRIES, whole.happened_at)
+    )
     if there:
         return []
     book.add(scope, whole, happening.raw)

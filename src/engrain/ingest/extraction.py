@@ -15,11 +15,11 @@ from engrain.core.rules.message_filters import blank_code, blank_pasted
 from engrain.core.rules.slots import SPEAKER_KEY, rename_for_speaker
 from engrain.core.secrets.personal import contains_secret
 
-MODEL = "model"  # metadata "by" of a fact that a model found
+BY_MODEL = "model"  # metadata "by" of a fact that a model found
 MAX_FACTS = 20
-MAX_QUOTE = 500
-SHOWN = 2_000  # characters of one message that the model sees
-SYSTEM = """You read a conversation and point at what is worth remembering for months: lasting facts about the user,
+MAX_QUOTE_CHARACTERS = 500
+MAX_MESSAGE_CHARACTERS = 2_000  # characters of one message that the model sees
+SYSTEM_PROMPT = """You read a conversation and point at what is worth remembering for months: lasting facts about the user,
 preferences, standing instructions, decisions, names, dates, places, people. Not: questions, moods, small talk, what
 holds for today only, passwords, keys, card numbers.
 
@@ -32,37 +32,42 @@ Answer with a JSON array and nothing else. Each entry:
  "importance": from 0 to 1}
 Quote user messages only. An empty array is a good answer."""
 
-Spans = Callable[[str], Sequence[tuple[int, int]]]
-Named = Callable[[str | None], str | None]
+FindSpans = Callable[[str], Sequence[tuple[int, int]]]
+NameOther = Callable[[str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
+class Extraction:
     """What can be kept, and how many entries were turned down because their words are not there."""
 
     notes: tuple[Note, ...]
     rejected: int = 0
 
 
-def asked(messages: Sequence[Item], timeout: float) -> ChatRequest:
-    lines = [f'{number}. {item.role}: "{escape_text(item.text[:SHOWN])}"' for number, item in enumerate(messages, 1)]
-    return ChatRequest((ChatMessage("user", "\n".join(lines)),), SYSTEM, timeout=timeout)
+def build_request(messages: Sequence[Item], timeout: float) -> ChatRequest:
+    lines = [
+        f'{number}. {item.role}: "{escape_text(item.text[:MAX_MESSAGE_CHARACTERS])}"'
+        for number, item in enumerate(messages, 1)
+    ]
+    return ChatRequest((ChatMessage("user", "\n".join(lines)),), SYSTEM_PROMPT, timeout=timeout)
 
 
-def extracted(answer: str, messages: Sequence[Item], own: Spans, another: Named = lambda _: None) -> Extracted:
+def extract_facts(
+    answer: str, messages: Sequence[Item], own: FindSpans, another: NameOther = lambda _: None
+) -> Extraction:
     """Facts that are the speaker's own words, each citing its span. `own` gives the spans of a text that did not come
     from recall, `another` the name of a speaker who is not the user. A fact is the quote itself: a rewording could not
     be held against what was forgotten."""
-    entries = _entries(answer)
+    entries = _parse_entries(answer)
     notes: dict[tuple[str, str], Note] = {}
     for entry in entries[:MAX_FACTS]:
-        note = _note(entry, messages, own, another)
+        note = _build_note(entry, messages, own, another)
         if note is not None:
             notes[note.source.cites[0].item, note.text] = note  # type: ignore[union-attr]
-    return Extracted(tuple(notes.values()), len(entries) - len(notes))
+    return Extraction(tuple(notes.values()), len(entries) - len(notes))
 
 
-def _entries(answer: str) -> list[Any]:
+def _parse_entries(answer: str) -> list[Any]:
     start, end = answer.find("["), answer.rfind("]")
     if start < 0 or end < start:
         raise ValueError(f"the model answered with something else than a JSON array: {answer[:80]!r}")
@@ -70,7 +75,7 @@ def _entries(answer: str) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -> Note | None:
+def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, another: NameOther) -> Note | None:
     if not isinstance(entry, dict):
         return None
     number, quote = entry.get("message"), entry.get("quote")
@@ -79,7 +84,7 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
     item = messages[number - 1]
     words = quote.strip()
     start = item.text.find(words)
-    if item.role != "user" or not words or len(words) > MAX_QUOTE or start < 0 or FORGOTTEN in words:
+    if item.role != "user" or not words or len(words) > MAX_QUOTE_CHARACTERS or start < 0 or FORGOTTEN in words:
         return None
     end = start + len(words)
     if not any(left <= start and end <= right for left, right in own(item.text)):
@@ -90,9 +95,9 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
     other = another(item.speaker)
     note = Note(
         words,
-        _share(entry.get("importance")),
-        rename_for_speaker(other, _slot(entry.get("slot"))),
-        {"by": MODEL, SPEAKER_KEY: other} if other else {"by": MODEL},
+        _parse_importance(entry.get("importance")),
+        rename_for_speaker(other, _parse_slot(entry.get("slot"))),
+        {"by": BY_MODEL, SPEAKER_KEY: other} if other else {"by": BY_MODEL},
         Source(other, "user", (Citation(item.id, start, end),)),
         # With a time of its own, another's words do not become one with the same words of the user's.
         (item.occurred_at or item.recorded_at) if other else None,
@@ -104,12 +109,12 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
         return None
 
 
-def _share(value: object) -> float:
+def _parse_importance(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         return 0.5
     return min(1.0, max(0.0, float(value)))
 
 
-def _slot(value: object) -> str | None:
+def _parse_slot(value: object) -> str | None:
     named = isinstance(value, str) and value.isascii() and value.replace(".", "").replace("_", "").isalnum()
     return str(value).lower() if named and str(value).lower().startswith("user.") else None

@@ -16,19 +16,19 @@ from engrain.core.rules.traits import PREFERENCE, detect_traits
 from engrain.core.text.languages import load_languages
 from engrain.core.text.tokenizer import extract_terms, split_identifier, tokenize
 from engrain.ingest import gate
-from engrain.ingest.write import draft
+from engrain.ingest.write import build_draft
 from engrain.ports import Services, WordQuery
 
-GATE = "gate"  # metadata "by" of a fact that the rules found
-LIKELY = 20  # facts that are looked at for words they share with a statement
+BY_GATE = "gate"  # metadata "by" of a fact that the rules found
+MAX_LIKELY_FACTS = 20  # facts that are looked at for words they share with a statement
 
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
-_OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
+_GATE_FACTS = Filter((*_FACTS.conditions, Condition("metadata.by", "=", BY_GATE)))
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """A message of the user's side, and the id of its log row, or what stands for that in the plan.
 
     `now`: it is said at this moment, and not brought along from a time before. `speaker` is who says it, if that is
@@ -44,8 +44,12 @@ class Said:
         return self.message.text[found.start : found.end]
 
 
-def steps_for(
-    found: Sequence[Statement | ForgetRequest], said: Said, planned: Sequence[Step], scope: Scope, services: Services
+def plan_steps(
+    found: Sequence[Statement | ForgetRequest],
+    said: Utterance,
+    planned: Sequence[Step],
+    scope: Scope,
+    services: Services,
 ) -> list[Step]:
     """With what is planned already, of which the message may take something back."""
     steps = [*planned]
@@ -55,16 +59,16 @@ def steps_for(
         theirs = replace(one, slot=rename_for_speaker(said.speaker, one.slot))
         if isinstance(theirs, ForgetRequest):
             back = [
-                step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
+                step for step in steps if isinstance(step, (Add, Correct)) and _retracts_draft(theirs, said, step.draft)
             ]
             steps = [step for step in steps if step not in back]
-            steps += _unsaid(theirs, said, [step.draft for step in back], scope, services)
+            steps += _plan_forgetting(theirs, said, [step.draft for step in back], scope, services)
         else:
-            steps.append(_kept(theirs, said, steps, scope, services))
+            steps.append(_plan_statement(theirs, said, steps, scope, services))
     return steps
 
 
-def another(speaker: str | None, scope: Scope, services: Services) -> str | None:
+def find_other_speaker(speaker: str | None, scope: Scope, services: Services) -> str | None:
     """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
     words = set(tokenize(speaker or "")) - set(ROLES)
     if not words:
@@ -74,7 +78,7 @@ def another(speaker: str | None, scope: Scope, services: Services) -> str | None
     return None if words <= own or words <= known or (own and own <= words) else speaker
 
 
-def note_for(found: Statement, said: Said, services: Services) -> Note:
+def build_note(found: Statement, said: Utterance, services: Services) -> Note:
     """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
     an earlier time may not."""
     others = said.speaker is not None
@@ -82,7 +86,7 @@ def note_for(found: Statement, said: Said, services: Services) -> Note:
         text=said.words(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": GATE, SPEAKER_KEY: said.speaker} if others else {"by": GATE},
+        metadata={"by": BY_GATE, SPEAKER_KEY: said.speaker} if others else {"by": BY_GATE},
         source=Source(said.speaker, "user", (Citation(said.row, found.start, found.end),)),
         # With a time of its own, another's "I like tea" does not become one with the user's.
         occurred_at=said.message.occurred_at or (services.clock() if others else None),
@@ -90,21 +94,23 @@ def note_for(found: Statement, said: Said, services: Services) -> Note:
     )
 
 
-def _kept(found: Statement, said: Said, planned: Sequence[Step], scope: Scope, services: Services) -> Step:
+def _plan_statement(
+    found: Statement, said: Utterance, planned: Sequence[Step], scope: Scope, services: Services
+) -> Step:
     told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
     def held(slot: str) -> str | None:
         item = None if slot in told else services.items.slot(scope, slot, None)
         return item.text if item else told.get(slot)
 
-    found = replace(found, slot=_filled(found, said, held))
-    old = _replaced(found, said, scope, services)
+    found = replace(found, slot=_choose_slot(found, said, held))
+    old = _find_replaced(found, said, scope, services)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, services), services.redact)
+    made = build_draft(build_note(replace(found, slot=slot), said, services), services.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _filled(found: Statement, said: Said, held: Callable[[str], str | None]) -> str | None:
+def _choose_slot(found: Statement, said: Utterance, held: Callable[[str], str | None]) -> str | None:
     """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
     ended or is denied, only a slot that holds what is named."""
     slot = found.slot or ""
@@ -118,37 +124,43 @@ def _filled(found: Statement, said: Said, held: Callable[[str], str | None]) -> 
     return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
 
 
-def _replaced(found: Statement, said: Said, scope: Scope, services: Services) -> Item | None:
+def _find_replaced(found: Statement, said: Utterance, scope: Scope, services: Services) -> Item | None:
     """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
     to deny it ("I no longer like tea"); none if it may be another."""
     if found.replaces is None or found.slot is not None:
         return None
     words = set(extract_terms(found.replaces))
-    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, services) if _theirs(item, said)]
+    likely = [
+        item for item in _search_words(found.replaces, _GATE_FACTS, scope, services) if _is_by_same_speaker(item, said)
+    ]
     told = set(tokenize(said.words(found)))
     named = [item for item in likely if words <= set(extract_terms(item.text))]
     meant = [item for item in named if detect_traits(item.text) & PREFERENCE or told > set(tokenize(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
-def _takes_back(found: ForgetRequest, said: Said, draft: Draft) -> bool:
+def _retracts_draft(found: ForgetRequest, said: Utterance, draft: Draft) -> bool:
     """What was said a moment ago, and is not written yet."""
     statement = said.words(found)
     if draft.kind != "fact" or draft.metadata.get(SPEAKER_KEY) != said.speaker:
         return False
     if found.slot is None or draft.slot != found.slot:
         return tokenize(draft.text) == tokenize(statement)
-    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(extract_terms(draft.text))
+    return not gate.find_statements(statement) or not _extract_value_terms(found.slot, statement).isdisjoint(
+        extract_terms(draft.text)
+    )
 
 
-def _unsaid(found: ForgetRequest, said: Said, back: Sequence[Draft], scope: Scope, services: Services) -> list[Step]:
+def _plan_forgetting(
+    found: ForgetRequest, said: Utterance, back: Sequence[Draft], scope: Scope, services: Services
+) -> list[Step]:
     """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
 
     A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
     statement stands alone, expired from the start, and whoever makes the plan forgets it there: that keeps the words
     from being taken in later.
     """
-    meant = _meant(found, said, scope, services)
+    meant = _find_meant(found, said, scope, services)
     now = services.clock()
     span = Citation(said.row, found.start, found.end)
     words = [cite for draft in back for cite in draft.source.cites]
@@ -161,20 +173,22 @@ def _unsaid(found: ForgetRequest, said: Said, back: Sequence[Draft], scope: Scop
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: ForgetRequest, said: Said, scope: Scope, services: Services) -> list[Item]:
+def _find_meant(found: ForgetRequest, said: Utterance, scope: Scope, services: Services) -> list[Item]:
     """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
     holds nothing of the kind, the facts with the very same words."""
     statement = said.words(found)
     if found.slot is None:
-        return _same_words(statement, said, scope, services)
-    return _of_slot(found.slot, statement, scope, services) or _same_words(statement, said, scope, services)
+        return _find_same_words(statement, said, scope, services)
+    return _find_slot_values(found.slot, statement, scope, services) or _find_same_words(
+        statement, said, scope, services
+    )
 
 
-def _of_slot(slot: str, statement: str, scope: Scope, services: Services) -> list[Item]:
+def _find_slot_values(slot: str, statement: str, scope: Scope, services: Services) -> list[Item]:
     versions = [item for item in services.items.history(scope, slot) if item.retracted_at is None]
-    if not gate.worth(statement):
+    if not gate.find_statements(statement):
         return versions
-    value = _value(slot, statement)
+    value = _extract_value_terms(slot, statement)
     has = {item.id: value.intersection(extract_terms(item.text)) for item in versions}
     # "I live in Quito" was said as "I moved to Quito": that, and not "I live in Lima". The value stands last.
     last = next((one for one in reversed(extract_terms(statement)) if one in value), None)
@@ -182,20 +196,20 @@ def _of_slot(slot: str, statement: str, scope: Scope, services: Services) -> lis
     return whole or [item for item in versions if last in has[item.id]] or [item for item in versions if has[item.id]]
 
 
-def _value(slot: str, statement: str) -> set[int]:
+def _extract_value_terms(slot: str, statement: str) -> set[int]:
     return set(extract_terms(statement)) - set(extract_terms(split_identifier(slot))) - load_languages().stop_terms
 
 
-def _same_words(statement: str, said: Said, scope: Scope, services: Services) -> list[Item]:
-    likely = _with_words(statement, _FACTS, scope, services)
-    return [item for item in likely if tokenize(item.text) == tokenize(statement) and _theirs(item, said)]
+def _find_same_words(statement: str, said: Utterance, scope: Scope, services: Services) -> list[Item]:
+    likely = _search_words(statement, _FACTS, scope, services)
+    return [item for item in likely if tokenize(item.text) == tokenize(statement) and _is_by_same_speaker(item, said)]
 
 
-def _theirs(item: Item, said: Said) -> bool:
+def _is_by_same_speaker(item: Item, said: Utterance) -> bool:
     """A fact that this speaker told, or nobody in particular; where the user speaks, no other speaker."""
     return item.metadata.get(SPEAKER_KEY) == said.speaker
 
 
-def _with_words(text: str, where: Filter, scope: Scope, services: Services) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, where, limit=LIKELY)
+def _search_words(text: str, where: Filter, scope: Scope, services: Services) -> list[Item]:
+    query = WordQuery(tuple(dict.fromkeys(extract_terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
     return services.items.get_many(scope, [hit.id for hit in services.words.best(query).hits]) if query.terms else []

@@ -12,33 +12,33 @@ from engrain.core.rules.slots import fill_slot, find_mentioned_slot
 from engrain.core.rules.statements import compile_pattern, load_statement_rules
 from engrain.core.secrets.personal import contains_secret
 from engrain.core.text.sentences import Clause, Sentence, split_clauses, split_sentences, trim_span
-from engrain.ingest.rules import behind_lead, fact, fits, right_value, topic
+from engrain.ingest.rules import find_topic_slot, fits_slot, match_fact, match_right_value, skip_lead
 
 # Of a long message its two ends: what stands between is most often pasted.
-HEAD, TAIL = 4_000, 2_000
+HEAD_CHARACTERS, TAIL_CHARACTERS = 4_000, 2_000
 # Nobody says a longer sentence, and nobody tells more than this at once: it is a text that was brought along.
-LONGEST = 600
-MOST = 12
-MOST_SENTENCES = 80
+MAX_SENTENCE_CHARACTERS = 600
+MAX_STATEMENTS = 12
+MAX_SENTENCES = 80
 _IMPORTANCE = {"explicit": 0.8, "identity": 0.8, "instruction": 0.8, "preference": 0.7, "decision": 0.7, "denial": 0.7}
-_OTHERWISE = 0.6
+_DEFAULT_IMPORTANCE = 0.6
 _WORD = re.compile(r"[\w'-]+")
 
 Found = Statement | ForgetRequest
 
 
-def worth(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
+def find_statements(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Found]:
     """What a user's message says that lasts, in order. `before` are the last (role, text) of the session."""
     plain = blank_code(text)
-    if len(plain) <= HEAD + TAIL:
-        return _Reader(text, plain, before).read()
-    cut = plain.find("\n", len(plain) - TAIL) + 1 or len(plain)
-    found = _Reader(text[:HEAD], plain[:HEAD], before).read()
-    tail = _Reader(text[cut:], plain[cut:], before).read(from_the_end=True)
-    return [*found, *(replace(one, start=one.start + cut, end=one.end + cut) for one in tail)][:MOST]
+    if len(plain) <= HEAD_CHARACTERS + TAIL_CHARACTERS:
+        return _MessageReader(text, plain, before).read()
+    cut = plain.find("\n", len(plain) - TAIL_CHARACTERS) + 1 or len(plain)
+    found = _MessageReader(text[:HEAD_CHARACTERS], plain[:HEAD_CHARACTERS], before).read()
+    tail = _MessageReader(text[cut:], plain[cut:], before).read(from_the_end=True)
+    return [*found, *(replace(one, start=one.start + cut, end=one.end + cut) for one in tail)][:MAX_STATEMENTS]
 
 
-class _Reader:
+class _MessageReader:
     """Reads one message. `text` is what was written; in `shown` all that is not the speaker's own is hidden."""
 
     def __init__(self, text: str, plain: str, before: Sequence[tuple[str, str]]) -> None:
@@ -52,16 +52,16 @@ class _Reader:
     def read(self, *, from_the_end: bool = False) -> list[Found]:
         last: Sentence | None = None
         found = split_sentences(self.shown)
-        for sentence in found[-MOST_SENTENCES:] if from_the_end else found[:MOST_SENTENCES]:
-            if len(self.found) >= MOST:
+        for sentence in found[-MAX_SENTENCES:] if from_the_end else found[:MAX_SENTENCES]:
+            if len(self.found) >= MAX_STATEMENTS:
                 break
-            if sentence.end - sentence.start <= LONGEST:
+            if sentence.end - sentence.start <= MAX_SENTENCE_CHARACTERS:
                 new = self._sentence(sentence, last)
                 self.found = [*self.found, *new]
                 last = sentence
         earnest = self._earnest() if self.found else 0
         meant = (one for one in self.found if isinstance(one, ForgetRequest) or one.end <= earnest)
-        return _one_for_each_slot([one for one in meant if one.start < one.end])
+        return _keep_last_per_slot([one for one in meant if one.start < one.end])
 
     def _earnest(self) -> int:
         """Up to where the message is meant, and the speaker's own."""
@@ -76,7 +76,7 @@ class _Reader:
 
     def _sentence(self, sentence: Sentence, last: Sentence | None) -> list[Found]:
         words = frozenset(_WORD.findall(self.shown[sentence.start : sentence.end].lower()))
-        start = behind_lead(self.shown, sentence.start, sentence.end)
+        start = skip_lead(self.shown, sentence.start, sentence.end)
         thing = self._asked("unsaid", words, start, sentence.end)
         if thing:
             return [self._unsaid(*trim_span(self.shown, *thing.span("said")))]
@@ -91,7 +91,7 @@ class _Reader:
         return [] if found and contains_secret(self.text[sentence.start : sentence.end]) else found
 
     def _unsaid(self, start: int, end: int) -> ForgetRequest:
-        found = fact(self.shown, self.text, start, end)
+        found = match_fact(self.shown, self.text, start, end)
         return ForgetRequest(start, end, found.slot if found else find_mentioned_slot(self.shown[start:end]))
 
     def _untold(self, start: int, end: int) -> list[Found]:
@@ -109,7 +109,7 @@ class _Reader:
         """What the speaker wants to be kept, up to the end of the sentence."""
         if sentence.is_question and not self._begins("asks_to_keep", part.start, part.end):
             return []
-        for start in (behind_lead(self.shown, part.start, part.end), part.start):
+        for start in (skip_lead(self.shown, part.start, part.end), part.start):
             match = self._asked("explicit", words, start, sentence.end)
             if match:
                 return self._said(*match.span("said"), explicit=True)
@@ -123,8 +123,8 @@ class _Reader:
         if self.known.sign("points").fullmatch(self.shown, *trim_span(self.shown, start, end)):
             return []
         parts = self._parts(Sentence(start, end, False))
-        starts = [behind_lead(self.shown, part.start, part.end) for part in parts]
-        facts = [fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
+        starts = [skip_lead(self.shown, part.start, part.end) for part in parts]
+        facts = [match_fact(self.shown, self.text, at, part.end) for at, part in zip(starts, parts, strict=True)]
         spans = [(at, part.end) for at, part in zip(starts, parts, strict=True)] if all(facts) else [(start, end)]
         kept: list[Found] = []
         for span, found in zip(spans, facts, strict=False):
@@ -142,7 +142,7 @@ class _Reader:
             asked = self._asked_for(words, clause, sentence)
             if asked:
                 break
-            start = behind_lead(self.shown, clause.start, clause.end)
+            start = skip_lead(self.shown, clause.start, clause.end)
             facts += self._fact(clause, start) or (self._correction(clause, refusal) if refusal else [])
         facts += self._by_the_way(sentence, parts, [*facts, *asked])
         return asked if facts and self._has("void_sentence", sentence.start, sentence.end) else [*facts, *asked]
@@ -166,17 +166,17 @@ class _Reader:
                 yield part
 
     def _orders(self, part: Clause) -> bool:
-        return self._begins("orders", behind_lead(self.shown, part.start, part.end), part.end)
+        return self._begins("orders", skip_lead(self.shown, part.start, part.end), part.end)
 
     def _reported(self, part: Clause, before: bool) -> bool:
         """Another's word, or what goes on from it; "I told her that …" is the speaker's own."""
-        if self._begins("own_word", behind_lead(self.shown, part.start, part.end), part.end):
+        if self._begins("own_word", skip_lead(self.shown, part.start, part.end), part.end):
             return False
         goes_on = before and self.known.sign("goes_on").fullmatch(part.connector) is not None
         return goes_on or self._has("reported", part.start, part.end)
 
     def _fact(self, clause: Clause, start: int) -> list[Found]:
-        found = fact(self.shown, self.text, start, clause.end)
+        found = match_fact(self.shown, self.text, start, clause.end)
         if found is None:
             return []
         # "If you are unsure, ask me" is an order, and supposes nothing.
@@ -199,14 +199,14 @@ class _Reader:
         """Of what was said last: in this message, or else in the one before. One that says nothing by itself, such as
         "it's Ana", is kept only if it fills a slot."""
         earlier = self.shown[: refusal.start()]
-        slot = topic([("user", earlier)] if earlier.strip() else self.before)
+        slot = find_topic_slot([("user", earlier)] if earlier.strip() else self.before)
         clear = refusal.re is self.known.sign("corrects")
         behind = refusal.end() if clause.start < refusal.end() < clause.end else clause.start
-        for start in (behind_lead(self.shown, clause.start, clause.end), behind):
-            match = right_value(self.shown, start, clause.end, sure=clear or slot is not None)
+        for start in (skip_lead(self.shown, clause.start, clause.end), behind):
+            match = match_right_value(self.shown, start, clause.end, sure=clear or slot is not None)
             if match is None:
                 continue
-            filled = slot if slot and fits(slot, self.text[slice(*match.span("value"))], sure=clear) else None
+            filled = slot if slot and fits_slot(slot, self.text[slice(*match.span("value"))], sure=clear) else None
             if filled or self.known.sign("whole").match(self.shown, start, clause.end):
                 return [self._worth(start, clause.end, "correction", filled)]
         return []
@@ -227,7 +227,7 @@ class _Reader:
 
     def _worth(self, start: int, end: int, kind: str, slot: str | None) -> Statement:
         start, end = trim_span(self.shown, start, end)
-        importance = _IMPORTANCE.get(kind, _OTHERWISE)
+        importance = _IMPORTANCE.get(kind, _DEFAULT_IMPORTANCE)
         return Statement(start, end, slot, importance, kind == "explicit", self._replaced(start, end))
 
     def _replaced(self, start: int, end: int) -> str | None:
@@ -254,7 +254,7 @@ class _Reader:
         return next(filter(None, tried), None)
 
 
-def _one_for_each_slot(found: Sequence[Found]) -> list[Found]:
+def _keep_last_per_slot(found: Sequence[Found]) -> list[Found]:
     """In order, and of two values for one slot only the last fills it."""
     ordered = sorted(found, key=lambda one: one.start)
     last = {one.slot: one for one in ordered if isinstance(one, Statement)}

@@ -13,7 +13,7 @@ from engrain.core.rules.slots import classify_thing, fill_slot, find_mentioned_s
 from engrain.core.rules.statements import ANY_WORD, Rule, compile_pattern, load_statement_rules
 from engrain.core.text.sentences import split_clauses, split_sentences
 
-_MOST_LEADS = 8
+_MAX_LEADS = 8
 _FIRST_WORD = re.compile(r"[\w']+")
 
 
@@ -26,10 +26,10 @@ class Fact:
     holds: bool
 
 
-def behind_lead(shown: str, start: int, end: int) -> int:
+def skip_lead(shown: str, start: int, end: int) -> int:
     """Where a clause begins to say something, behind "oh, by the way," and the like."""
     lead = load_statement_rules().sign("lead")
-    for _ in range(_MOST_LEADS):
+    for _ in range(_MAX_LEADS):
         match = lead.match(shown, start, end)
         if match is None or match.end() == start:
             break
@@ -37,20 +37,20 @@ def behind_lead(shown: str, start: int, end: int) -> int:
     return start
 
 
-def fact(shown: str, text: str, start: int, end: int) -> Fact | None:
+def match_fact(shown: str, text: str, start: int, end: int) -> Fact | None:
     """What the words from `start` to `end` state; `text` is the same as `shown` with nothing hidden."""
-    first = _first_word(shown, start, end)
-    found = _by_rules(first, shown, text, start, end)
+    first = _read_first_word(shown, start, end)
+    found = _match_rules(first, shown, text, start, end)
     if found:
         return found
     subject = load_statement_rules().dropped.get(first)
     if subject is None:
         return None
-    return _by_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
+    return _match_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
 
 
-def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
-    for pattern, rule in _rules_at(_known_word(first)):
+def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
+    for pattern, rule in _list_rules(_find_rule_word(first)):
         match = pattern.match(shown, start, end)
         if match:
             alone = load_statement_rules().sign("beside").match(shown, start, end) is None
@@ -58,7 +58,7 @@ def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.
     return None
 
 
-def _known_word(first: str) -> str:
+def _find_rule_word(first: str) -> str:
     """The word under which the rules for a first word are: "j'habite" is found by "j'"."""
     known = load_statement_rules().by_word
     elided = first.partition("'")[0] + "'"
@@ -66,18 +66,18 @@ def _known_word(first: str) -> str:
 
 
 @cache
-def _rules_at(word: str) -> list[tuple[re.Pattern[str], Rule]]:
+def _list_rules(word: str) -> list[tuple[re.Pattern[str], Rule]]:
     return [(rule.pattern, rule) for rule in load_statement_rules().by_word[word]]
 
 
-def _first_word(shown: str, start: int, end: int) -> str:
+def _read_first_word(shown: str, start: int, end: int) -> str:
     match = _FIRST_WORD.match(shown, start, end)
     return match[0].lower() if match else ""
 
 
-_LIMIT = 2_000
-_FEW_WORDS = 8
-_SHORT_NAME = 2
+_MAX_TOPIC_CHARACTERS = 2_000
+_MAX_VALUE_WORDS = 8
+_MAX_UNCAPITALIZED_WORDS = 2
 _WORD = re.compile(r"[\w']+")
 _NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’.-]*)(?: (?:(?:van|von|de|del|da|la|le|der|den) )*[^\W\d_a-zß-ÿ][\w'’.-]*){0,2}"
 _SHAPES = {
@@ -89,7 +89,7 @@ _SHAPES = {
 }
 
 
-def right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
+def match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
     """These words give a value in place of another. Where that is not sure, it must look like one."""
     known = load_statement_rules()
     for pattern in known.asks["right"]:
@@ -99,13 +99,13 @@ def right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str
         at = match.start("value")
         if known.sign("likely").match(shown, at, end):
             return match
-        short = len(_WORD.findall(shown, at, end)) <= _FEW_WORDS
+        short = len(_WORD.findall(shown, at, end)) <= _MAX_VALUE_WORDS
         if sure and short and not known.sign("no_value").match(shown, at, end):
             return match
     return None
 
 
-def fits(slot: str, value: str, *, sure: bool) -> bool:
+def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
     """The value looks like what the slot wants. Where it is `sure` that one is corrected, a name needs no capital."""
     known = load_statement_rules()
     value = known.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
@@ -115,29 +115,30 @@ def fits(slot: str, value: str, *, sure: bool) -> bool:
     shape = known.shapes.get(leaf)
     if shape == "state":
         return any(
-            (found := fact(one, one, 0, len(one))) and found.slot == slot for one in (f"i'm {value}", f"i'm a {value}")
+            (found := match_fact(one, one, 0, len(one))) and found.slot == slot
+            for one in (f"i'm {value}", f"i'm a {value}")
         )
     if shape in ("number", "date", "mail", "pair"):
         return _SHAPES[shape].fullmatch(value) is not None
     words = value.lower().split()
     if not words or not known.words["no_name"].isdisjoint(words):
         return False
-    plain = sure and len(words) <= _SHORT_NAME and all(word.isalpha() for word in words)
+    plain = sure and len(words) <= _MAX_UNCAPITALIZED_WORDS and all(word.isalpha() for word in words)
     number = shape is None and _SHAPES["number"].fullmatch(value) is not None
     return plain or number or _SHAPES["name"].fullmatch(value) is not None
 
 
-def topic(before: Sequence[tuple[str, str]]) -> str | None:
+def find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
     """The slot that the last message speaks of: what the user said, or what the assistant said of the user or asked
     for. What came earlier is not what a "no" turns down."""
     if not before:
         return None
     role, text = before[-1]
-    shown = blank_pasted(text[-_LIMIT:])
-    return _slot(shown if role == "user" else _turned(shown))
+    shown = blank_pasted(text[-_MAX_TOPIC_CHARACTERS:])
+    return _find_last_slot(shown if role == "user" else _swap_persons(shown))
 
 
-def _slot(shown: str) -> str | None:
+def _find_last_slot(shown: str) -> str | None:
     """Of the last sentence that is no mere courtesy."""
     known = load_statement_rules()
     courtesy = known.sign("courtesy")
@@ -146,13 +147,13 @@ def _slot(shown: str) -> str | None:
         return None
     sentence = told[-1]
     for clause in reversed(split_clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
-        found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
+        found = match_fact(shown, shown, skip_lead(shown, clause.start, clause.end), clause.end)
         if found and found.slot:
             return found.slot
     return find_mentioned_slot(shown[sentence.start : sentence.end])
 
 
-def _turned(shown: str) -> str:
+def _swap_persons(shown: str) -> str:
     """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima". What the assistant
     says of itself is nobody's."""
     turned = dict(load_statement_rules().turned)

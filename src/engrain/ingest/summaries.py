@@ -31,16 +31,16 @@ from engrain.core.text.summarize import (
 )
 from engrain.ports import Services, Summary
 
-DIGEST = "digest"  # who made a summary without a model
-CLEARED = "window"  # the work under which the log keeps where the window was last cleared
-READ = 200  # messages that are summed up at a time
-TRIES = 5
+BY_DIGEST = "digest"  # who made a summary without a model
+CLEARED_PROGRESS = "window"  # the work under which the log keeps where the window was last cleared
+ROLL_BATCH_SIZE = 200  # messages that are summed up at a time
+MAX_ATTEMPTS = 5
 
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowSummary:
     """What stands in front of the window: the summary of the messages before number `start`. `stored` is what the log
     has, which may be of messages that were cleared since."""
 
@@ -53,16 +53,16 @@ class Told:
         return self.stored.version + 1 if self.stored else 1
 
 
-def load_summary(services: Services, scope: Scope, session: str) -> Told:
+def load_summary(services: Services, scope: Scope, session: str) -> WindowSummary:
     stored = services.log.summary(scope, session)
     # Kept apart from the summary, which goes when something in it is forgotten: what was cleared must not come back.
-    cleared = services.log.progress(scope, session, CLEARED)
+    cleared = services.log.progress(scope, session, CLEARED_PROGRESS)
     if stored is None or stored.upto < cleared:
-        return Told("", cleared, stored)
-    return Told(stored.text, stored.upto, stored)
+        return WindowSummary("", cleared, stored)
+    return WindowSummary(stored.text, stored.upto, stored)
 
 
-def version(services: Services, scope: Scope, session: str) -> int:
+def load_version(services: Services, scope: Scope, session: str) -> int:
     """Whatever is forgotten in a session raises it: who reads it before the messages, and writes only while it is the
     same, keeps nothing that was forgotten meanwhile."""
     stored = services.log.summary(scope, session)
@@ -70,7 +70,7 @@ def version(services: Services, scope: Scope, session: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenWindow:
     """The messages from a session's cut-off on: how many, their tokens, and the number that comes next."""
 
     messages: int
@@ -78,26 +78,29 @@ class Open:
     following: int
 
 
-def roll(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> Open:
+def roll_summary(services: Services, scope: Scope, session: str, limits: Limits, always: bool = False) -> OpenWindow:
     """Sum up the older messages if it is time, or `always`; what is left word for word."""
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         before = load_summary(services, scope, session)
-        rows = services.log.read(scope, session, before.start, READ)
+        rows = services.log.read(scope, session, before.start, ROLL_BATCH_SIZE)
         messages = [item_to_message(row) for row in rows]
         weights = [count_message_tokens(message, services.count_tokens) for message in messages]
-        at = _cut(messages, limits, services, always or needs_summary(len(messages), sum(weights), limits))
+        at = _choose_cut(messages, limits, services, always or needs_summary(len(messages), sum(weights), limits))
         if at == 0:
             break
-        parts = [DigestPart(before.text, kind=SUMMARY_KIND), *(part_of(one) for one in messages[:at] if not opens(one))]
+        parts = [
+            DigestPart(before.text, kind=SUMMARY_KIND),
+            *(build_part(one) for one in messages[:at] if not is_opening_message(one)),
+        ]
         text = write_digest(parts, int(limits.max_tokens * SUMMARY_SHARE), services.count_tokens)
-        summary = Summary(text, messages[at].number or 0, before.next_version, DIGEST)
-        if keep(services, scope, session, summary) and len(rows) < READ:
+        summary = Summary(text, messages[at].number or 0, before.next_version, BY_DIGEST)
+        if store_summary(services, scope, session, summary) and len(rows) < ROLL_BATCH_SIZE:
             break
     following = (messages[-1].number or 0) + 1 if messages else before.start
-    return Open(len(messages) - at, sum(weights[at:]), following)
+    return OpenWindow(len(messages) - at, sum(weights[at:]), following)
 
 
-def keep(services: Services, scope: Scope, session: str, summary: Summary) -> bool:
+def store_summary(services: Services, scope: Scope, session: str, summary: Summary) -> bool:
     """Store a summary of what was read after its version. False if another one came first, or if something was
     forgotten in the session meanwhile: it might tell of that."""
     try:
@@ -108,32 +111,32 @@ def keep(services: Services, scope: Scope, session: str, summary: Summary) -> bo
     return True
 
 
-def clear(services: Services, scope: Scope, session: str) -> None:
+def clear_window(services: Services, scope: Scope, session: str) -> None:
     """The window begins after the last message; the log stays."""
     length = services.log.length(scope, session)
-    services.log.advance(scope, session, CLEARED, length)
-    for _ in range(TRIES):
+    services.log.advance(scope, session, CLEARED_PROGRESS, length)
+    for _ in range(MAX_ATTEMPTS):
         stored = services.log.summary(scope, session)
         try:
-            services.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, DIGEST))
+            services.log.summarize(scope, session, Summary("", length, stored.version + 1 if stored else 1, BY_DIGEST))
             return
         except Conflict:
             continue
 
 
-def opens(message: Message) -> bool:
+def is_opening_message(message: Message) -> bool:
     """The system message with which a session begins is always shown, and never summed up."""
     return message.number == 0 and message.role == "system"
 
 
-def _cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
-    if len(messages) == READ:
+def _choose_cut(messages: Sequence[Message], limits: Limits, services: Services, now: bool) -> int:
+    if len(messages) == ROLL_BATCH_SIZE:
         # Far behind, as after the summary was dropped: in parts.
-        return find_cut_points(messages)[-1] or READ - 1
+        return find_cut_points(messages)[-1] or ROLL_BATCH_SIZE - 1
     return count_to_summarize(messages, limits, services.count_tokens) if now else 0
 
 
-def part_of(message: Message, day: str = "") -> DigestPart:
+def build_part(message: Message, day: str = "") -> DigestPart:
     """A decision with its reasons, or an error with what helped, says itself what it is, and is one line."""
     kind = "error" if message.failed and not message.event else ""
     if message.calls:
@@ -143,8 +146,8 @@ def part_of(message: Message, day: str = "") -> DigestPart:
     return DigestPart(message.text, speaker, kind, day, event, message.role == "tool" and not event)
 
 
-LIMIT = 400  # tokens
-READ_AT_ONCE = 1_000  # messages of one stage
+MAX_RECAP_TOKENS = 400  # tokens
+RECAP_BATCH_SIZE = 1_000  # messages of one stage
 
 Origins = dict[str, tuple[str, ...]]  # the items that a line rests on
 
@@ -162,20 +165,24 @@ class Recap:
     at: datetime
 
 
-def recap(services: Services, scope: Scope, session: str, held: Item | None, length: int) -> Recap | None:
+def build_recap(services: Services, scope: Scope, session: str, held: Item | None, length: int) -> Recap | None:
     """The summary that is held with what was said since, a thousand messages at a time: the beginning of a long session
     is told of too, and to end a session again costs no more than what is new in it. None if nobody said anything."""
-    start = covered(held)
-    text, since, at = held.text if held else "", _since(held), held.valid_from if held else None
-    origins = _origins(services, scope, held) if held else {}
+    start = count_covered(held)
+    text, since, at = held.text if held else "", _first_day(held), held.valid_from if held else None
+    origins = _find_origins(services, scope, held) if held else {}
     place = start
-    while rows := [row for row in services.log.read(scope, session, place, READ_AT_ONCE) if (row.place or 0) < length]:
-        since = since or _day(rows[0])
-        parts = [DigestPart(text, kind=SUMMARY_KIND), *_parts(rows, since)]
-        found = [one for one in select_lines(parts, LIMIT, services.count_tokens) if not contains_secret(one.text)]
-        origins = {one.text: _resting(one, origins, rows, held) for one in found}
+    while rows := [
+        row for row in services.log.read(scope, session, place, RECAP_BATCH_SIZE) if (row.place or 0) < length
+    ]:
+        since = since or _day_of(rows[0])
+        parts = [DigestPart(text, kind=SUMMARY_KIND), *_build_parts(rows, since)]
+        found = [
+            one for one in select_lines(parts, MAX_RECAP_TOKENS, services.count_tokens) if not contains_secret(one.text)
+        ]
+        origins = {one.text: _find_line_sources(one, origins, rows, held) for one in found}
         text, place = join_lines(found), (rows[-1].place or 0) + 1
-        at = max(_time(rows[-1]), at or _time(rows[-1]))
+        at = max(_time_of(rows[-1]), at or _time_of(rows[-1]))
     if at is None:
         return None
     sources = dict.fromkeys(source for some in origins.values() for source in some)
@@ -184,23 +191,23 @@ def recap(services: Services, scope: Scope, session: str, held: Item | None, len
     )
 
 
-def covered(held: Item | None) -> int:
+def count_covered(held: Item | None) -> int:
     """The number of the first message that a session's summary does not tell of."""
     upto = held.metadata.get("upto") if held else 0
     return upto if isinstance(upto, int) else 0
 
 
-def _origins(services: Services, scope: Scope, held: Item) -> Origins:
+def _find_origins(services: Services, scope: Scope, held: Item) -> Origins:
     """Where the lines come from that are word for word in what the summary cites."""
     cited = [cite.item for source in held.sources for cite in source.cites]
     found: Origins = {}
     for row in services.items.get_many(scope, cited):
-        for part in _parts([row], _since(held)) if row.kind == "message" else ():
+        for part in _build_parts([row], _first_day(held)) if row.kind == "message" else ():
             found |= {one.text: (row.id,) for one in split_lines(part, len)}
     return found
 
 
-def _resting(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
+def _find_line_sources(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item | None) -> tuple[str, ...]:
     """The message that a line was taken from. Of words that no line before had, such as a model's, or half of a long
     line: all that they may be of."""
     if one.part > 0:
@@ -212,21 +219,22 @@ def _resting(one: DigestLine, known: Origins, rows: Sequence[Item], held: Item |
     return tuple(dict.fromkeys([*([held.id] if held else []), *before, *new]))
 
 
-def _parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
-    messages = [(item_to_message(row), _day(row)) for row in rows]
+def _build_parts(rows: Sequence[Item], since: str) -> list[DigestPart]:
+    messages = [(item_to_message(row), _day_of(row)) for row in rows]
     return [
-        DigestPart("") if opens(message) else part_of(message, "" if day == since else day) for message, day in messages
+        DigestPart("") if is_opening_message(message) else build_part(message, "" if day == since else day)
+        for message, day in messages
     ]
 
 
-def _since(held: Item | None) -> str:
+def _first_day(held: Item | None) -> str:
     since = held.metadata.get("since", "") if held else ""
     return since if isinstance(since, str) else ""
 
 
-def _time(row: Item) -> datetime:
+def _time_of(row: Item) -> datetime:
     return row.occurred_at or row.recorded_at
 
 
-def _day(row: Item) -> str:
-    return f"{_time(row):%Y-%m-%d}"
+def _day_of(row: Item) -> str:
+    return f"{_time_of(row):%Y-%m-%d}"

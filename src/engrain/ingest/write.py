@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engrain.core.secrets.redact import RedactFunction
 
 
-def clean_note(note: Note, redact: RedactFunction | None) -> Note:
+def redact_note(note: Note, redact: RedactFunction | None) -> Note:
     """Its text, metadata and relation. The names that somebody chose (slot, source, session, speaker) are keys, and
     stay."""
     if redact is None:
@@ -33,10 +33,10 @@ def clean_note(note: Note, redact: RedactFunction | None) -> Note:
     if relation is not None:
         relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
     text = check_text(redact(note.text))
-    return replace(note, text=text, metadata=clean(note.metadata, redact), relation=relation)
+    return replace(note, text=text, metadata=redact_json(note.metadata, redact), relation=relation)
 
 
-def clean(value: Any, redact: RedactFunction | None) -> Any:
+def redact_json(value: Any, redact: RedactFunction | None) -> Any:
     """Every text in plain JSON."""
     if redact is None:
         return value
@@ -45,33 +45,33 @@ def clean(value: Any, redact: RedactFunction | None) -> Any:
     return redact_json(value, redact)
 
 
-def clean_message(message: Message, redact: RedactFunction | None) -> Message:
+def redact_message(message: Message, redact: RedactFunction | None) -> Message:
     """Before anything is made of it, so that what cites its words cites those that are kept."""
     if redact is None:
         return message
     calls = tuple(
-        replace(call, arguments=clean(call.arguments, redact), malformed=clean(call.malformed, redact))
+        replace(call, arguments=redact_json(call.arguments, redact), malformed=redact_json(call.malformed, redact))
         for call in message.calls
     )
-    return replace(message, text=redact(message.text), calls=calls, metadata=clean(message.metadata, redact))
+    return replace(message, text=redact(message.text), calls=calls, metadata=redact_json(message.metadata, redact))
 
 
 # A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
 MAX_WINDOWS = 128
-BATCH = 256
+BATCH_SIZE = 256
 
 _log = logging.getLogger("engrain")
 
 
-def commit(
+def commit_notes(
     notes: Sequence[Note], scope: Scope, services: Services, request_id: str | None = None, began: int | None = None
 ) -> Applied:
     """One transaction. Nothing is locked while the texts are embedded."""
     began = services.items.moment() if began is None else began
-    return services.items.apply(Plan(scope, _steps(notes, services), request_id, began=began))
+    return services.items.apply(Plan(scope, _build_steps(notes, services), request_id, began=began))
 
 
-def commit_many(
+def commit_batches(
     notes: Sequence[Note],
     scope: Scope,
     services: Services,
@@ -84,30 +84,30 @@ def commit_many(
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
-        for number, start in enumerate(range(0, len(notes), BATCH)):
-            steps = _steps(notes[start : start + BATCH], services)
+        for number, start in enumerate(range(0, len(notes), BATCH_SIZE)):
+            steps = _build_steps(notes[start : start + BATCH_SIZE], services)
             # The one before must have succeeded: else the turns of a session would stand in another order.
-            outcomes += _settled(waiting, done)
+            outcomes += _collect_outcomes(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
             waiting = pool.submit(services.items.apply, Plan(scope, steps, part, began=began))
-        return [*outcomes, *_settled(waiting, done)]
+        return [*outcomes, *_collect_outcomes(waiting, done)]
 
 
-def _steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
-    made = drafts(notes, services)
+def _build_steps(notes: Sequence[Note], services: Services) -> tuple[Add, ...]:
+    made = build_drafts(notes, services)
     return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
-def drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
-    return vectored([draft(note, services.redact) for note in notes], services.embedder)
+def build_drafts(notes: Sequence[Note], services: Services) -> list[Draft]:
+    return add_vectors([build_draft(note, services.redact) for note in notes], services.embedder)
 
 
-def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
+def add_vectors(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
     """The same drafts with their vectors, embedded in one call."""
     if not made:
         return []
     try:
-        vectors = embedded([(named(one.text, one.slot), one.kind) for one in made], embedder)
+        vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in made], embedder)
     except EmbedderFailed as exc:
         # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
         _log.warning("kept %d texts without vectors for now: %s", len(made), exc)
@@ -115,21 +115,21 @@ def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
     return [replace(one, vectors=rows) for one, rows in zip(made, vectors, strict=True)]
 
 
-def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
+def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
     """The vectors of each (text, kind), all of one model."""
     embedder = settled(embedder)
-    pieces = [windows(text, kind, embedder) for text, kind in texts]
+    pieces = [split_windows(text, kind, embedder) for text, kind in texts]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key
     return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
 
 
-def named(text: str, slot: str | None) -> str:
+def prefix_slot(text: str, slot: str | None) -> str:
     """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
     return f"{split_identifier(slot)}: {text}" if slot else text
 
 
-def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
+def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
     """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
@@ -138,13 +138,13 @@ def embed_missing(services: Services, limit: int) -> int:
     """Give vectors to items that have none of the present model; how many got some."""
     began = services.items.moment()
     missing = services.items.unembedded(services.embedder.model.key, limit)
-    embed_some(services, missing, began)
+    embed_items(services, missing, began)
     return len(missing)
 
 
-def embed_some(services: Services, missing: Sequence[UnembeddedItem], began: int) -> None:
+def embed_items(services: Services, missing: Sequence[UnembeddedItem], began: int) -> None:
     """All of them or, if the embedder fails, none; `began` is from before they were read."""
-    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], services.embedder)
+    vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], services.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
@@ -155,9 +155,9 @@ def embed_some(services: Services, missing: Sequence[UnembeddedItem], began: int
             _log.debug("vectors came too late: their texts were erased meanwhile")
 
 
-def draft(note: Note, redact: RedactFunction | None = None) -> Draft:
+def build_draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
-    note = clean_note(note, redact)
+    note = redact_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
     return Draft(
         text=note.text,
@@ -176,7 +176,7 @@ def draft(note: Note, redact: RedactFunction | None = None) -> Draft:
     )
 
 
-def _settled(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
+def _collect_outcomes(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
     if waiting is None:
         return ()
     outcomes = waiting.result().outcomes

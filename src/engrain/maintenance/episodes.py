@@ -84,10 +84,10 @@ def _keep(care: MaintenanceContext, entry: Episode, book: Book) -> None:
     source = replace(row.sources[0], cites=(Citation(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, made.WHY: entry.data.get(made.WHY, [])}
     note = Note(book.text(entry), entry.importance, metadata={RESERVED_KEY: known}, source=source)
-    _, drafts = made.drafts([], [note], care.services)
-    raw = made.raw_of(care.services.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
+    _, drafts = made.build_episode_drafts([], [note], care.services)
+    raw = made.build_raw(care.services.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
     lasting = EpisodeDraft(replace(entry, expires_at=None), raw)
-    made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.services)
+    made.commit_plan(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.services)
 
 
 def _expire(care: MaintenanceContext, book: Book, over: Sequence[Episode]) -> MaintenancePass:

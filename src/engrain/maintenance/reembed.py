@@ -101,7 +101,7 @@ def _others(care: MaintenanceContext) -> list[str]:
 def rebuild(services: Services, tell: Tell) -> int:
     """Make every index anew from the record store: words at once, vectors as far as they are missing."""
     seen = services.items.rebuild()
-    while made := write.embed_missing(services, write.BATCH):
+    while made := write.embed_missing(services, write.BATCH_SIZE):
         tell(made)
     if services.feed is not None:
         services.feed.refeed()

@@ -14,7 +14,7 @@ from engrain.maintenance.backups import Rotation
 from engrain.maintenance.passes import ALL, REMOVED, Done, MaintenanceContext, MaintenancePass, Tell
 from engrain.mirror.mirror import Mirror
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import resume
+from engrain.privacy.erase import resume_erasures
 
 
 def prune(care: MaintenanceContext) -> MaintenancePass:
@@ -120,7 +120,7 @@ def planned(care: MaintenanceContext) -> list[MaintenancePass]:
     )
 
     def act(tell: Tell) -> Done:
-        answers = resume(care.services, lambda _: None)
+        answers = resume_erasures(care.services, lambda _: None)
         complete = {one.id for one in answers if one.receipt}
         waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
         tell(len(complete))

@@ -19,7 +19,7 @@ from engrain.maintenance.metering import MeteredModel
 from engrain.maintenance.scheduler import MaintenanceScheduler
 from engrain.maintenance.vector_sync import VectorSync
 from engrain.ports import Services
-from engrain.privacy.erase import resume
+from engrain.privacy.erase import resume_erasures
 
 _METERED = ("calls", "failures", "tokens_in", "tokens_out", "last_error", "pending")
 _log = logging.getLogger("engrain")
@@ -114,7 +114,7 @@ class Workers:
 
     def _resume(self) -> None:
         try:
-            resume(self.services, _log.info)
+            resume_erasures(self.services, _log.info)
         except EngrainError as exc:
             _log.warning("an erasure is still to be completed: %s", exc)
 

@@ -347,9 +347,9 @@ class Memory:
         written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
         conversations what the user said that lasts, as is done with what is said now."""
         from engrain.memory.transfer import load
-        from engrain.transfer.load import Terms
+        from engrain.transfer.load import LoadOptions
 
-        terms = Terms(form, source, skip_bad, other_scope, dry_run, facts)
+        terms = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
         return load(self._services, self._scope, path, terms, progress)
 
     @traced

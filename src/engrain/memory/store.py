@@ -142,14 +142,16 @@ class Store:
 
         All memories of the store are looked into, or one."""
         from engrain.core.progress import count_progress
-        from engrain.health import POINTS, Look, checkup
+        from engrain.health import CHECKS, CheckContext, run_checks
         from engrain.maintenance.clock_guard import memories
         from engrain.maintenance.status import background_state
 
         services = self._open.target
         others = memories(services) if scope is None else None
-        look = Look(services, scope or Scope(), background_state(self._open), others=others, store=self._location)
-        return checkup(look, count_progress(progress, "points", len(POINTS)))
+        look = CheckContext(
+            services, scope or Scope(), background_state(self._open), others=others, store=self._location
+        )
+        return run_checks(look, count_progress(progress, "points", len(CHECKS)))
 
     @traced
     def rebuild(self, *, progress: Progress | None = None) -> int:
@@ -200,9 +202,9 @@ class Store:
     def resume_erasures(self, *, progress: Progress | None = None) -> list[ErasureResult]:
         """Complete every erasure that is running, whoever began it."""
         from engrain.core.progress import stage_progress
-        from engrain.privacy.erase import resume
+        from engrain.privacy.erase import resume_erasures
 
-        return resume(self.services, stage_progress(progress))
+        return resume_erasures(self.services, stage_progress(progress))
 
     @traced
     def verify_erasure(
@@ -211,10 +213,10 @@ class Store:
         """Look again: no row is left, and nothing on the servers of the settings, the audit log holds the receipt, and
         none of these texts is in any file. `beside` of the answer names the servers; one that does not answer is no
         proof, and the answer is not true. With a `scope` that was erased, servers are asked for it by name."""
-        from engrain.privacy.receipts import Receipt, verify
+        from engrain.privacy.receipts import Receipt, verify_receipt
 
         given = receipt if isinstance(receipt, Receipt) else Receipt.read(receipt)
-        return verify(self.services, given, texts, scope or Scope())
+        return verify_receipt(self.services, given, texts, scope or Scope())
 
     @traced
     def hold(self, user: str, *, tenant: str | None = None, reason: str = "legal") -> Hold:

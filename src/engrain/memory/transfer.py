@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engrain.ports import Services
     from engrain.transfer.copy import CopyResult
     from engrain.transfer.export import ExportResult
-    from engrain.transfer.load import LoadResult, Terms
+    from engrain.transfer.load import LoadOptions, LoadResult
 
 MAX_PIPED = 1 << 30
 FORMS = ("jsonl", "markdown")
@@ -81,7 +81,7 @@ def _write_export(
     from engrain.transfer import export, markdown
 
     if form == "markdown":
-        return markdown.tell(services, scope, out, done)
+        return markdown.export_markdown(services, scope, out, done)
     return export.export(services, scope, out, vectors=vectors, done=done)
 
 
@@ -101,7 +101,7 @@ def load(
     services: Services,
     scope: Scope,
     path: str | os.PathLike[str] | BinaryIO,
-    terms: Terms,
+    terms: LoadOptions,
     progress: Progress | None,
 ) -> LoadResult:
     """Bring a file in, record it, and see to the vectors of what is new."""
@@ -125,7 +125,7 @@ def _embed(services: Services, done: Callable[[int], None]) -> None:
         services.background.embed()
         return
     try:
-        while made := write.embed_missing(services, write.BATCH):
+        while made := write.embed_missing(services, write.BATCH_SIZE):
             done(made)
     except KeyboardInterrupt as stop:
         stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")
@@ -139,11 +139,11 @@ def copy(services: Services, to: str | os.PathLike[str], progress: Progress | No
     """Copy an opened store to another one, and compare both."""
     from engrain.factory import open_movable
     from engrain.transfer.copy import copy_recorded
-    from engrain.transfer.export import movable
+    from engrain.transfer.export import require_movable
 
     with closing(open_movable(to)) as target:
         log = partial(record, services)
-        return copy_recorded(movable(services), target, os.fspath(to), log, progress)
+        return copy_recorded(require_movable(services), target, os.fspath(to), log, progress)
 
 
 def writing(path: object, overwrite: bool) -> AbstractContextManager[BinaryIO]:

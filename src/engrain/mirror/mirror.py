@@ -19,19 +19,19 @@ from engrain.core.markdown.sync_state import CONFLICTS, MEMORY, OVERFLOW, IdleSt
 from engrain.core.model.filters import parse_filter
 from engrain.core.model.items import SourceKind
 from engrain.core.validation import check_count
-from engrain.mirror.render import LARGEST
-from engrain.mirror.sync import Round, Terms, text_of
+from engrain.mirror.render import MAX_PAGE_BYTES
+from engrain.mirror.sync import SyncOptions, SyncRound, decode_page
 from engrain.ports import ListQuery, Services
 from engrain.ports.storage import Folder
 
-WAIT = 30.0  # seconds for another sync of the same folder
-TRIES = 5
-SETTLE = 0.2
+LOCK_TIMEOUT_SECONDS = 30.0  # seconds for another sync of the same folder
+MAX_ATTEMPTS = 5
+WRITE_PAUSE_SECONDS = 0.2
 # Seconds after which a file that is written has another stamp than before, on any file system, and also if it is mapped
 # into memory and its pages wait to be written.
-SETTLED = 60.0
-HANDS = ("user", "agent", "document")
-SEEN = 1_000  # changes of the memory that are looked at together
+STAMP_CHANGE_SECONDS = 60.0
+EDITORS = ("user", "agent", "document")
+CHANGES_PER_READ = 1_000  # changes of the memory that are looked at together
 
 _log = logging.getLogger("engrain")
 
@@ -53,9 +53,9 @@ class Mirror:
         self._services, self._scope, self._folder = services, scope, folder
         self._budget = budget or PageBudget()
         check_count(self._budget.lines, "max_lines", 20, 100_000)
-        check_count(self._budget.bytes, "max_bytes", 1_000, LARGEST)
-        if by not in HANDS:
-            raise InvalidInput(f"by says whose word the files are: one of {', '.join(HANDS)}.")
+        check_count(self._budget.bytes, "max_bytes", 1_000, MAX_PAGE_BYTES)
+        if by not in EDITORS:
+            raise InvalidInput(f"by says whose word the files are: one of {', '.join(EDITORS)}.")
         self._by: SourceKind = by
         self._stop = threading.Event()
 
@@ -73,13 +73,13 @@ class Mirror:
         """
         if accept_deletions and restore_deletions:
             raise InvalidInput("deletions are either accepted or restored, not both.")
-        terms = Terms(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
-        for attempt in range(TRIES):
+        terms = SyncOptions(self._budget, self._by, accept_deletions, restore_deletions, dry_run)
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 return self._round(terms)
             except (Conflict, NotFound):
                 # A file or an item was changed under our hands: all is looked at anew.
-                if attempt == TRIES - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
@@ -96,24 +96,26 @@ class Mirror:
             and not self._services.items.changes(self._scope, known.seq, 1).changes
         ):
             return SyncResult(dry_run=True)
-        one = Round(self._services, self._scope, self._folder, Terms(self._budget, self._by, dry_run=True))
+        one = SyncRound(self._services, self._scope, self._folder, SyncOptions(self._budget, self._by, dry_run=True))
         found = one.run()
         if not (found.written or found.taken or self._coming(now)):
             since = known.since if known and known.files == files else began
-            self._services.rests[place] = IdleState(files, since, seq, now, one.until, began - since >= SETTLED)
+            self._services.rests[place] = IdleState(
+                files, since, seq, now, one.until, began - since >= STAMP_CHANGE_SECONDS
+            )
         return found
 
     def status(self) -> MirrorStatus:
         """How the folder stands, and what a sync would do."""
-        texts = {name: text_of(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
+        texts = {name: decode_page(name, self._folder.read(name)) for name in (MEMORY, OVERFLOW, CONFLICTS)}
         return MirrorStatus(
             folder=self.path,
             lines=len(texts[MEMORY].splitlines()),
             max_lines=self._budget.lines,
             bytes=len(texts[MEMORY].encode()),
             max_bytes=self._budget.bytes,
-            entries=_entries(texts[MEMORY]),
-            overflow=_entries(texts[OVERFLOW]),
+            entries=_count_entries(texts[MEMORY]),
+            overflow=_count_entries(texts[OVERFLOW]),
             days=len(self._folder.days()),
             conflicts=len(list_conflict_ids(texts[CONFLICTS])),
             pending=self.sync(dry_run=True),
@@ -133,7 +135,7 @@ class Mirror:
             try:
                 files, since = self._folder.signature(), self._seq(since)
                 # A file that is still being written is left alone until it rests.
-                if (files, since) == seen or self._stop.wait(SETTLE) or files != self._folder.signature():
+                if (files, since) == seen or self._stop.wait(WRITE_PAUSE_SECONDS) or files != self._folder.signature():
                     continue
                 seen = (files, since)
                 outcome: SyncResult | EngrainError = self.sync()
@@ -157,11 +159,11 @@ class Mirror:
     ) -> None:
         self.stop()
 
-    def _round(self, terms: Terms) -> SyncResult:
-        one = Round(self._services, self._scope, self._folder, terms)
+    def _round(self, terms: SyncOptions) -> SyncResult:
+        one = SyncRound(self._services, self._scope, self._folder, terms)
         if terms.dry_run:
             return one.run()
-        with self._folder.lock(WAIT):
+        with self._folder.lock(LOCK_TIMEOUT_SECONDS):
             return one.run()
 
     def _coming(self, now: datetime) -> bool:
@@ -172,11 +174,11 @@ class Mirror:
     def _seq(self, since: int) -> int:
         """The number of the memory's last change."""
         while True:
-            changes = self._services.items.changes(self._scope, since, SEEN)
+            changes = self._services.items.changes(self._scope, since, CHANGES_PER_READ)
             since = changes.changes[-1].seq if changes.changes else since
             if changes.complete:
                 return since
 
 
-def _entries(text: str) -> int:
+def _count_entries(text: str) -> int:
     return sum(block.entry is not None for block in read_page(text))

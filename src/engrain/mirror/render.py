@@ -21,14 +21,14 @@ from engrain.core.markdown.layout import (
 )
 from engrain.core.markdown.page import Block, Entry, detect_line_end, hash_entry, read_page, write_entry
 from engrain.core.markdown.sync_state import MEMORY, OVERFLOW, SyncedLine, parse_log_day
-from engrain.mirror.selection import Shelf, entry_of, heading_of, log_entry_of, when
+from engrain.mirror.selection import Selection, build_entry, build_log_entry, choose_heading, event_time
 
-OVERFLOW_ITEMS = 2_000
+MAX_OVERFLOW_ITEMS = 2_000
 OVERFLOW_HEADER = "# Memory, the rest\n\n<!-- What MEMORY.md has no room for; kept in step in the same way. -->\n"
-ALONE = "the memory alone: `engrain list` shows them."
-LARGEST = 1_000_000  # bytes that we let a page of ours grow to
+MEMORY_ONLY_NOTE = "the memory alone: `engrain list` shows them."
+MAX_PAGE_BYTES = 1_000_000  # bytes that we let a page of ours grow to
 
-Spot = tuple[str, int]
+BlockPosition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +49,50 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class LineMap:
     """Where the items stand in the files: by block, the item that the block is about, or None if it is to go. In a log
     only the blocks in `fresh` are written anew. Items that are `away` are not shown."""
 
-    ids: Mapping[Spot, str | None]
-    fresh: frozenset[Spot] = frozenset()
+    ids: Mapping[BlockPosition, str | None]
+    fresh: frozenset[BlockPosition] = frozenset()
     away: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RenderedPages:
     """Pages as they are to be, by name, and the lines that stand in them."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[SyncedLine, ...] = ()
 
 
-def memory_pages(pages: Mapping[str, Page], shelf: Shelf, placed: Placed, budget: PageBudget) -> Given:
+def render_memory(pages: Mapping[str, Page], shelf: Selection, placed: LineMap, budget: PageBudget) -> RenderedPages:
     """MEMORY.md within its budget, and the rest of it in the other file."""
-    entries = _entries(shelf, placed)
+    entries = _list_entries(shelf, placed)
     memory, overflow = pages[MEMORY], pages[OVERFLOW]
-    raws = _raws((memory, overflow), placed, entries)
-    pieces = [RenderedEntry(id, raws[id], heading_of(shelf.facts[id]), shelf.facts[id].pinned) for id in entries]
+    raws = _render_entries((memory, overflow), placed, entries)
+    pieces = [RenderedEntry(id, raws[id], choose_heading(shelf.facts[id]), shelf.facts[id].pinned) for id in entries]
     if not memory.text.strip():
         memory = Page.of(MEMORY, HEADER)
-    fitting = choose_entries(pieces, _bare(memory, placed), budget)
+    fitting = choose_entries(pieces, _strip_items(memory, placed), budget)
     rest = [one for one in pieces if one.id not in fitting]
     # Under headings in the other file too: what is unsure must be told from the rest wherever it is read.
-    listed = _limited(rest, LARGEST)
-    first = _page(memory, _sorted([one for one in pieces if one.id in fitting], shelf), placed)
+    listed = _limit_pieces(rest, MAX_PAGE_BYTES)
+    first = _render_page(memory, _sort_pieces([one for one in pieces if one.id in fitting], shelf), placed)
     first = add_overflow_note(first, len(listed), describe_overflow(budget), memory.end) if first.strip() else HEADER
     if rest and not fits_budget(first, budget):
         raise TooLarge(f"MEMORY.md cannot be kept to {budget.lines:,} lines and {budget.bytes:,} bytes. Shorten it.")
     if rest and not overflow.text.strip():
         overflow = Page.of(OVERFLOW, OVERFLOW_HEADER)
-    second = add_overflow_note(_page(overflow, listed, placed), len(rest) - len(listed), ALONE, overflow.end)
+    second = add_overflow_note(
+        _render_page(overflow, listed, placed), len(rest) - len(listed), MEMORY_ONLY_NOTE, overflow.end
+    )
     texts = {MEMORY: first, OVERFLOW: "" if second.rstrip() == OVERFLOW_HEADER.rstrip() else second}
     keys = {hash_entry(entry): id for id, entry in entries.items()}
-    return Given(texts, tuple(line for name, text in texts.items() for line in _lines(name, text, keys)))
+    return RenderedPages(texts, tuple(line for name, text in texts.items() for line in _list_lines(name, text, keys)))
 
 
-def day_page(page: Page, shelf: Shelf, placed: Placed, known: Container[str]) -> Given:
+def render_day(page: Page, shelf: Selection, placed: LineMap, known: Container[str]) -> RenderedPages:
     """The log of a day: what is not in it yet is added at its end, what is gone goes, all else stays as it is."""
     put: dict[int, str | None] = {}
     keys: dict[str, str] = {}
@@ -102,34 +104,34 @@ def day_page(page: Page, shelf: Shelf, placed: Placed, known: Container[str]) ->
             put[n] = None
             continue
         if (page.name, n) in placed.fresh:
-            entry = log_entry_of(shelf.day(page.name)[id])
+            entry = build_log_entry(shelf.day(page.name)[id])
             put[n] = write_entry(entry, log=True, mark=block.mark, end=page.end)
         keys[hash_entry(entry)] = id
-    new = _new_in(page.name, shelf, known, keys)
+    new = _list_new_entries(page.name, shelf, known, keys)
     start = page if page.text.strip() or not new else Page.of(page.name, f"# {page.name[7:17]}\n\n")
     pieces = [RenderedEntry(id, write_entry(entry, log=True, end=page.end)) for id, entry in new.items()]
-    pieces = _limited(pieces, LARGEST - len(page.text.encode()))
+    pieces = _limit_pieces(pieces, MAX_PAGE_BYTES - len(page.text.encode()))
     text = compose_page(start.blocks, put, pieces, page.end)
     keys |= {hash_entry(new[one.id]): one.id for one in pieces}
-    return Given({page.name: text}, tuple(_lines(page.name, text, keys)))
+    return RenderedPages({page.name: text}, tuple(_list_lines(page.name, text, keys)))
 
 
-def _entries(shelf: Shelf, placed: Placed) -> dict[str, Entry]:
+def _list_entries(shelf: Selection, placed: LineMap) -> dict[str, Entry]:
     """What is to be shown; of two items that say the same, as a relation and a fact may, the better one."""
     found: dict[Entry, str] = {}
     for id, item in shelf.facts.items():
         if id not in placed.away:
-            found.setdefault(entry_of(item), id)
+            found.setdefault(build_entry(item), id)
     return {id: entry for entry, id in found.items()}
 
 
-def _new_in(name: str, shelf: Shelf, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
-    items = sorted(shelf.day(name).values(), key=lambda one: (when(one), one.id))
-    new = {one.id: log_entry_of(one) for one in items if one.id not in known}
+def _list_new_entries(name: str, shelf: Selection, known: Container[str], keys: Container[str]) -> dict[str, Entry]:
+    items = sorted(shelf.day(name).values(), key=lambda one: (event_time(one), one.id))
+    new = {one.id: build_log_entry(one) for one in items if one.id not in known}
     return {id: entry for id, entry in new.items() if hash_entry(entry) not in keys}
 
 
-def _page(page: Page, pieces: Sequence[RenderedEntry], placed: Placed) -> str:
+def _render_page(page: Page, pieces: Sequence[RenderedEntry], placed: LineMap) -> str:
     """Each piece where its item stands already, or else added; what is unsure nowhere but under its heading."""
     raws = {one.id: one.raw for one in pieces}
     unsure = {one.id for one in pieces if one.heading == UNTRUSTED}
@@ -142,13 +144,13 @@ def _page(page: Page, pieces: Sequence[RenderedEntry], placed: Placed) -> str:
     return compose_page(page.blocks, put, [one for one in pieces if one.id in raws], page.end)
 
 
-def _bare(page: Page, placed: Placed) -> str:
+def _strip_items(page: Page, placed: LineMap) -> str:
     """The page without any item's line and without the note of ours."""
     spots = [n for n, block in enumerate(page.blocks) if block.entry and (page.name, n) in placed.ids]
     return compose_page(page.blocks, dict.fromkeys(spots), [], page.end)
 
 
-def _raws(pages: Sequence[Page], placed: Placed, entries: Mapping[str, Entry]) -> dict[str, str]:
+def _render_entries(pages: Sequence[Page], placed: LineMap, entries: Mapping[str, Entry]) -> dict[str, str]:
     """How each item is written: as it stands in a page, if it says the same there."""
     found: dict[str, str] = {}
     for page in pages:
@@ -163,14 +165,14 @@ def _raws(pages: Sequence[Page], placed: Placed, entries: Mapping[str, Entry]) -
     return {id: found.get(id) or write_entry(entry, end=end) for id, entry in entries.items()}
 
 
-def _sorted(pieces: Sequence[RenderedEntry], shelf: Shelf) -> list[RenderedEntry]:
+def _sort_pieces(pieces: Sequence[RenderedEntry], shelf: Selection) -> list[RenderedEntry]:
     """Named values by name, the rest best first, as they come."""
     return sorted(pieces, key=lambda one: (shelf.facts[one.id].slot or "") if one.heading == FACTS else "")
 
 
-def _limited(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:
+def _limit_pieces(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:
     found = []
-    for one in pieces[:OVERFLOW_ITEMS]:
+    for one in pieces[:MAX_OVERFLOW_ITEMS]:
         room -= len(one.raw.encode())
         if room < 0:
             break
@@ -178,7 +180,7 @@ def _limited(pieces: Sequence[RenderedEntry], room: int) -> list[RenderedEntry]:
     return found
 
 
-def _lines(name: str, text: str, keys: Mapping[str, str]) -> list[SyncedLine]:
+def _list_lines(name: str, text: str, keys: Mapping[str, str]) -> list[SyncedLine]:
     entries = [block.entry for block in read_page(text, log=parse_log_day(name) is not None) if block.entry]
     found = [hash_entry(entry) for entry in entries]
     return [SyncedLine(keys[key], key, name) for key in dict.fromkeys(found) if key in keys]

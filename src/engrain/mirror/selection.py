@@ -17,19 +17,19 @@ from engrain.core.model.sessions import SESSION_SLOT_PREFIX as SESSION_SLOT
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE, detect_traits
 from engrain.ports import ListQuery, Services
 
-MOST = 5_000  # of the pinned ones, of the important ones and of the newest ones
-LOGGED = 2_000  # of what happened, the newest
-IMPORTANT = 0.6
+MAX_FACTS_PER_QUERY = 5_000  # of the pinned ones, of the important ones and of the newest ones
+MAX_LOGGED_ITEMS = 2_000  # of what happened, the newest
+MIN_IMPORTANCE = 0.6
 # Below this trust, which is that of tools and web pages, a text is shown apart, and never as who the agent is.
-TRUSTED = 0.6
-CHAIN = 100
+MIN_TRUST = 0.6
+MAX_REPLACEMENTS = 100
 
 _FACTS = {"kind": {"in": ["fact", "relation"]}}
-_HAPPENED = {"kind": {"in": ["episode", "summary"]}}
+_EVENTS = {"kind": {"in": ["episode", "summary"]}}
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Selection:
     """Facts and relations, best first; what happened, by the name of its day's log; and who the agent is."""
 
     facts: Mapping[str, Item] = field(default_factory=dict)
@@ -40,23 +40,25 @@ class Shelf:
         return self.days.get(name, {})
 
 
-def shelf(services: Services, scope: Scope) -> Shelf:
-    wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": IMPORTANT}}, _FACTS)
-    found = {item.id: item for where in wheres for item in _newest(services, scope, where, MOST)}
-    facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_rank)
+def select_items(services: Services, scope: Scope) -> Selection:
+    wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": MIN_IMPORTANCE}}, _FACTS)
+    found = {item.id: item for where in wheres for item in _list_newest(services, scope, where, MAX_FACTS_PER_QUERY)}
+    facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_sort_key)
     days: dict[str, dict[str, Item]] = {}
-    for one in _newest(services, scope, _HAPPENED, LOGGED):
-        days.setdefault(day_name(one), {})[one.id] = one
-    return Shelf({one.id: one for one in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
+    for one in _list_newest(services, scope, _EVENTS, MAX_LOGGED_ITEMS):
+        days.setdefault(log_file_name(one), {})[one.id] = one
+    return Selection({one.id: one for one in facts}, days, services.items.slot(scope, SOUL_SLOT, None))
 
 
-def standing(services: Services, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
+def find_current(
+    services: Services, scope: Scope, ids: Iterable[str]
+) -> tuple[dict[str, Item], dict[str, Item | None]]:
     """Each of these items as it was, as far as it is still there; and which visible item stands for it now."""
     asked = list(dict.fromkeys(ids))
     known = {item.id: item for item in services.items.get_many(scope, asked)} if asked else {}
     now, waiting = services.clock(), {id: id for id in asked if id in known}
     found: dict[str, Item | None] = dict.fromkeys(asked)
-    for _ in range(CHAIN):
+    for _ in range(MAX_REPLACEMENTS):
         missing = [at for at in waiting.values() if at not in known]
         if missing:
             known |= {item.id: item for item in services.items.get_many(scope, missing)}
@@ -75,50 +77,50 @@ def standing(services: Services, scope: Scope, ids: Iterable[str]) -> tuple[dict
     return {id: known[id] for id in asked if id in known}, found
 
 
-def entry_of(item: Item) -> Entry:
+def build_entry(item: Item) -> Entry:
     """As it stands in MEMORY.md."""
     return Entry(item.text, item.slot if item.kind == "fact" else None)
 
 
-def soul_entry_of(item: Item) -> Entry:
+def build_soul_entry(item: Item) -> Entry:
     """As SOUL.md gives it back: that a file's lines end so or so, and with how many empty ones, says nothing."""
-    return Entry(soul_text(item.text), SOUL_SLOT)
+    return Entry(normalize_soul(item.text), SOUL_SLOT)
 
 
-def soul_text(text: str) -> str:
+def normalize_soul(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").strip("\n")
 
 
-def log_entry_of(item: Item) -> Entry:
+def build_log_entry(item: Item) -> Entry:
     """As it stands in the log of its day."""
-    happened = when(item)
+    happened = event_time(item)
     at = f"{happened:%H:%M}" if happened.hour or happened.minute else None
     if item.kind == "summary" and item.slot:
         return Entry(f"Summary of session {item.slot.removeprefix(SESSION_SLOT)}: {item.text}", at=at)
     return Entry(item.text, at=at)
 
 
-def when(item: Item) -> datetime:
+def event_time(item: Item) -> datetime:
     return (item.occurred_at or item.recorded_at).astimezone(UTC)
 
 
-def day_name(item: Item) -> str:
-    happened = when(item)
+def log_file_name(item: Item) -> str:
+    happened = event_time(item)
     return f"memory/{happened.year:04d}-{happened.month:02d}-{happened.day:02d}.md"
 
 
-def heading_of(item: Item) -> str:
-    if item.trust < TRUSTED:
+def choose_heading(item: Item) -> str:
+    if item.trust < MIN_TRUST:
         return UNTRUSTED
     if item.slot is not None and item.kind == "fact":
         return FACTS
     return PREFERENCES if detect_traits(item.text) & INSTRUCTION_OR_PREFERENCE else KNOWLEDGE
 
 
-def _newest(services: Services, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
+def _list_newest(services: Services, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
     return services.items.page(ListQuery(scope, parse_filter(where), limit=limit))
 
 
-def _rank(item: Item) -> tuple[bool, float, bool, float]:
+def _sort_key(item: Item) -> tuple[bool, float, bool, float]:
     """Pinned ones first, then by importance, then named values, then the newest."""
     return (not item.pinned, -item.importance, item.slot is None, -item.recorded_at.timestamp())

@@ -11,13 +11,13 @@ from engrain.core.model.audit import AuditEntry
 from engrain.core.model.erasure import find_owner
 from engrain.ports import AuditLog, Services
 
-_FAR = 1 << 61
+_MAX_NUMBER = 1 << 61
 
 
-def newest(log: AuditLog, count: int) -> list[AuditEntry]:
+def list_newest(log: AuditLog, count: int) -> list[AuditEntry]:
     """The last of them. Halving finds the end: a log of any length takes twice as many looks as its length has bits."""
     low, high = 0, 1
-    while high < _FAR and log.entries(high, 1):
+    while high < _MAX_NUMBER and log.entries(high, 1):
         high *= 2
     while low < high:
         middle = (low + high) // 2

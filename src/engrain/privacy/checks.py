@@ -12,7 +12,7 @@ from engrain.core.validation import suggest_name
 from engrain.maintenance.clock_guard import memories
 from engrain.ports import Erasable, Services
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import port
+from engrain.privacy.erase import require_erasing
 
 _HINTS = {
     "session": "List them: engrain sessions.",
@@ -21,32 +21,32 @@ _HINTS = {
 }
 
 
-def checked(
+def check_erasable(
     services: Services, subject: Subject, found: Impact, folders: Sequence[Folder], dry_run: bool
 ) -> tuple[Scope, ...]:
     """The scopes that it reaches. What is refused is refused in a dry run too."""
     if dry_run:
-        check_free(services, subject)
+        check_no_hold(services, subject)
     if subject.by == "user":
-        named = _beside(services, subject)
-        own = _own(services, subject, folders)
+        named = _list_server_scopes(services, subject)
+        own = _count_own_folders(services, subject, folders)
         if not found and named == [] and not own:
-            _check_known(services, subject)
+            _check_user_known(services, subject)
         return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
-    known = _running(services, subject) or port(services).erased(subject)
+    known = _list_running(services, subject) or require_erasing(services).erased(subject)
     if not found and not folders and not known:
         raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
     return found.scopes
 
 
-def under_way(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
+def find_running(services: Services, subject: Subject, found: Impact, folders: Sequence[str]) -> str | None:
     """The erasure that takes all of this already, by its id.
 
     Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
     may be done with the files by now: a folder that it was not told of when it began is another erasure's."""
-    if _holding(services, subject):
+    if _find_hold(services, subject):
         return None
-    for one in _running(services, subject):
+    for one in _list_running(services, subject):
         open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
         told = set(folders) <= {*one.notes.get("folders", ())}
         if told and (open_ or not found):
@@ -54,30 +54,30 @@ def under_way(services: Services, subject: Subject, found: Impact, folders: Sequ
     return None
 
 
-def base(folder: Folder) -> SyncBase | None:
+def read_base(folder: Folder) -> SyncBase | None:
     """What the last sync of a folder noted in it."""
     return read_base((folder.read(SYNC_BASE) or b"").decode(errors="replace"))
 
 
-def check_free(services: Services, subject: Subject) -> None:
+def check_no_hold(services: Services, subject: Subject) -> None:
     """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
     user = subject if subject.by == "user" else find_owner(subject.scope)
-    if user and (held := _holding(services, subject)):
+    if user and (held := _find_hold(services, subject)):
         raise make_hold_error(user, held.reasons)
 
 
-def _check_known(services: Services, user: Subject) -> None:
+def _check_user_known(services: Services, user: Subject) -> None:
     """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
-    if port(services).erased(user) or _running(services, user) or _holding(services, user):
+    if require_erasing(services).erased(user) or _list_running(services, user) or _find_hold(services, user):
         return
     scopes = memories(services)
     meant = suggest_name(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
-        f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
+        f"nothing is kept of the user {user.name!r} {_describe_tenant(user, scopes)}.{meant} engrain memories lists them."
     )
 
 
-def _beside(services: Services, user: Subject) -> list[Scope] | None:
+def _list_server_scopes(services: Services, user: Subject) -> list[Scope] | None:
     """The scopes of this user that a server beside has something of; None if one does not answer."""
     try:
         return [scope for one in services.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
@@ -85,30 +85,30 @@ def _beside(services: Services, user: Subject) -> list[Scope] | None:
         return None
 
 
-def _own(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
+def _count_own_folders(services: Services, user: Subject, folders: Sequence[Folder]) -> int:
     """How many are kept in step with a memory of this user; InvalidInput of one that is with another's."""
     scopes = services.items.scopes() if folders else []
     agents = {None, *(one.agent for one in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {one.id for one in scopes} - own
-    synced = {folder.path: noted.scope for folder in folders if (noted := base(folder))}
+    synced = {folder.path: noted.scope for folder in folders if (noted := read_base(folder))}
     if wrong := [path for path, scope in synced.items() if scope in others]:
         raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
     return sum(scope in own for scope in synced.values())
 
 
-def _running(services: Services, subject: Subject) -> list[Erasure]:
-    mark = port(services).mark(subject)
-    return [one for one in port(services).running() if one.mark == mark]
+def _list_running(services: Services, subject: Subject) -> list[Erasure]:
+    mark = require_erasing(services).mark(subject)
+    return [one for one in require_erasing(services).running() if one.mark == mark]
 
 
-def _holding(services: Services, subject: Subject) -> Hold | None:
+def _find_hold(services: Services, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else find_owner(subject.scope)
-    mark = port(services).mark(user) if user else ""
-    return next((one for one in port(services).holds() if one.mark == mark), None)
+    mark = require_erasing(services).mark(user) if user else ""
+    return next((one for one in require_erasing(services).holds() if one.mark == mark), None)
 
 
-def _where(user: Subject, scopes: Sequence[Scope]) -> str:
+def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:
     if user.scope.tenant is not None:
         return f"in the tenant {user.scope.tenant!r}"
     return "without a tenant" if any(one.tenant is not None for one in scopes) else "in this store"

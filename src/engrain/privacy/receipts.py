@@ -18,7 +18,7 @@ from engrain.core.model.erasure import Erasure, SubjectKind
 from engrain.core.model.results import count_noun
 from engrain.maintenance.backups import code_of
 from engrain.ports import Services
-from engrain.privacy.servers import Beside, look
+from engrain.privacy.servers import ServerCheck, check_servers
 from engrain.version import __version__
 
 FORMAT = 1
@@ -30,7 +30,7 @@ METHODS: Mapping[str, Sequence[str]] = {
 }
 # What no erasure of ours reaches, and who lets it go; docs/erasure.md has a sentence for each.
 BY_HAND, SERVERS_OWN = "removed_by_hand", "its_own_retention"
-_ALL = 1_000_000
+_MAX_ENTRIES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Receipt:
     @staticmethod
     def read(text: str | bytes) -> Receipt:
         try:
-            values = _as_filed(json.loads(text))
+            values = _normalize_form(json.loads(text))
             audit = values.pop("audit")
-            if values.get("format") != FORMAT or not _sound(values) or not 0 < int(audit["n"]) < 1 << 60:
+            if values.get("format") != FORMAT or not _is_well_formed(values) or not 0 < int(audit["n"]) < 1 << 60:
                 raise ValueError("format")
             return Receipt(values, int(audit["n"]), str(audit["hash"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
@@ -97,14 +97,14 @@ def digests_of(receipts: Sequence[Receipt]) -> Mapping[str, Mapping[str, str]]:
     return {"receipts": {str(one.values["receipt"]): one.digest for one in receipts}} if receipts else {}
 
 
-def _sound(values: Mapping[str, Any]) -> bool:
+def _is_well_formed(values: Mapping[str, Any]) -> bool:
     """What is acted on is of the right kind."""
     named = all(is_code(values[name]) for name in ("receipt", "subject"))
     times = (datetime.fromisoformat(values[name]) for name in ("asked_at", "erased_at"))
     return named and values["by"] in get_args(SubjectKind) and all(one.tzinfo is not None for one in times)
 
 
-def _as_filed(given: Any) -> dict[str, Any]:
+def _normalize_form(given: Any) -> dict[str, Any]:
     """`erase --json` and `audit --json` print a receipt in forms of their own."""
     found = given["receipt"] if isinstance(given.get("receipt"), dict) else given
     values = found.get("values", found.get("details"))
@@ -127,7 +127,7 @@ class VerificationResult:
     copies: tuple[str, ...] = ()
     known: bool = True
     carried: datetime | None = None
-    beside: Beside = field(default_factory=Beside)
+    beside: ServerCheck = field(default_factory=ServerCheck)
 
     def __bool__(self) -> bool:
         told = self.recorded or self.carried is not None
@@ -174,7 +174,7 @@ class VerificationResult:
         return "The audit log has no receipt of this id. Is it of another store, or was this one restored from before?"
 
 
-def receipt_of(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
+def build_receipt(services: Services, one: Erasure, scanned: Mapping[str, int]) -> Mapping[str, Any]:
     status, now = services.items.status(), services.clock()
     backend = status.backend
     form = "sqlite_encrypted" if status.details.get("encrypted") else backend
@@ -189,27 +189,27 @@ def receipt_of(services: Services, one: Erasure, scanned: Mapping[str, int]) -> 
         "counts": {**one.counts, **{name: one.notes.get(name, 0) for name in ("beside", "files")}},
         "methods": list(METHODS.get(form, ())),
         "verified": {"rows": 0, **scanned},
-        "remains": list(_remains(services, one, backend, now)),
+        "remains": list(_list_remains(services, one, backend, now)),
     }
 
 
-def _remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
+def _list_remains(services: Services, one: Erasure, backend: str, now: datetime) -> Iterator[Mapping[str, Any]]:
     """The audit log knows how many copies were made of what was there."""
-    log = services.audit.entries(0, _ALL) if services.audit else []
+    log = services.audit.entries(0, _MAX_ENTRIES) if services.audit else []
     rules = services.policies
     rotation = code_of(services, Path(rules.backup_folder)) if rules.backup_folder else None
     if backend != "reference":
-        yield {"what": "backups_made_before", "known": _backups(log, rotation), "until": BY_HAND}
+        yield {"what": "backups_made_before", "known": _count_backups(log, rotation), "until": BY_HAND}
     if rotation:
         last = now + timedelta(hours=rules.backup_hours * (rules.backup_keep + 1))
         yield {"what": "backups_in_rotation", "until": last.date().isoformat()}
-    if copies := len(_made(log, "copy")):
+    if copies := len(_list_made(log, "copy")):
         yield {"what": "copies_made_before", "known": copies, "until": BY_HAND}
     if beside := services.erasing.copies() if services.erasing else ():
         yield {"what": "copies_beside", "known": len(beside), "until": BY_HAND}
     # Of a part: those of its user, or, in a memory of nobody, of all such memories.
     owners = {one.mark, one.notes.get("owner", one.mark)}
-    if exports := len(_made([entry for entry in log if entry.subject in owners], "export")):
+    if exports := len(_list_made([entry for entry in log if entry.subject in owners], "export")):
         yield {"what": "exports_made_before", "known": exports, "until": BY_HAND}
     if not one.notes.get("named"):
         yield {"what": "folders_not_named", "until": BY_HAND}
@@ -219,20 +219,20 @@ def _remains(services: Services, one: Erasure, backend: str, now: datetime) -> I
         yield {"what": "logs_of_servers_beside", "until": SERVERS_OWN}
 
 
-def _made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
+def _list_made(log: Sequence[AuditEntry], what: str) -> list[AuditEntry]:
     """Those that were begun and left something, whole or cut off; a log from before tells only of whole ones."""
     failed = {entry.details.get("begun") for entry in log if entry.what == f"{what}_failed"}
     begun = [entry for entry in log if entry.what == f"{what}_begun" and entry.n not in failed]
     return begun + [entry for entry in log if entry.what == what and "begun" not in entry.details]
 
 
-def _backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
+def _count_backups(log: Sequence[AuditEntry], rotation: str | None) -> int:
     """What is let go of by the clock, in the folder of now, is told apart."""
-    made = _made(log, "backup")
+    made = _list_made(log, "backup")
     return len([entry for entry in made if rotation is None or entry.details.get("rotation") != rotation])
 
 
-def verify(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
+def verify_receipt(services: Services, receipt: Receipt, texts: Sequence[str], own: Scope) -> VerificationResult:
     """Once more by query, here and on the servers beside, by the chain of the audit log, and, for the texts that are
     given, by every byte."""
     if services.erasing is None or services.audit is None:
@@ -243,39 +243,39 @@ def verify(services: Services, receipt: Receipt, texts: Sequence[str], own: Scop
     )
     entry = next(iter(services.audit.entries(receipt.n - 1, 1)), None)
     same = entry is not None and Receipt.of(entry) == receipt
-    found, size = _found(services, texts)
-    copies, beside = tuple(services.erasing.copies()), look(services, done, own)
-    log = services.audit.entries(0, _ALL)
-    given = [(one.at, digest) for one in log if (digest := _given(one).get(done.id))]
+    found, size = _scan_for_texts(services, texts)
+    copies, beside = tuple(services.erasing.copies()), check_servers(services, done, own)
+    log = services.audit.entries(0, _MAX_ENTRIES)
+    given = [(one.at, digest) for one in log if (digest := _list_carried_receipts(one).get(done.id))]
     known = same or bool(given) or any(one.details.get("receipt") == done.id for one in log)
     carried = None if same else next((at for at, digest in given if digest == receipt.digest), None)
     faults = services.audit.verify().faults
     return VerificationResult(services.erasing.left(done), found, same, faults, size, copies, known, carried, beside)
 
 
-def _given(entry: AuditEntry) -> Mapping[str, str]:
+def _list_carried_receipts(entry: AuditEntry) -> Mapping[str, str]:
     """The receipts that a restore was given: the digest of each, by its id."""
     found = entry.details.get("receipts") if entry.what == "restore" else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _found(services: Services, texts: Sequence[str]) -> tuple[int, int]:
+def _scan_for_texts(services: Services, texts: Sequence[str]) -> tuple[int, int]:
     """Bytes of a text that nothing kept accounts for, or all of them if the whole of it stands in what is kept; and how
     many bytes were looked through."""
-    from engrain.privacy.fingerprints import WINDOW, joined, looked_for, prints_of
+    from engrain.privacy.fingerprints import WINDOW_BYTES, compute_fingerprints, join_pieces, scan_chunks
 
     if services.erasing is None:
         return 0, 0
-    prints = [prints_of([text.encode()]) for text in texts]
+    prints = [compute_fingerprints([text.encode()]) for text in texts]
     if not all(map(len, prints)):
         raise InvalidInput(
-            f"a text of fewer than {WINDOW} bytes, or of the same few over and over, cannot be told from chance. "
+            f"a text of fewer than {WINDOW_BYTES} bytes, or of the same few over and over, cannot be told from chance. "
             "Name a longer one."
         )
     count, size = 0, 0
     for one in prints:
-        found, size = looked_for(one, services.erasing.raw())
+        found, size = scan_chunks(one, services.erasing.raw())
         if len(found):
-            kept, _ = looked_for(one, joined(services.erasing.pieces(None)))
+            kept, _ = scan_chunks(one, join_pieces(services.erasing.pieces(None)))
             count += len(found) if len(kept) == len(one) else len(set(found.tolist()) - set(kept.tolist()))
     return count, size

@@ -16,9 +16,9 @@ from engrain.core.model.erasure import Hold, HoldRelease, Impact, ReasonChoice, 
 from engrain.core.progress import Progress, stage_progress
 from engrain.core.validation import check_key
 from engrain.ports import AuditLog, Erasable, Services
-from engrain.privacy.audit import newest
-from engrain.privacy.checks import base, check_free, checked, under_way
-from engrain.privacy.erase import ErasureResult, UndoResult, erase, folder_at, port
+from engrain.privacy.audit import list_newest
+from engrain.privacy.checks import check_erasable, check_no_hold, find_running, read_base
+from engrain.privacy.erase import ErasureResult, UndoResult, erase, open_folder, require_erasing
 from engrain.privacy.files import count_files
 
 _ALL = 1_000_000
@@ -57,26 +57,26 @@ def erase_subject(
     folders = [str(Path(one).expanduser().absolute()) for one in named]
     if missing := [path for path in folders if not Path(path).is_dir()]:
         raise InvalidInput(f"there is no folder {missing[0]}. Nothing was erased.")
-    found = port(services).reach(subject)
-    reached = checked(services, subject, found, [folder_at(services, path) for path in folders], dry_run)
+    found = require_erasing(services).reach(subject)
+    reached = check_erasable(services, subject, found, [open_folder(services, path) for path in folders], dry_run)
     cleaned = list(dict.fromkeys([*folders, *_mirrored(services, found)]))
     if dry_run:
-        files = sum(count_files(services, folder_at(services, path), subject) for path in cleaned)
+        files = sum(count_files(services, open_folder(services, path), subject) for path in cleaned)
         return ErasureResult("", {**found.counts, "files": files}, dry_run=True, memories=reached)
     notes = {"folders": cleaned, "named": len(folders)}
-    running = under_way(services, subject, found, folders)
+    running = find_running(services, subject, found, folders)
     return erase(services, subject, notes, stage_progress(progress), running)
 
 
 def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, progress: Progress | None) -> UndoResult:
     """Take back what came from a source, with all it led to."""
     subject = Subject(scope, "source", source)
-    found = port(services).reach(subject)
+    found = require_erasing(services).reach(subject)
     items = tuple(services.items.get_many(scope, found.ids))
     stays = tuple(services.items.get_many(scope, found.kept))
     if dry_run and found:
-        check_free(services, subject)
-    id = None if dry_run else under_way(services, subject, found, ())
+        check_no_hold(services, subject)
+    id = None if dry_run else find_running(services, subject, found, ())
     if dry_run or not (found or id):
         return UndoResult(items, stays, None)
     notes = {"undo": {"items": len(items), "kept": len(stays)}}
@@ -85,8 +85,8 @@ def undo_source(services: Services, scope: Scope, source: str, dry_run: bool, pr
 
 def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
     """The answer names no user if nothing is kept of them yet."""
-    held = port(services).hold(subject, reason)
-    known = any(one.parts() == subject.parts() for one in port(services).users())
+    held = require_erasing(services).hold(subject, reason)
+    known = any(one.parts() == subject.parts() for one in require_erasing(services).users())
     for server in services.servers:
         if isinstance(server, Erasable):
             try:
@@ -100,7 +100,7 @@ def hold_user(services: Services, subject: Subject, reason: str) -> Hold:
 def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> HoldRelease:
     """End a reason, or several; with the last one the hold."""
     held = next(iter(list_holds(services, subject)), None)
-    done = port(services).release(subject, reason)
+    done = require_erasing(services).release(subject, reason)
     left = tuple(one for hold in list_holds(services, subject) for one in hold.reasons)
     refused = []
     if held is not None and held.hidden and not left:
@@ -110,7 +110,7 @@ def release_user(services: Services, subject: Subject, reason: ReasonChoice) -> 
 
 def list_holds(services: Services, subject: Subject | None = None) -> list[Hold]:
     """All, by name where a memory says it; or that of one user."""
-    erasing = port(services)
+    erasing = require_erasing(services)
     found = erasing.holds()
     users = [subject] if subject is not None else _everybody(services) if found else []
     known = {erasing.mark(one): one for one in users}
@@ -132,10 +132,10 @@ def list_entries(services: Services, subject: Subject | None, after: int | None,
     """Entries of the audit log above a number, or the newest; of one subject if it is named."""
     log = audit_log(services)
     if subject is not None:
-        mark = port(services).mark(subject)
+        mark = require_erasing(services).mark(subject)
         found = [one for one in log.entries(after or 0, _ALL) if one.subject == mark]
         return found[-limit:] if after is None else found[:limit]
-    return newest(log, limit) if after is None else log.entries(after, limit)
+    return list_newest(log, limit) if after is None else log.entries(after, limit)
 
 
 def verify_log(services: Services, head: str | None) -> AuditResult:
@@ -158,10 +158,10 @@ def _everybody(services: Services) -> list[Subject]:
         if isinstance(server, Erasable):
             with suppress(EngrainError):
                 scopes += server.known()
-    return [*port(services).users(), *(user for user in map(find_owner, scopes) if user)]
+    return [*require_erasing(services).users(), *(user for user in map(find_owner, scopes) if user)]
 
 
 def _mirrored(services: Services, found: Impact) -> list[str]:
     """The folders of the settings that are kept in step with a scope that is erased."""
     own = ((scope, services.folder(scope)) for scope in found.scopes) if services.folder else ()
-    return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]
+    return [folder.path for scope, folder in own if (synced := read_base(folder)) and synced.scope == scope.id]

@@ -11,12 +11,12 @@ from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Subject, find_owner
 from engrain.ports import Erasable, Services
 
-_ALL = 1_000_000
-_EVER = datetime.min.replace(tzinfo=UTC)
+_MAX_ENTRIES = 1_000_000
+_BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ServerCheck:
     """Which servers answered, how many keys and points they still have, and why others could not be asked."""
 
     asked: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Beside:
     away: tuple[str, ...] = ()
 
 
-def look(services: Services, done: Erasure, own: Scope) -> Beside:
+def check_servers(services: Services, done: Erasure, own: Scope) -> ServerCheck:
     """`own` is the scope of whoever asks, which may be the one that was erased."""
     asked: list[str] = []
     away: list[str] = []
@@ -32,36 +32,42 @@ def look(services: Services, done: Erasure, own: Scope) -> Beside:
     for server in services.servers:
         if isinstance(server, Erasable):
             try:
-                left += _left(services, server, done, own)
+                left += _count_left(services, server, done, own)
                 asked.append(server.where)
             except EngrainError as exc:
                 away.append(f"{server.where}: {exc}")
-    return Beside(tuple(asked), left, tuple(away))
+    return ServerCheck(tuple(asked), left, tuple(away))
 
 
-def _left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
+def _count_left(services: Services, server: Erasable, done: Erasure, own: Scope) -> int:
     fed: object = services.feed
     if server is fed:
         return server.remains(own, done.at, False)
     here = {*services.items.scopes()}
     named = server.known()
     if done.by != "user":
-        return sum(1 for scope in {*here, *named} for _ in _entries(services, done, scope))
-    mine = [scope for scope in {*here, *named, own} if _mark(services, find_owner(scope)) == done.mark]
+        return sum(1 for scope in {*here, *named} for _ in _list_left_entries(services, done, scope))
+    mine = [scope for scope in {*here, *named, own} if _hash_subject(services, find_owner(scope)) == done.mark]
     return sum(server.remains(scope, done.at, scope in here) for scope in mine)
 
 
-def _entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
+def _list_left_entries(services: Services, done: Erasure, scope: Scope) -> Iterator[str]:
     """Entries of episodic memory that are left of an erased session, or stand over an item that is gone."""
     if services.episodes is None or services.same_store:
         return
-    there = [one for one in services.episodes.recent(scope, None, _ALL, _EVER) if one.happened_at <= done.at]
+    there = [
+        one
+        for one in services.episodes.recent(scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME)
+        if one.happened_at <= done.at
+    ]
     if done.by == "session":
-        yield from (one.id for one in there if _mark(services, Subject(scope, "session", one.session)) == done.mark)
+        yield from (
+            one.id for one in there if _hash_subject(services, Subject(scope, "session", one.session)) == done.mark
+        )
         return
     items = {item.id for item in services.items.get_many(scope, [one.item for one in there if one.item])}
     yield from (one.id for one in there if one.item and one.item not in items)
 
 
-def _mark(services: Services, subject: Subject | None) -> str:
+def _hash_subject(services: Services, subject: Subject | None) -> str:
     return services.erasing.mark(subject) if services.erasing and subject else ""

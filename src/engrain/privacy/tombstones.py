@@ -17,10 +17,10 @@ from engrain.ports import AuditLog, Movable, Services
 from engrain.ports.erasure import Erasing
 from engrain.privacy.receipts import Receipt
 
-PAGE = 1_000
+TOMBSTONE_PAGE_SIZE = 1_000
 
 
-class Barrier:
+class TombstoneFilter:
     """`texts` are those that will be asked about beside the rows'. `scopes` are where the rows are to go, and where
     they were: what was erased under one name does not come back under another."""
 
@@ -33,7 +33,7 @@ class Barrier:
         texts: Sequence[str] = (),
     ) -> None:
         self._scopes, self._erasing = scopes, services.erasing
-        self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
+        self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text_of(row)))}), store)
         self._running = services.erasing.running() if services.erasing else []
         self._all_before = max((self._at(user) for user in map(find_owner, scopes) if user), default=-1)
         self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
@@ -48,12 +48,12 @@ class Barrier:
 
     def keeps_out(self, row: Row) -> bool:
         """By its words, or because all of its user, session or source that is as old was erased."""
-        if _text(row) in self._texts:
+        if _text_of(row) in self._texts:
             return True
-        began = _began(row)
+        began = _recorded_at(row)
         if began is None or self._erasing is None:
             return False
-        return began <= self._all_before or any(began <= self._before(by, name) for by, name in _subjects(row))
+        return began <= self._all_before or any(began <= self._before(by, name) for by, name in _list_subjects(row))
 
     def _barred(self, texts: list[str], store: Movable) -> set[str]:
         if self._erasing is not None:
@@ -63,7 +63,7 @@ class Barrier:
         forgotten: set[str] = set()
         for scope in self._scopes:
             after = None
-            while rows := store.dump("tombstone", after, PAGE, scope):
+            while rows := store.dump("tombstone", after, TOMBSTONE_PAGE_SIZE, scope):
                 forgotten |= {row.key[1] for row in rows}
                 after = rows[-1].key
         return {text for text in texts if hash_tombstone(key, text) in forgotten}
@@ -78,16 +78,16 @@ class Barrier:
         return max(map(to_micros, times), default=-1)
 
 
-def _text(row: Row) -> str:
+def _text_of(row: Row) -> str:
     return str(row.values["text"]) if row.kind in ("item", "summary", "episode") else ""
 
 
-def _began(row: Row) -> int | None:
+def _recorded_at(row: Row) -> int | None:
     name = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}.get(row.kind)
     return row.values[name] if name else None
 
 
-def _subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
+def _list_subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
     if row.values.get("session") is not None:
         yield "session", row.values["session"]
     names = [name for _, name in row.values.get("sources", ())]
@@ -97,7 +97,7 @@ def _subjects(row: Row) -> Iterator[tuple[SubjectKind, str]]:
 
 
 Answer = TypeVar("Answer")
-REPLAY_PAGE = 500
+REPLAY_PAGE_SIZE = 500
 
 
 class Forgetting(Movable, Protocol):
@@ -125,15 +125,15 @@ def replay(present: Forgetting, restored: Forgetting, *, damaged: bool = False) 
         raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
     if present.erasing.running():
         raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
-    log = list(_rows(present, "audit"))
-    if len(log) > 1 and log == list(_rows(restored, "audit")):
+    log = list(_iterate_rows(present, "audit"))
+    if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
         # Nothing went since, or both are one store by two names, which would lose what was told anew.
         return {"item": 0}
     before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
     gone = set(restored.removed()) - before
-    back = _put_back(present, restored, gone) if gone and not damaged else 0
-    _carry(present, restored)
+    back = _restore_current_items(present, restored, gone) if gone and not damaged else 0
+    _copy_records(present, restored)
     return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
 
 
@@ -166,53 +166,61 @@ def erased_at(receipt: Receipt) -> datetime:
     return datetime.fromisoformat(receipt.values["asked_at" if receipt.values["by"] == "user" else "erased_at"])
 
 
-def _items(store: Movable) -> set[str]:
-    return {row.key[0] for row in _rows(store, "item")}
+def _list_item_ids(store: Movable) -> set[str]:
+    return {row.key[0] for row in _iterate_rows(store, "item")}
 
 
-def _put_back(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
+def _restore_current_items(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
     # To look through all the rows takes long, and nearly always what went is not there either.
     perhaps = set(gone).difference(present.removed())
-    standing = [row for row in _rows(present, "item") if row.key[0] in perhaps] if perhaps else []
+    standing = [row for row in _iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
-    for start in range(0, len(standing), REPLAY_PAGE):
-        restored.restore(standing[start : start + REPLAY_PAGE])
+    for start in range(0, len(standing), REPLAY_PAGE_SIZE):
+        restored.restore(standing[start : start + REPLAY_PAGE_SIZE])
     if ids:
         kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
-        cites = [row for row in _rows(present, "cites") if row.key[0] in ids]
-        there = _items(restored) if cites else set()
-        cites = [row for row in cites if _cited(row) <= there]
-        beside = [row for kind, name in kinds.items() for row in _rows(present, kind) if row.values[name] in ids]
+        cites = [row for row in _iterate_rows(present, "cites") if row.key[0] in ids]
+        there = _list_item_ids(restored) if cites else set()
+        cites = [row for row in cites if _list_cited_ids(row) <= there]
+        beside = [
+            row for kind, name in kinds.items() for row in _iterate_rows(present, kind) if row.values[name] in ids
+        ]
         restored.restore([*cites, *beside])
     return len(ids)
 
 
-def _carry(present: Movable, restored: Movable) -> None:
+def _copy_records(present: Movable, restored: Movable) -> None:
     """What the present store knows beside its data: the words of whom it has erased, whom it must not erase, and the
     audit log, if that of the backup is the beginning of it. A hold or a reason that was released since stays."""
-    known = {row.key: row_to_hold(row) for row in _rows(restored, "hold")}
-    holds = (row_to_hold(row) for row in _rows(present, "hold"))
-    rows = [*_rows(present, "grave"), *(hold_to_row(_joined(hold, known.get((hold.mark,)))) for hold in holds)]
-    log, older = list(_rows(present, "audit")), [row for row in _rows(restored, "audit") if row.key != ("head",)]
+    known = {row.key: row_to_hold(row) for row in _iterate_rows(restored, "hold")}
+    holds = (row_to_hold(row) for row in _iterate_rows(present, "hold"))
+    rows = [
+        *_iterate_rows(present, "grave"),
+        *(hold_to_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
+    ]
+    log, older = (
+        list(_iterate_rows(present, "audit")),
+        [row for row in _iterate_rows(restored, "audit") if row.key != ("head",)],
+    )
     if older == log[: len(older)]:
         rows += log
-    for start in range(0, len(rows), REPLAY_PAGE):
-        restored.restore(rows[start : start + REPLAY_PAGE])
+    for start in range(0, len(rows), REPLAY_PAGE_SIZE):
+        restored.restore(rows[start : start + REPLAY_PAGE_SIZE])
 
 
-def _joined(hold: Hold, known: Hold | None) -> Hold:
+def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
     if known is None:
         return hold
     reasons = tuple(dict.fromkeys([*known.reasons, *hold.reasons]))
     return replace(hold, at=min(hold.at, known.at), reasons=reasons, hidden=hold.hidden or known.hidden)
 
 
-def _cited(row: Row) -> set[str]:
+def _list_cited_ids(row: Row) -> set[str]:
     return {cite[1] for cite in row.values["cites"]}
 
 
-def _rows(store: Movable, kind: RowKind) -> Iterator[Row]:
+def _iterate_rows(store: Movable, kind: RowKind) -> Iterator[Row]:
     after: Key | None = None
-    while rows := store.dump(kind, after, REPLAY_PAGE):
+    while rows := store.dump(kind, after, REPLAY_PAGE_SIZE):
         yield from rows
         after = rows[-1].key

@@ -35,18 +35,18 @@ from engrain.retrieval.query import Question
 Matrix = npt.NDArray[np.float32]
 
 # Candidates of each arm: five for a hit that is asked for, between these two numbers.
-PER_HIT, LEAST, MOST = 5, 50, 100
-STANDING_LIMIT = 50
-REACH = 1
-MAX_READ = 8  # passages of one document that are embedded to choose among them
+CANDIDATES_PER_HIT, MIN_CANDIDATES, MAX_CANDIDATES = 5, 50, 100
+MAX_STANDING_ORDERS = 50
+NEIGHBOUR_DISTANCE = 1
+MAX_EMBEDDED_PASSAGES = 8  # passages of one document that are embedded to choose among them
 
 # The mean vector of a language's unrelated texts, by model: made once, by the first question in that language.
-_centres: dict[tuple[str, str], Matrix] = {}
+_language_centroids: dict[tuple[str, str], Matrix] = {}
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class CandidateSet:
     """Candidates and their neighbours, with what each arm says of them."""
 
     sketches: list[Sketch]
@@ -63,39 +63,39 @@ class Gathered:
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
-def gather(question: Question, scope: Scope, request: RecallRequest, services: Services) -> Gathered:
-    where = filter_of(request)
-    limit = max(request.n, min(max(PER_HIT * request.n, LEAST), MOST))
+def collect_candidates(question: Question, scope: Scope, request: RecallRequest, services: Services) -> CandidateSet:
+    where = build_filter(request)
+    limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
     words = WordQuery(question.terms, scope, where, request.at, limit)
     found = services.words.best(words)
-    vector = _vector_query(question, scope, request, services)
+    vector = _build_vector_query(question, scope, request, services)
     near = services.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing = _standing(question, scope, request, services)
+    standing = _find_standing_orders(question, scope, request, services)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
     hits = {hit.id: hit for hit in found.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
-    sketches = services.items.sketches(SketchQuery(scope, ids, REACH, where, request.at))
+    sketches = services.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
     known = [sketch.id for sketch in sketches]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
     if vector:
-        cosines |= _rest(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
+        cosines |= _compute_missing(known, cosines, lambda rest: services.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
     hits |= {hit.id: hit for hit in services.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    gathered = Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+    gathered = CandidateSet(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
     if vector is None or near is None:
         return gathered
-    background = _background(vector.vector, question.language, near, services.embedder)
+    background = _measure_background(vector.vector, question.language, near, services.embedder)
     return replace(gathered, vector=vector.vector, background=background)
 
 
-def fetch(
+def load_items(
     scope: Scope, ids: Sequence[str], services: Services
 ) -> tuple[dict[str, Item], dict[str, list[OutdatedSpan]]]:
     """The items themselves, and which of their words have been overtaken by later ones."""
     if not ids:
         return {}, {}
     items = {item.id: item for item in services.items.get_many(scope, ids)}
-    retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
+    retold = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
     cited = dict.fromkeys(source for some in retold.values() for source in some)
     outdated: dict[str, list[OutdatedSpan]] = {}
     for mark in services.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
@@ -105,24 +105,24 @@ def fetch(
         if (marked := [*cited.keys() & outdated])
         else {}
     )
-    outdated = {id: _changed(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
+    outdated = {id: _drop_rephrased(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
     for id, sources in retold.items():
         marks = [mark for source in sources if source in said for mark in outdated[source]]
-        outdated.setdefault(id, []).extend(_retold(items[id], marks, said))
+        outdated.setdefault(id, []).extend(_mark_summary(items[id], marks, said))
     return items, outdated
 
 
-def _changed(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
+def _drop_rephrased(item: Item | None, marks: list[OutdatedSpan]) -> list[OutdatedSpan]:
     """Without the marks on what was only said again in other words."""
     text = item.text if item else ""
     return [mark for mark in marks if not mark.now or not states_same_name(text[mark.start : mark.end], mark.now)]
 
 
-def _cited(item: Item) -> list[str]:
+def _list_cited_ids(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _retold(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Item]) -> list[OutdatedSpan]:
+def _mark_summary(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Item]) -> list[OutdatedSpan]:
     """The same marks, where the summary has the words as they stand in the message."""
     found: list[OutdatedSpan] = []
     for mark in marks:
@@ -133,7 +133,7 @@ def _retold(summary: Item, marks: Sequence[OutdatedSpan], said: Mapping[str, Ite
     return found
 
 
-def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
+def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: Services) -> int:
     """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
     spans = split_passages(item.text)
     if vector is None or len(spans) < 2:
@@ -142,8 +142,8 @@ def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: S
     if stored is None:
         return 0
     parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
-    start, end = _part(item.text, int(np.argmax(parts @ vector)), services.embedder)
-    within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_READ]
+    start, end = _locate_window(item.text, int(np.argmax(parts @ vector)), services.embedder)
+    within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_EMBEDDED_PASSAGES]
     try:
         rows = services.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
     except EmbedderFailed:
@@ -151,7 +151,7 @@ def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, services: S
     return within[int(np.argmax(rows @ vector))]
 
 
-def _part(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
+def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
     """Where the text's window of that number stands."""
     start = end = 0
     for piece in embedder.windows(text)[: wanted + 1]:
@@ -160,14 +160,16 @@ def _part(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
     return start, end
 
 
-def filter_of(request: RecallRequest) -> Filter | None:
+def build_filter(request: RecallRequest) -> Filter | None:
     if request.min_importance <= 0:
         return request.where
     least = Condition("importance", ">=", request.min_importance)
     return Filter((*(request.where.conditions if request.where else ()), least))
 
 
-def _vector_query(question: Question, scope: Scope, request: RecallRequest, services: Services) -> VectorQuery | None:
+def _build_vector_query(
+    question: Question, scope: Scope, request: RecallRequest, services: Services
+) -> VectorQuery | None:
     asked = (
         services.redact(question.text) if services.redact else question.text
     )  # an embedder may be a server of others
@@ -179,21 +181,21 @@ def _vector_query(question: Question, scope: Scope, request: RecallRequest, serv
     return VectorQuery(np.asarray(row, dtype=np.float32), services.embedder.model.key, scope, None, request.at)
 
 
-def _background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
+def _measure_background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
     """0 for English, which models are made for. In a language that is known, the cosine to texts of no topic; in any
     other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
     if language is None:
-        return _without_best(near)
+        return _estimate_background(near)
     texts, key = load_languages().by_name[language].unrelated, (embedder.model.key, language)
-    if texts and key not in _centres:
+    if texts and key not in _language_centroids:
         try:
-            _centres[key] = embedder.embed(texts, "document").mean(axis=0)
+            _language_centroids[key] = embedder.embed(texts, "document").mean(axis=0)
         except EmbedderFailed:
-            return _without_best(near)
-    return float(_centres[key] @ vector) if texts else 0.0
+            return _estimate_background(near)
+    return float(_language_centroids[key] @ vector) if texts else 0.0
 
 
-def _without_best(near: Nearest) -> float:
+def _estimate_background(near: Nearest) -> float:
     """The best may be the answer. The fewer the others, the less they are trusted."""
     others = len(near.ids) - 1
     if near.background is None or others < 1:
@@ -202,13 +204,15 @@ def _without_best(near: Nearest) -> float:
     return min(rest, near.background) * others / (others + 1)
 
 
-def _standing(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
+def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, services: Services) -> list[str]:
     if not question.requests:
         return []
-    return services.items.having(scope, INSTRUCTION_OR_PREFERENCE, filter_of(request), STANDING_LIMIT, request.at)
+    return services.items.having(
+        scope, INSTRUCTION_OR_PREFERENCE, build_filter(request), MAX_STANDING_ORDERS, request.at
+    )
 
 
-def _rest(
+def _compute_missing(
     known: Sequence[str], have: dict[str, float], ask: Callable[[Sequence[str]], list[float]]
 ) -> dict[str, float]:
     rest = [id for id in known if id not in have]

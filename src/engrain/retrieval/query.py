@@ -10,14 +10,14 @@ from engrain.core.model.items import ROLES
 from engrain.core.text.languages import ENGLISH, Language, Languages, load_languages
 from engrain.core.text.tokenizer import hash_term, is_lone_character, spell_out_umlauts, tokenize
 
-MAX_TERMS = 64
+MAX_QUERY_TERMS = 64
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO = re.compile(r"\b((?:19|20)\d\d)-(\d\d)(?:-(\d\d))?\b")
 _SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class PartialDate:
     """A date as far as the question gives it: 0 for a part it leaves out."""
 
     year: int = 0
@@ -26,7 +26,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of time, in seconds since 1970."""
 
     start: float
@@ -40,8 +40,8 @@ class Question:
     names: frozenset[int]  # those of the terms that name a speaker
     speakers: frozenset[str]
     asks: frozenset[str]
-    days: tuple[Day, ...]
-    spans: tuple[Span, ...]
+    days: tuple[PartialDate, ...]
+    spans: tuple[TimeSpan, ...]
     language: str | None = None
     light: frozenset[int] = frozenset()  # single characters of scripts without spaces: their pairs matter
     spelled: tuple[tuple[int, int], ...] = ()  # terms that are one word: with its umlaut spelled out, and folded
@@ -56,28 +56,28 @@ class Question:
         return not self.asks.isdisjoint(("list", "summary", "order"))
 
 
-def understand(query: str, speakers: Iterable[str], now: datetime) -> Question:
-    named, rest = _take_out(query, speakers)
+def parse_query(query: str, speakers: Iterable[str], now: datetime) -> Question:
+    named, rest = _extract_speakers(query, speakers)
     known = load_languages()
     lower = query.lower().replace("\u2019", "'")
     language = known.detect(tokenize(query))
-    written, kept = _content(query, known.by_name[language or ENGLISH])
+    written, kept = _extract_terms(query, known.by_name[language or ENGLISH])
     names = frozenset(hash_term(word) for name in named for word in tokenize(name))
     return Question(
         text=rest if any(mark.isalnum() for mark in rest) else query,
-        terms=tuple(kept[:MAX_TERMS]),
+        terms=tuple(kept[:MAX_QUERY_TERMS]),
         names=names & frozenset(kept),
         speakers=frozenset(named),
         asks=frozenset(name for name, pattern in known.questions.items() if pattern.search(lower)),
-        days=_days(lower, known),
-        spans=_spans(lower, known, now),
+        days=_parse_dates(lower, known),
+        spans=_parse_time_spans(lower, known, now),
         language=language,
         light=frozenset(hash_term(word) for word in written if is_lone_character(word)),
         spelled=tuple((hash_term(out), hash_term(folded)) for out, folded in spell_out_umlauts(query)),
     )
 
 
-def _content(query: str, language: Language) -> tuple[list[str], list[int]]:
+def _extract_terms(query: str, language: Language) -> tuple[list[str], list[int]]:
     """The words of a query, and the terms of those that are no stop words; all where nothing else would be left."""
     for text in (language.phrases.sub(" ", query), query):
         words = tokenize(text)
@@ -87,7 +87,7 @@ def _content(query: str, language: Language) -> tuple[list[str], list[int]]:
     return words, list(dict.fromkeys(map(hash_term, words)))
 
 
-def _take_out(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
+def _extract_speakers(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
     """The speakers that a query names, in full or by first name, and the query without them."""
     folded = query == query.lower()
     lower = query.lower()
@@ -96,7 +96,7 @@ def _take_out(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
         # A scope may know thousands of speakers: most are ruled out without a pattern.
         if speaker.partition(" ")[0].lower() not in lower:
             continue
-        pattern = _name_pattern(speaker, folded)
+        pattern = _compile_name_pattern(speaker, folded)
         if pattern is None:
             continue
         found = pattern.search(query)
@@ -107,7 +107,7 @@ def _take_out(query: str, speakers: Iterable[str]) -> tuple[list[str], str]:
 
 
 @lru_cache(maxsize=4096)
-def _name_pattern(speaker: str, folded: bool) -> re.Pattern[str] | None:
+def _compile_name_pattern(speaker: str, folded: bool) -> re.Pattern[str] | None:
     parts = speaker.split()
     if not parts or speaker.casefold() in ROLES or len(parts[0]) < 2:
         return None
@@ -116,20 +116,22 @@ def _name_pattern(speaker: str, folded: bool) -> re.Pattern[str] | None:
     return re.compile(rf"\b(?:{choice})\b(?:['\u2019]s\b)?", re.IGNORECASE if folded else 0)
 
 
-def _days(lower: str, known: Languages) -> tuple[Day, ...]:
-    days = [Day(int(y), int(m), int(d or 0)) for y, m, d in _ISO.findall(lower) if 1 <= int(m) <= 12]
+def _parse_dates(lower: str, known: Languages) -> tuple[PartialDate, ...]:
+    days = [PartialDate(int(y), int(m), int(d or 0)) for y, m, d in _ISO.findall(lower) if 1 <= int(m) <= 12]
     lower = _ISO.sub(" ", lower)
     for match in known.months.finditer(lower):
         part = {name.rstrip("234"): value for name, value in match.groupdict().items() if value}
         day = re.match(r"\d+", part.get("before") or part.get("after") or "")
-        days.append(Day(int(part.get("year", 0)), known.month_numbers[part["month"]], int(day.group()) if day else 0))
+        days.append(
+            PartialDate(int(part.get("year", 0)), known.month_numbers[part["month"]], int(day.group()) if day else 0)
+        )
     years = [int(year) for year in _YEAR.findall(lower)]
     if days and len(set(years)) == 1:
-        days = [Day(day.year or years[0], day.month, day.day) for day in days]
-    return tuple(days) or tuple(Day(year) for year in dict.fromkeys(years))
+        days = [PartialDate(day.year or years[0], day.month, day.day) for day in days]
+    return tuple(days) or tuple(PartialDate(year) for year in dict.fromkeys(years))
 
 
-def _spans(lower: str, known: Languages, now: datetime) -> tuple[Span, ...]:
+def _parse_time_spans(lower: str, known: Languages, now: datetime) -> tuple[TimeSpan, ...]:
     spans = []
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for phrase in known.relative_dates:
@@ -143,5 +145,5 @@ def _spans(lower: str, known: Languages, now: datetime) -> tuple[Span, ...]:
             first, last = max(0, centre - slack), centre + slack + (phrase.unit > 1)
         if last < 40_000:
             start = midnight - timedelta(days=last)
-            spans.append(Span(start.timestamp(), (midnight - timedelta(days=first - 1)).timestamp()))
+            spans.append(TimeSpan(start.timestamp(), (midnight - timedelta(days=first - 1)).timestamp()))
     return tuple(spans)

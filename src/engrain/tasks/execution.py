@@ -23,7 +23,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Note, check_note, parse_note
 from engrain.core.model.tasks import ENDED_STATUSES, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import check_key, check_name, check_text
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.ports import Services, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Ask, Flow
@@ -202,7 +202,7 @@ class TaskExecution:
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
             self._tell()
-        tenure.end(TaskEnd("done", clean(self.outcome.text, self._services.redact)))
+        tenure.end(TaskEnd("done", redact_json(self.outcome.text, self._services.redact)))
 
     def _tell(self) -> None:
         try:

@@ -280,7 +280,7 @@ def remember(ledger: Ledger, seat: Seat, services: Services, notes: Sequence[Not
     scope = ledger.lease.scope
     together = getattr(services.items, "journal", None) is services.journal
     began = None if together else (yield Ask(services.items.moment))
-    adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, services))))
+    adds = tuple(Add(draft) for draft in (yield Ask(write.build_drafts, (notes, services))))
     if together:  # the lease of a task that was erased is lost
         applied = yield Ask(ledger.apply, (services.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]

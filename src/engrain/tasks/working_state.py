@@ -10,7 +10,7 @@ from engrain.core.errors import NotFound
 from engrain.core.identity import Scope
 from engrain.core.model.items import Citation, Note, Source
 from engrain.core.model.tasks import ENDED_STATUSES, TaskRecord
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.ports import Services
 from engrain.tasks.serialization import opened, packed, plain
 from engrain.tiers.procedural import ProceduralMemory
@@ -59,7 +59,7 @@ class WorkingStateBinding:
         """The present state, marked."""
         # The mark first: what changes in between is stored again with the next step.
         mark, taken = self.working.mark(), self.working.snapshot()
-        return mark, clean(taken, self._services.redact)
+        return mark, redact_json(taken, self._services.redact)
 
     def put_back(self, left: Any) -> object:
         """Return to a snapshot; the mark of that."""

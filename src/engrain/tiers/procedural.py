@@ -55,7 +55,7 @@ class ProceduralMemory:
         note = check_note(Note(write_procedure(name, steps, when), importance, source=source))
         note = replace(note, slot=PROCEDURE_SLOT_PREFIX + name, metadata={KEY: {"steps": list(steps), "when": when}})
         began = self._services.items.moment()
-        (draft,) = write.drafts([note], self._services)
+        (draft,) = write.build_drafts([note], self._services)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
         request = None if request_id is None else check_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))

@@ -15,7 +15,7 @@ from engrain.core.model.chat import ChatMessage, ChatRequest
 from engrain.core.model.erasure import find_owner
 from engrain.core.model.recall import escape_text
 from engrain.core.validation import check_text
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.ports import Model, Services, SessionState
 from engrain.tiers.episodic import EpisodicMemory
 from engrain.tiers.procedural import ProceduralMemory
@@ -178,7 +178,7 @@ class ScopedWorkingMemory(WorkingMemory):
 
     def _keep_snapshot(self, state: SessionState, session: str) -> None:
         with self._keeping:
-            snapshot = clean(self.snapshot(), self._services.redact)
+            snapshot = redact_json(self.snapshot(), self._services.redact)
             try:
                 if snapshot == _EMPTY:
                     state.drop(self._scope, session)

@@ -42,7 +42,9 @@ class SemanticMemory:
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
         """Keep a note word for word, and return its id."""
-        return _id(write.commit([check_note(note)], self._scope, self._services, _request(request_id)).outcomes[0])
+        return _id(
+            write.commit_notes([check_note(note)], self._scope, self._services, _request(request_id)).outcomes[0]
+        )
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -58,7 +60,7 @@ class SemanticMemory:
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
         done = count_progress(progress, "notes", len(proved))
-        return write.commit_many(proved, self._scope, self._services, _request(request_id), done)
+        return write.commit_batches(proved, self._scope, self._services, _request(request_id), done)
 
     def consolidate(self, *, dry_run: bool = False) -> ConsolidationResult:
         """Remove knowledge that matters little and was rarely used; never what is pinned, cited or young."""
@@ -102,7 +104,7 @@ class SemanticMemory:
             raise InvalidInput(f"{id!r} is a relation: forget it, and add what is right.")
         place = SessionPosition(old.session, None, old.speaker, old.role) if old.session else None
         note = check_note(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
-        (draft,) = write.drafts([note], self._services)
+        (draft,) = write.build_drafts([note], self._services)
         applied = self._services.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 

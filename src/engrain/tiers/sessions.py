@@ -20,9 +20,9 @@ from engrain.core.rules.slots import SPEAKER_KEY
 from engrain.core.rules.traits import INSTRUCTION_OR_PREFERENCE
 from engrain.core.validation import MAX_BATCH, check_count, check_key
 from engrain.ingest import write
-from engrain.ingest.summaries import DIGEST, Recap, recap, version
+from engrain.ingest.summaries import BY_DIGEST, Recap, build_recap, load_version
 from engrain.ports import ListQuery, Services
-from engrain.retrieval.candidates import fetch
+from engrain.retrieval.candidates import load_items
 
 # What the user or the agent told, and what counts as much as "remember that …".
 # A page or a tool that says "always" is nobody's wish.
@@ -84,7 +84,7 @@ class Sessions:
         return SessionStart(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
     def _outlived(self, summary: Item) -> tuple[OutdatedText, ...]:
-        _, marks = fetch(self._scope, [summary.id], self._services)
+        _, marks = load_items(self._scope, [summary.id], self._services)
         some = marks.get(summary.id, ())
         return tuple(OutdatedText(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
@@ -116,14 +116,14 @@ class Sessions:
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
-            seen = version(self._services, self._scope, session)  # before all else
+            seen = load_version(self._services, self._scope, session)  # before all else
             length = self._services.log.length(self._scope, session)
             held = self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
             if held is None and self._services.log.progress(self._scope, session, NOTHING) >= length:
                 return None
-            made = recap(self._services, self._scope, session, held, length)
+            made = build_recap(self._services, self._scope, session, held, length)
             if made is None or not made.text:
                 with suppress(StoreError):  # it only spares the next one to read all of it again
                     self._services.log.advance(self._scope, session, NOTHING, length)
@@ -135,14 +135,14 @@ class Sessions:
         return self._services.items.slot(self._scope, SESSION_SLOT_PREFIX + session, None)
 
     def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
-        known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
+        known = {"upto": made.upto, "from": made.start, "since": made.since, "by": BY_DIGEST}
         step: Step
         if held is not None and held.text == made.text:
             step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
         else:
             source = Source(kind="agent", cites=tuple(map(Citation, made.sources)))
             note = Note(made.text, 0.6, SESSION_SLOT_PREFIX + session, known, source, made.at, derived=True)
-            (draft,) = write.drafts([note], self._services)
+            (draft,) = write.build_drafts([note], self._services)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, seen))
         (outcome,) = self._services.items.apply(plan).outcomes

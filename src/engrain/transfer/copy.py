@@ -18,9 +18,9 @@ from engrain.ports import Erasing, Movable
 
 _log = logging.getLogger("engrain")
 
-PAGE = 500
+PAGE_SIZE = 500
 Done = Callable[[int], None]  # told how many rows more were read
-NAMES: Mapping[RowKind, tuple[str, str]] = {
+ROW_NAMES: Mapping[RowKind, tuple[str, str]] = {
     "item": ("item", "items"),
     "cites": ("item that cites others", "items that cite others"),
     "tombstone": ("tombstone", "tombstones"),
@@ -50,7 +50,7 @@ class CopyResult:
     hash: str = ""
 
     def __str__(self) -> str:
-        counted = [(self.rows.get(kind, 0), names) for kind, names in NAMES.items()]
+        counted = [(self.rows.get(kind, 0), names) for kind, names in ROW_NAMES.items()]
         told = ", ".join(f"{count:,} {names[count != 1]}" for count, names in counted if count)
         written = f"{self.written:,} {'row' if self.written == 1 else 'rows'} written by this run"
         return f"{told or 'an empty memory'}; {written}; hash {self.hash}"
@@ -79,23 +79,23 @@ def copy_recorded(source: Movable, target: Movable, to: str, record: Record, pro
             if entry := record("copy_begun", told):
                 told["begun"] = entry.n
 
-    written = transfer(source, target, count, now, begin=begin)
+    written = copy_rows(source, target, count, now, begin=begin)
     if written:
         try:
             record("copy", told)
         except EngrainError as exc:
             _log.warning("The copy is not recorded in the audit log of the source: %s", exc)
-        transfer(source, target, copying, now, ("audit",))
-    return compare(source, target, count_progress(progress, "compare", 2 * read), now, written)
+        copy_rows(source, target, copying, now, ("audit",))
+    return compare_stores(source, target, count_progress(progress, "compare", 2 * read), now, written)
 
 
 def copy(source: Movable, target: Movable, done: Done, now: datetime | None = None) -> CopyResult:
     """`transfer`, then `compare`."""
-    written = transfer(source, target, done, now)
-    return compare(source, target, done, now, written)
+    written = copy_rows(source, target, done, now)
+    return compare_stores(source, target, done, now, written)
 
 
-def transfer(
+def copy_rows(
     source: Movable,
     target: Movable,
     done: Done,
@@ -110,10 +110,10 @@ def transfer(
 
     Conflict if the target holds something that the source does not, or while an erasure is under way; OnHold if a hold
     hides something, which nobody may read."""
-    _check_whole(source)
+    _check_copyable(source)
     written = 0
     for kind in kinds:
-        for missing in _missing(kind, source, target, done, now):
+        for missing in _iterate_missing(kind, source, target, done, now):
             if begin is not None and kind != "store":
                 begin()
                 begin = None
@@ -122,7 +122,7 @@ def transfer(
     return written
 
 
-def _check_whole(source: Movable) -> None:
+def _check_copyable(source: Movable) -> None:
     erasing: Erasing | None = getattr(source, "erasing", None)
     if erasing is None:
         return
@@ -135,34 +135,38 @@ def _check_whole(source: Movable) -> None:
         )
 
 
-def compare(source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0) -> CopyResult:
+def compare_stores(
+    source: Movable, target: Movable, done: Done, now: datetime | None = None, written: int = 0
+) -> CopyResult:
     """Reads both stores, every row. Conflict if they differ, because the source was written to meanwhile."""
-    counts, wanted = _proof(source, done, now)
-    there, found = _proof(target, done, now)
+    counts, wanted = _hash_rows(source, done, now)
+    there, found = _hash_rows(target, done, now)
     if (counts, wanted) != (there, found):
         differing = [kind for kind in ROW_KINDS if counts.get(kind) != there.get(kind)]
-        what = ", ".join(map(_several, differing)) or "contents, not in counts"
+        what = ", ".join(map(_plural, differing)) or "contents, not in counts"
         raise Conflict(f"source and copy differ in {what}: the source was written to meanwhile. Copy once more.")
     return CopyResult(counts, written, wanted)
 
 
-def _missing(kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None) -> Iterator[list[Row]]:
+def _iterate_missing(
+    kind: RowKind, source: Movable, target: Movable, done: Done, now: datetime | None
+) -> Iterator[list[Row]]:
     """What the target has not, page by page: each is to be written before the next is asked for."""
     after: Key | None = None
-    while page := source.dump(kind, after, PAGE):
-        there = {row.key: row for row in _standing(target.dump(kind, after, PAGE), now)}
-        missing = [row for row in _standing(page, now) if there.pop(row.key, None) != row]
-        _no_more(kind, [key for key in there if key <= page[-1].key])
+    while page := source.dump(kind, after, PAGE_SIZE):
+        there = {row.key: row for row in _drop_expired(target.dump(kind, after, PAGE_SIZE), now)}
+        missing = [row for row in _drop_expired(page, now) if there.pop(row.key, None) != row]
+        _check_no_extra(kind, [key for key in there if key <= page[-1].key])
         if missing:
             yield missing
         after = page[-1].key
         done(len(page))
-    while left := target.dump(kind, after, PAGE):
-        _no_more(kind, [row.key for row in _standing(left, now)])
+    while left := target.dump(kind, after, PAGE_SIZE):
+        _check_no_extra(kind, [row.key for row in _drop_expired(left, now)])
         after = left[-1].key
 
 
-def _standing(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
+def _drop_expired(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
     """Without the episodes that are over, and without raw texts that are."""
     over = None if now is None else to_micros(now)
     for row in rows:
@@ -173,19 +177,19 @@ def _standing(rows: Iterable[Row], now: datetime | None) -> Iterator[Row]:
             yield replace(row, values={**row.values, "raw": raw if raw and raw["expires_at"] > over else None})
 
 
-def _no_more(kind: RowKind, keys: list[Key]) -> None:
+def _check_no_extra(kind: RowKind, keys: list[Key]) -> None:
     if keys:
         raise Conflict(
-            f"the target holds {_several(kind)} that the source does not, such as {keys[0][-1]!r}: "
+            f"the target holds {_plural(kind)} that the source does not, such as {keys[0][-1]!r}: "
             "they were forgotten there, or are of another memory. Copy into a new store."
         )
 
 
-def _proof(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, int], str]:
+def _hash_rows(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, int], str]:
     counts: dict[str, int] = {}
     known = None
-    for page in _pages(store):
-        rows = list(_standing(page, now))
+    for page in _iterate_pages(store):
+        rows = list(_drop_expired(page, now))
         for row in rows:
             counts[row.kind] = counts.get(row.kind, 0) + 1
         known = hash_rows(rows, known)
@@ -193,13 +197,13 @@ def _proof(store: Movable, done: Done, now: datetime | None) -> tuple[dict[str, 
     return counts, hash_rows([], known).hexdigest()
 
 
-def _pages(store: Movable) -> Iterator[list[Row]]:
+def _iterate_pages(store: Movable) -> Iterator[list[Row]]:
     for kind in ROW_KINDS:
         after: Key | None = None
-        while rows := store.dump(kind, after, PAGE):
+        while rows := store.dump(kind, after, PAGE_SIZE):
             yield rows
             after = rows[-1].key
 
 
-def _several(kind: RowKind) -> str:
-    return NAMES[kind][1] if kind in NAMES else kind
+def _plural(kind: RowKind) -> str:
+    return ROW_NAMES[kind][1] if kind in ROW_NAMES else kind

@@ -14,16 +14,16 @@ from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import load_statement_rules
 from engrain.ingest import gate, write
-from engrain.ingest.facts import Said, note_for
+from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Services
-from engrain.privacy.tombstones import Barrier
-from engrain.transfer.export import every, movable
+from engrain.privacy.tombstones import TombstoneFilter
+from engrain.transfer.export import iterate_rows, require_movable
 
-BATCH = 256
+BATCH_SIZE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class Deduplicated:
     """`changed` are notes with the item whose words they replace. `known` are here as they are, or were corrected here
     since; `barred` were changed to what was forgotten here."""
 
@@ -33,59 +33,63 @@ class Sorted:
     barred: int = 0
 
 
-def sort(notes: Sequence[Note], scope: Scope, services: Services) -> Sorted:
+def deduplicate(notes: Sequence[Note], scope: Scope, services: Services) -> Deduplicated:
     """By the names that notes have where they come from, which are their request ids. Of two with one name the last
     counts."""
-    store = movable(services)
+    store = require_movable(services)
     given = {note.request_id or "": note for note in notes}
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(store, "request", scope)}
     # As they would be kept, and as a tombstone knows them.
-    texts = {name: write.draft(note, services.redact).text for name, note in given.items()}
-    versions = _versions(services, scope, {id for name in given if (id := asked.get(name))})
+    texts = {name: write.build_draft(note, services.redact).text for name, note in given.items()}
+    versions = _load_versions(services, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
         here = versions.get(asked.get(name) or "")
         if not here:
-            new.append(_anew(note) if name in asked else note)
-        elif _imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
+            new.append(_extend_request_id(note) if name in asked else note)
+        elif _is_imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
             if note.slot:
-                new.append(_anew(note))
+                new.append(_extend_request_id(note))
             else:
                 changed.append((here[-1], note))
-    barrier = Barrier([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
+    barrier = TombstoneFilter([], [scope], services, store, [texts[note.request_id or ""] for _, note in changed])
     allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
-    return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
+    return Deduplicated(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
 def corrections(
     changed: Sequence[tuple[Item, Note]], scope: Scope, services: Services, began: int, *, embed: bool = True
 ) -> Iterator[Plan]:
     """Plans that put each note in place of the words that came in before."""
-    for start in range(0, len(changed), BATCH):
-        part = changed[start : start + BATCH]
-        notes = [_in_place(item, note) for item, note in part]
-        drafts = write.drafts(notes, services) if embed else [write.draft(note, services.redact) for note in notes]
+    for start in range(0, len(changed), BATCH_SIZE):
+        part = changed[start : start + BATCH_SIZE]
+        notes = [_keep_place(item, note) for item, note in part]
+        drafts = (
+            write.build_drafts(notes, services)
+            if embed
+            else [write.build_draft(note, services.redact) for note in notes]
+        )
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
         yield Plan(scope, steps, began=began)
 
 
-def _in_place(item: Item, note: Note) -> Note:
+def _keep_place(item: Item, note: Note) -> Note:
     number = None if note.place is None else replace(note.place, number=None)
     return replace(note, importance=item.importance, slot=item.slot, place=number)
 
 
-def _anew(note: Note) -> Note:
+def _extend_request_id(note: Note) -> Note:
     """What was forgotten since has left its name behind; whether the words may come in is told by the tombstones."""
     words = hashlib.blake2b(f"{note.text}\x1f{note.occurred_at}".encode(), digest_size=8).hexdigest()
     return replace(note, request_id=f"{note.request_id}\x1f{words}")
 
 
-def _imported(item: Item) -> bool:
+def _is_imported(item: Item) -> bool:
     return all(source.kind == "import" for source in item.sources)
 
 
-def _versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+def _load_versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
     """Of each item that is here what it is and what it was corrected to, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
@@ -93,10 +97,10 @@ def _versions(services: Services, scope: Scope, ids: Iterable[str]) -> dict[str,
         some = services.items.get_many(scope, asked)
         found |= {one.id: one for one in some}
         asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
-    return {id: _chain(id, found) for id in ids if id in found}
+    return {id: _follow_corrections(id, found) for id in ids if id in found}
 
 
-def _chain(id: str | None, found: dict[str, Item]) -> list[Item]:
+def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
     chain: list[Item] = []
     while id in found and found[id] not in chain:
         chain.append(found[id])
@@ -104,29 +108,33 @@ def _chain(id: str | None, found: dict[str, Item]) -> list[Item]:
     return chain
 
 
-HEAD = 20_000  # characters: what is behind them was pasted
-PAGE = 256
+MAX_GATE_CHARACTERS = 20_000  # characters: what is behind them was pasted
+PAGE_SIZE = 256
 
 
 def find_worth(text: str) -> list[Statement]:
     """The statements of a message that are worth keeping. It takes a millisecond or two."""
     # What somebody wanted forgotten there is no matter of this memory.
-    return [one for one in gate.worth(blank_recalled(text[:HEAD])) if isinstance(one, Statement)]
+    return [
+        one for one in gate.find_statements(blank_recalled(text[:MAX_GATE_CHARACTERS])) if isinstance(one, Statement)
+    ]
 
 
-def drawn(
+def extract_facts(
     notes: Sequence[Note], scope: Scope, services: Services, find: Callable[[str], list[Statement]] = find_worth
 ) -> Iterator[Note]:
     """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
     before is not drawn again."""
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(services), "request", scope)}
+    asked = {
+        row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(require_movable(services), "request", scope)
+    }
     told = {asked[name]: note for note in notes if by_user(note) and asked.get(name := note.request_id or "")}
     ids = list(told)
-    for start in range(0, len(ids), PAGE):
-        for item in services.items.get_many(scope, ids[start : start + PAGE]):
+    for start in range(0, len(ids), PAGE_SIZE):
+        for item in services.items.get_many(scope, ids[start : start + PAGE_SIZE]):
             if item.retracted_at is None:
-                said = Said(item_to_message(item), item.id)
-                found = _facts(said, find(said.message.text), told[item.id], services)
+                said = Utterance(item_to_message(item), item.id)
+                found = _find_facts(said, find(said.message.text), told[item.id], services)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
@@ -135,15 +143,15 @@ def by_user(note: Note) -> bool:
     return note.place is not None and note.place.role == "user" and ATTACHMENT_KEY not in (note.metadata or {})
 
 
-def _facts(said: Said, worth: Sequence[Statement], note: Note, services: Services) -> Iterator[Note]:
+def _find_facts(said: Utterance, worth: Sequence[Statement], note: Note, services: Services) -> Iterator[Note]:
     for found in worth:
         if (words := said.words(found)).strip():
             ended = found.replaces is not None or load_statement_rules().sign("ended").search(words) is not None
-            fact = note_for(replace(found, slot=None) if ended else found, said, services)
+            fact = build_note(replace(found, slot=None) if ended else found, said, services)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
-            yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)
+            yield replace(fact, source=Source(_source_name(note), "import", cites), request_id=name)
 
 
-def _name(note: Note) -> str | None:
+def _source_name(note: Note) -> str | None:
     return note.source.name if isinstance(note.source, Source) else None

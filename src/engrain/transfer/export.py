@@ -17,11 +17,11 @@ from engrain.core.model.rows import Key, Row, RowKind
 from engrain.ports import Movable, Services
 from engrain.version import __version__
 
-FOLDERS = "files"  # the work under which the rounds of a synced folder are counted
-PAGE = 500
-USES = ("access_count", "last_accessed")
+FOLDER_PROGRESS = "files"  # the work under which the rounds of a synced folder are counted
+PAGE_SIZE = 500
+USE_FIELDS = ("access_count", "last_accessed")
 Uses = dict[str, dict[str, Any]]
-TRIES = 3
+MAX_ATTEMPTS = 3
 NAMES: Mapping[str, tuple[str, str]] = {
     "item": ("item", "items"),
     "cites": ("item that cites others", "items that cite others"),
@@ -54,29 +54,29 @@ def export(
 ) -> ExportResult:
     """As it is at one moment. Conflict if something is forgotten or erased all the while, or what is in another store
     than the items is written to."""
-    store = movable(services)
-    for _ in range(TRIES):
+    store = require_movable(services)
+    for _ in range(MAX_ATTEMPTS):
         since = store.standing((scope,))
-        exported = store.still(lambda: _written(services, scope, out, vectors, done))
+        exported = store.still(lambda: _write_export(services, scope, out, vectors, done))
         if exported is not None and store.standing((scope,)) == since:
             return exported
     raise Conflict("the memory was changed while it was read, three times. Export it when it rests.")
 
 
-def _written(
+def _write_export(
     services: Services, scope: Scope, out: BinaryIO, vectors: bool, done: Callable[[int], None]
 ) -> ExportResult | None:
     """Read twice: once to count and hash, once to write. None if it was not the same."""
     uses: Uses = {}
     counted = LineSums()
-    for kind, raw in _lines(services, scope, vectors, uses):
+    for kind, raw in _iterate_lines(services, scope, vectors, uses):
         counted.add(kind, raw)
     manifest = Manifest(__version__, scope, counted.rows, counted.hashes, counted.hash)
     out.seek(0)
     out.truncate()
-    out.write(_raw(manifest.line))
+    out.write(_encode_line(manifest.line))
     written = LineSums()
-    for kind, raw in _lines(services, scope, vectors, uses):
+    for kind, raw in _iterate_lines(services, scope, vectors, uses):
         out.write(raw)
         written.add(kind, raw)
         if written.rows[kind] > counted.rows.get(kind, 0):
@@ -85,22 +85,22 @@ def _written(
     return ExportResult(written.rows, written.hash) if written.hash == counted.hash else None
 
 
-def rows_of(services: Services, scope: Scope) -> Iterator[Row]:
+def iterate_exported(services: Services, scope: Scope) -> Iterator[Row]:
     """Every row that a person may take along, kind by kind, each in the order of its key."""
-    store = movable(services)
+    store = require_movable(services)
     for kind in EXPORTED_KINDS:
         if kind == "session":
-            yield from _sessions(store, scope)
+            yield from _iterate_sessions(store, scope)
         elif kind == "episode" and not services.same_store:
-            yield from _episodes(services, store, scope)
+            yield from _iterate_episodes(services, store, scope)
         elif kind == "progress":
             # What a folder of files has seen of this store is of no use elsewhere.
-            yield from (row for row in every(store, kind, scope) if row.key[2] != FOLDERS)
+            yield from (row for row in iterate_rows(store, kind, scope) if row.key[2] != FOLDER_PROGRESS)
         else:
-            yield from every(store, kind, scope)
+            yield from iterate_rows(store, kind, scope)
 
 
-def movable(services: Services) -> Movable:
+def require_movable(services: Services) -> Movable:
     """All rows of the memory, wherever they are."""
     store = services.rows or services.items
     if not isinstance(store, Movable):
@@ -108,44 +108,44 @@ def movable(services: Services) -> Movable:
     return store
 
 
-def every(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
+def iterate_rows(store: Movable, kind: RowKind, scope: Scope) -> Iterator[Row]:
     """The rows of one kind in a scope, in the order of their keys."""
-    return chain.from_iterable(_pages(store, kind, scope))
+    return chain.from_iterable(_iterate_pages(store, kind, scope))
 
 
-def _pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
+def _iterate_pages(store: Movable, kind: RowKind, scope: Scope) -> Iterator[list[Row]]:
     after: Key | None = None
-    while rows := store.dump(kind, after, PAGE, scope):
+    while rows := store.dump(kind, after, PAGE_SIZE, scope):
         yield rows
         after = rows[-1].key
 
 
-def _lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
+def _iterate_lines(services: Services, scope: Scope, vectors: bool, uses: Uses) -> Iterator[tuple[str, bytes]]:
     """With the uses that an item had when it was first seen: to recall it is no change of the memory."""
-    for row in rows_of(services, scope):
+    for row in iterate_exported(services, scope):
         if row.kind == "item":
-            used = uses.setdefault(row.key[0], {name: row.values[name] for name in USES})
+            used = uses.setdefault(row.key[0], {name: row.values[name] for name in USE_FIELDS})
             row = replace(row, values={**row.values, **used, **({} if vectors else {"vectors": {}})})
-        yield row.kind, _raw(row_to_line(row))
+        yield row.kind, _encode_line(row_to_line(row))
 
 
-def _raw(line: Line) -> bytes:
+def _encode_line(line: Line) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
-def _sessions(store: Movable, scope: Scope) -> Iterator[Row]:
+def _iterate_sessions(store: Movable, scope: Scope) -> Iterator[Row]:
     """The rank of a session is its place among those of this memory, oldest first: what it is in the store counts the
     changes of all."""
-    rows = list(every(store, "session", scope))
+    rows = list(iterate_rows(store, "session", scope))
     order = sorted(rows, key=lambda row: (row.values["rank"], row.key))
     ranks = {row.key: rank for rank, row in enumerate(order, 1)}
     for row in rows:
         yield replace(row, values={**row.values, "rank": ranks[row.key]})
 
 
-def _episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
+def _iterate_episodes(services: Services, store: Movable, scope: Scope) -> Iterator[Row]:
     """From a store that does not know when an item goes: an entry over one that is gone is no longer there."""
-    for rows in _pages(store, "episode", scope):
+    for rows in _iterate_pages(store, "episode", scope):
         named = [row.values["item"] for row in rows if row.values["item"] is not None]
         known = {one.id for one in services.items.get_many(scope, named)} if named else set()
         yield from (row for row in rows if row.values["item"] is None or row.values["item"] in known)

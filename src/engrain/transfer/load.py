@@ -15,20 +15,20 @@ from engrain.core.model.items import Note, Source
 from engrain.core.model.plans import Add, Plan
 from engrain.ingest import write
 from engrain.ports import Services
-from engrain.transfer.dedupe import Sorted, by_user, corrections, drawn, find_worth, sort
+from engrain.transfer.dedupe import Deduplicated, by_user, corrections, deduplicate, extract_facts, find_worth
 from engrain.transfer.preview import preview
-from engrain.transfer.readers import Form, Read, entries_in, notes_in, told
+from engrain.transfer.readers import Form, ReadResult, detect_format, read_entries, read_notes
 from engrain.transfer.restore import restore
-from engrain.transfer.verify import proved
+from engrain.transfer.verify import verify_export
 
-PART = 2_048  # notes between two words of progress
+NOTES_PER_PROGRESS = 2_048  # notes between two words of progress
 
 Done = Callable[[int], None]
 Statuses = tuple[list[str], list[str]]  # of the notes, and of the facts drawn from them
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LoadOptions:
     """How a file is loaded. `source` is that of notes which name none; `other_scope` takes what is another memory's;
     `skip_bad` writes the good notes even if others are bad, and is nothing for an export, which is whole or nothing;
     `facts` draws facts from the conversations of others."""
@@ -62,18 +62,20 @@ class LoadResult:
     written: bool = True
 
 
-def load(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+def load(file: BinaryIO, scope: Scope, services: Services, terms: LoadOptions, done: Done) -> LoadResult:
     """BadFile if a line cannot be used, and then nothing is written. `done` is told how many more are written; whoever
     stops it learns what stays."""
-    form, documents = told(file, terms.form)
+    form, documents = detect_format(file, terms.form)
     if form == "engrain":
-        return _export(file, scope, services, terms, done)
-    read = notes_in(file, terms.source) if form == "notes" else entries_in(documents, form, scope, terms.other_scope)
-    return _notes(read, form, scope, services, terms, done)
+        return _load_export(file, scope, services, terms, done)
+    read = (
+        read_notes(file, terms.source) if form == "notes" else read_entries(documents, form, scope, terms.other_scope)
+    )
+    return _load_notes(read, form, scope, services, terms, done)
 
 
 @contextmanager
-def _whole() -> Iterator[None]:
+def _explain_interrupted_export() -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, OutcomeUnknown) as stop:
@@ -82,7 +84,7 @@ def _whole() -> Iterator[None]:
 
 
 @contextmanager
-def _counted(done: Done) -> Iterator[Done]:
+def _count_written(done: Done) -> Iterator[Done]:
     """While notes are written."""
     count = 0
 
@@ -99,14 +101,14 @@ def _counted(done: Done) -> Iterator[Done]:
         raise
 
 
-def _export(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
-    export = proved(file, scope, services, lambda _: None)
+def _load_export(file: BinaryIO, scope: Scope, services: Services, terms: LoadOptions, done: Done) -> LoadResult:
+    export = verify_export(file, scope, services, lambda _: None)
     if export.manifest.scope != scope and not terms.other_scope:
         raise Conflict(
             f"this is an export of {export.manifest.scope}, and this memory is that of {scope}. Say so if it is to go "
             "into another memory all the same: other_scope=True, or --other-scope."
         )
-    with _whole():
+    with _explain_interrupted_export():
         decision = restore(export.rows, scope, services, done, terms.dry_run, export.manifest.scope)
     return LoadResult(
         "engrain",
@@ -120,14 +122,16 @@ def _export(file: BinaryIO, scope: Scope, services: Services, terms: Terms, done
     )
 
 
-def _notes(read: Read, form: Form, scope: Scope, services: Services, terms: Terms, done: Done) -> LoadResult:
+def _load_notes(
+    read: ReadResult, form: Form, scope: Scope, services: Services, terms: LoadOptions, done: Done
+) -> LoadResult:
     load = _NoteLoad(scope, services, services.items.moment())
-    if form == "notes" and any(map(_may_clash, read.notes)):
+    if form == "notes" and any(map(_may_conflict, read.notes)):
         read = load.find_clashes(read)
     if read.bad and not terms.skip_bad:
         raise BadFile(read.bad)
     # Notes have their words in their names: one that was changed is another.
-    given = Sorted(read.notes) if form == "notes" else sort(read.notes, scope, services)
+    given = Deduplicated(read.notes) if form == "notes" else deduplicate(read.notes, scope, services)
     found = Counter({"repeated": given.known, "replaced": len(given.changed), "kept_out": given.barred})
     conversations = read.notes if terms.facts else ()
     statuses, facts = load.preview(given, conversations) if terms.dry_run else load.write(given, conversations, done)
@@ -155,32 +159,32 @@ class _NoteLoad:
     services: Services
     began: int
 
-    def write(self, given: Sorted, conversations: Sequence[Note], done: Done) -> Statuses:
+    def write(self, given: Deduplicated, conversations: Sequence[Note], done: Done) -> Statuses:
         """Write the notes, and the facts drawn from the conversations: the status of each."""
-        with _counted(done) as counting:
+        with _count_written(done) as counting:
             statuses = self._commit(given.new, counting)
             for plan in corrections(given.changed, self.scope, self.services, self.began):
                 self.services.items.apply(plan)
-            facts = list(drawn(conversations, self.scope, self.services)) if conversations else []
+            facts = list(extract_facts(conversations, self.scope, self.services)) if conversations else []
             return statuses, self._commit(facts, lambda _: None)
 
-    def preview(self, given: Sorted, conversations: Sequence[Note]) -> Statuses:
+    def preview(self, given: Deduplicated, conversations: Sequence[Note]) -> Statuses:
         """Do the same in one transaction that is rolled back. Nothing is embedded: vectors change no status."""
         new = self._plans(given.new)
         changed = list(corrections(given.changed, self.scope, self.services, self.began, embed=False))
         find = cache(find_worth)
         for note in filter(by_user, conversations):
-            find(write.draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
+            find(write.build_draft(note, self.services.redact).text)  # slow, and other writers wait for the transaction
 
         def do(check: Done) -> Statuses:
             statuses = self._apply(new, check)
             self._apply(changed, check)
-            facts = list(drawn(conversations, self.scope, self.services, find)) if conversations else []
+            facts = list(extract_facts(conversations, self.scope, self.services, find)) if conversations else []
             return statuses, self._apply(self._plans(facts), check)
 
         return preview(self.services, do)
 
-    def find_clashes(self, read: Read) -> Read:
+    def find_clashes(self, read: ReadResult) -> ReadResult:
         """Move the notes that the store refuses to `bad`. Each is tried on top of the ones before it."""
         planned: list[tuple[int, Note, Plan]] = []
         bad = list(read.bad)
@@ -202,20 +206,20 @@ class _NoteLoad:
             return good, refused
 
         good, refused = preview(self.services, do)
-        return Read(good, bad=sorted(bad + refused))
+        return ReadResult(good, bad=sorted(bad + refused))
 
     def _commit(self, notes: Sequence[Note], done: Done) -> list[str]:
         statuses: list[str] = []
-        for start in range(0, len(notes), PART):
-            part = notes[start : start + PART]
-            outcomes = write.commit_many(part, self.scope, self.services, None, done, self.began)
+        for start in range(0, len(notes), NOTES_PER_PROGRESS):
+            part = notes[start : start + NOTES_PER_PROGRESS]
+            outcomes = write.commit_batches(part, self.scope, self.services, None, done, self.began)
             statuses += [one.status for one in outcomes]
         return statuses
 
     def _plans(self, notes: Sequence[Note]) -> list[Plan]:
         """Plans without vectors."""
-        steps = [Add(write.draft(note, self.services.redact), note.request_id) for note in notes]
-        parts = (tuple(steps[start : start + write.BATCH]) for start in range(0, len(steps), write.BATCH))
+        steps = [Add(write.build_draft(note, self.services.redact), note.request_id) for note in notes]
+        parts = (tuple(steps[start : start + write.BATCH_SIZE]) for start in range(0, len(steps), write.BATCH_SIZE))
         return [Plan(self.scope, part, began=self.began) for part in parts]
 
     def _apply(self, plans: Sequence[Plan], check: Done) -> list[str]:
@@ -226,7 +230,7 @@ class _NoteLoad:
         return statuses
 
 
-def _may_clash(note: Note) -> bool:
+def _may_conflict(note: Note) -> bool:
     """Whether a store may refuse it for what is there."""
     cites = isinstance(note.source, Source) and note.source.cites
     return bool(cites) or (note.place is not None and note.place.number is not None)

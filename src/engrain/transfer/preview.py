@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from engrain.core.errors import TooLarge
 from engrain.ports import Services
-from engrain.transfer.export import movable
+from engrain.transfer.export import require_movable
 
 Answer = TypeVar("Answer")
 # Other writers wait for a preview: those of the file in SQLite, those of the scope in Postgres.
@@ -30,4 +30,4 @@ def preview(services: Services, do: Callable[[Callable[[int], None]], Answer]) -
 
         return do(check)
 
-    return movable(services).preview(run)
+    return require_movable(services).preview(run)

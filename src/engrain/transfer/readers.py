@@ -24,31 +24,31 @@ from engrain.core.formats.manifests import is_manifest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source, check_note, parse_note
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
-from engrain.transfer.verify import BOM, MAX_LINE, lines, value_of
+from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
-MAX_DOCUMENT = 1 << 29
-
-
-def document(file: BinaryIO) -> object:
-    raw = file.read(MAX_DOCUMENT + 1)
-    if len(raw) > MAX_DOCUMENT:
-        raise TooLarge(f"the file has more than {MAX_DOCUMENT:,} bytes. Split its list into several files.")
-    return parsed(raw)
+MAX_DOCUMENT_BYTES = 1 << 29
 
 
-def parsed(raw: bytes) -> object:
+def read_document(file: BinaryIO) -> object:
+    raw = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise TooLarge(f"the file has more than {MAX_DOCUMENT_BYTES:,} bytes. Split its list into several files.")
+    return parse_json(raw)
+
+
+def parse_json(raw: bytes) -> object:
     raw = raw.removeprefix(BOM)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         if "surrogate" in exc.msg:
-            return _mended(raw)
+            return _parse_lenient(raw)
         kind = BadText if "UTF-8" in exc.msg else InvalidInput
         cut = " It may have been cut off." if exc.pos >= len(exc.doc) else ""
         raise kind(f"the file is not JSON: {exc.msg}, line {exc.lineno}.{cut}") from exc
 
 
-def _mended(raw: bytes) -> object:
+def _parse_lenient(raw: bytes) -> object:
     """Chats cut texts in the middle of a picture's two halves: the half that stays becomes a question mark."""
     try:
         return orjson.loads(json.dumps(json.loads(raw), ensure_ascii=False).encode("utf-8", "replace"))
@@ -56,11 +56,11 @@ def _mended(raw: bytes) -> object:
         raise InvalidInput(f"the file is not JSON: {exc}.") from exc
 
 
-MAGIC = b"PK\x03\x04"
-PACKINGS = (ZIP_STORED, ZIP_DEFLATED)  # the others unpack without a limit
-MAX_ARCHIVE = 4 * MAX_DOCUMENT  # unpacked, of the files that are read
+ZIP_MAGIC = b"PK\x03\x04"
+COMPRESSIONS = (ZIP_STORED, ZIP_DEFLATED)  # the others unpack without a limit
+MAX_ARCHIVE_BYTES = 4 * MAX_DOCUMENT_BYTES  # unpacked, of the files that are read
 # A large export has its conversations in several files, conversations-000.json and so on; memories may be a folder.
-WANTED = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
+WANTED_FILES = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
 
 
 class Document(NamedTuple):
@@ -70,29 +70,31 @@ class Document(NamedTuple):
     value: object
 
 
-def documents(file: BinaryIO) -> Iterator[Document]:
+def read_archive(file: BinaryIO) -> Iterator[Document]:
     """One after the other, so that only one of them is in memory."""
-    with _readable(), ZipFile(file) as archive:
-        members = [one for one in archive.infolist() if WANTED.fullmatch(one.filename)]
+    with _translate_zip_errors(), ZipFile(file) as archive:
+        members = [one for one in archive.infolist() if WANTED_FILES.fullmatch(one.filename)]
         if not members:
             raise InvalidInput(
                 "the archive holds no conversations.json. Of other files than ChatGPT's and Claude's, unpack it first."
             )
-        if sum(one.file_size for one in members) > MAX_ARCHIVE or any(one.file_size > MAX_DOCUMENT for one in members):
+        if sum(one.file_size for one in members) > MAX_ARCHIVE_BYTES or any(
+            one.file_size > MAX_DOCUMENT_BYTES for one in members
+        ):
             raise TooLarge(
-                f"the archive is too large: a file in it may have {MAX_DOCUMENT:,} bytes, all {MAX_ARCHIVE:,}."
+                f"the archive is too large: a file in it may have {MAX_DOCUMENT_BYTES:,} bytes, all {MAX_ARCHIVE_BYTES:,}."
             )
-        if any(one.compress_type not in PACKINGS for one in members):
+        if any(one.compress_type not in COMPRESSIONS for one in members):
             raise InvalidInput("the archive is packed in a way that ChatGPT and Claude do not use: unpack it first.")
         for one in sorted(members, key=lambda one: one.filename):
             with archive.open(one) as member:
                 # Without a number all of it would be unpacked, whatever size it says it has.
                 raw = member.read(one.file_size + 1)
-            yield Document(one.filename, parsed(raw))
+            yield Document(one.filename, parse_json(raw))
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _translate_zip_errors() -> Iterator[None]:
     try:
         yield
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
@@ -100,12 +102,12 @@ def _readable() -> Iterator[None]:
 
 
 # The largest text, with every character written as an escape of six, and room for the rest of a note.
-MAX_NOTE_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
+MAX_NOTE_LINE_BYTES = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
+NOTES_HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadResult:
     """`notes` have request ids made from their content, so that repeating an import adds nothing. `bad` lines are
     numbered from 1, and so are the `lines` of the notes; of a document that is a list, its entries are."""
 
@@ -114,27 +116,29 @@ class Read:
     bad: list[BadLine] = field(default_factory=list)
 
 
-def notes_in(file: BinaryIO, source: str | None) -> Read:
+def read_notes(file: BinaryIO, source: str | None) -> ReadResult:
     """One note a line: {"text": …} or a whole Note."""
-    found = Read()
+    found = ReadResult()
     seen: Counter[str] = Counter()
-    for number, raw in lines(file, MAX_NOTE_LINE):
+    for number, raw in read_lines(file, MAX_NOTE_LINE_BYTES):
         try:
             if raw is None or raw.strip():
-                value = value_of(raw, MAX_NOTE_LINE)
-                digest = _digest([value, source])
+                value = parse_line(raw, MAX_NOTE_LINE_BYTES)
+                digest = _hash_value([value, source])
                 seen[digest] += 1
-                found.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
+                found.notes.append(replace(_build_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
                 found.lines.append(number)
         except EngrainError as exc:
-            hint = f" {HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
+            hint = f" {NOTES_HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
             found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
     return found
 
 
-def entries_in(documents: Iterable[Document], origin: ExportOrigin, scope: Scope, other_scope: bool = False) -> Read:
+def read_entries(
+    documents: Iterable[Document], origin: ExportOrigin, scope: Scope, other_scope: bool = False
+) -> ReadResult:
     """Conflict if they are of another user or of several, unless that is wanted."""
-    found = Read()
+    found = ReadResult()
     for name, value in documents:
         if not other_scope:
             _check_owner(list_owners(value, origin), scope)
@@ -159,33 +163,33 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
         )
 
 
-def _note(value: object, source: str | None) -> Note:
+def _build_note(value: object, source: str | None) -> Note:
     note = parse_note(value)
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
     return replace(check_note(note), derived=True)
 
 
-def _digest(value: object) -> str:
+def _hash_value(value: object) -> str:
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
 FORMS: tuple[Form, ...] = get_args(Form)
-HEAD = 4_096
+HEAD_BYTES = 4_096
 
 
-def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
+def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
     """The form, and the JSON documents where it is made of such; else the file is back at its start."""
     if given is not None and given not in FORMS:
         raise InvalidInput(f"unknown form {given!r}. Known: {', '.join(FORMS)}.")
-    head = file.read(HEAD)
+    head = file.read(HEAD_BYTES)
     file.seek(0)
-    packed = head.startswith(MAGIC)
-    form: Form | None = given if given or packed else _by_beginning(file, head)
+    packed = head.startswith(ZIP_MAGIC)
+    form: Form | None = given if given or packed else _detect_by_head(file, head)
     if form in ("engrain", "notes"):
         return form, ()
-    read = documents(file) if packed else iter([Document("", document(file))])
+    read = read_archive(file) if packed else iter([Document("", read_document(file))])
     found = (one for one in read if one.value != [])
     first = next(found, None)
     if first is None:
@@ -196,36 +200,36 @@ def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
     return origin, chain([first], found)
 
 
-def _by_beginning(file: BinaryIO, head: bytes) -> Form | None:
+def _detect_by_head(file: BinaryIO, head: bytes) -> Form | None:
     """None for a JSON document, which must be read whole to tell."""
     _check_text(head)
     start = head.removeprefix(BOM).lstrip()[:1]
-    if not start and len(head) < HEAD:
+    if not start and len(head) < HEAD_BYTES:
         raise InvalidInput("the file is empty: there is nothing to load.")
     if start == b"[":
         return None
-    form = _by_first_line(next(iter(lines(file, MAX_LINE))).raw) if start == b"{" else "notes"
+    form = _detect_by_first_line(next(iter(read_lines(file, MAX_LINE_BYTES))).raw) if start == b"{" else "notes"
     file.seek(0)
     return form
 
 
-def _by_first_line(raw: bytes | None) -> Form | None:
+def _detect_by_first_line(raw: bytes | None) -> Form | None:
     try:
-        value = value_of(raw, MAX_LINE)
+        value = parse_line(raw, MAX_LINE_BYTES)
     except InvalidInput:
-        return None if raw is not None and _goes_on(raw) else "notes"
+        return None if raw is not None and _continues(raw) else "notes"
     if is_manifest(value) or is_row(value):
         return "engrain"
     return None if detect_origin(value) else "notes"
 
 
-def _goes_on(raw: bytes) -> bool:
+def _continues(raw: bytes) -> bool:
     """Whether it is the beginning of a document over several lines, and no bad line of notes."""
     line = raw.rstrip()
     if not line.endswith((b"{", b"[", b",")):
         return False
     try:
-        value_of(line[:-1], MAX_LINE)
+        parse_line(line[:-1], MAX_LINE_BYTES)
     except InvalidInput:
         return True
     return False  # whole but for a comma

@@ -20,15 +20,26 @@ from engrain.core.model.rows import ChangeToken, Key, Row, RowKind
 from engrain.core.rules.traits import detect_traits
 from engrain.core.secrets.redact import RedactFunction, redact_json
 from engrain.ports import Embedder, Movable, Services
-from engrain.privacy.tombstones import Barrier
-from engrain.transfer.export import every, movable
+from engrain.privacy.tombstones import TombstoneFilter
+from engrain.transfer.export import iterate_rows, require_movable
 from engrain.transfer.preview import preview
-from engrain.transfer.verify import numbered
+from engrain.transfer.verify import number_lines
 
-TASKS: tuple[RowKind, ...] = ("task", "step", "event")
-TRIES = 3
+TASK_KINDS: tuple[RowKind, ...] = ("task", "step", "event")
+MAX_ATTEMPTS = 3
 # What an item is. The rest may have changed since the export, and what is here is newer.
-CONTENT = ("kind", "text", "recorded_at", "occurred_at", "slot", "session", "place", "speaker", "role", "relation")
+CONTENT_FIELDS = (
+    "kind",
+    "text",
+    "recorded_at",
+    "occurred_at",
+    "slot",
+    "session",
+    "place",
+    "speaker",
+    "role",
+    "relation",
+)
 
 
 @dataclass(slots=True)
@@ -48,14 +59,14 @@ def restore(
 ) -> Decision:
     """All in one transaction, which a dry run rolls back. `origin` is the memory that the rows were exported from.
     BadFile names every line that says something else than what is here under the same name; then nothing is written."""
-    store = movable(services)
+    store = require_movable(services)
     # A file may say that it is of another tenant; nobody learns from it what was erased there.
     scopes = (scope, origin) if origin.tenant == scope.tenant and origin != scope else (scope,)
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         # Looked up before anything is decided: what is forgotten or erased from here on makes the writing fail.
         since = store.standing(scopes)
-        decision = _Deciding(rows, scope, services, store, scopes).decided()
-        if _written(decision, services, since, None if dry_run else done):
+        decision = _Decider(rows, scope, services, store, scopes).decided()
+        if _write_rows(decision, services, since, None if dry_run else done):
             break
     else:
         raise Conflict("some of this memory was forgotten or erased while it was loaded, three times. Load it again.")
@@ -65,9 +76,9 @@ def restore(
     return decision
 
 
-def _written(decision: Decision, services: Services, since: ChangeToken, done: Callable[[int], None] | None) -> bool:
+def _write_rows(decision: Decision, services: Services, since: ChangeToken, done: Callable[[int], None] | None) -> bool:
     """False if something was forgotten or erased since: then it is decided anew. Rolled back without `done`."""
-    store = movable(services)
+    store = require_movable(services)
     try:
         if decision.new and done:
             store.restore(decision.new, since, done)
@@ -83,15 +94,15 @@ def _written(decision: Decision, services: Services, since: ChangeToken, done: C
         ) from exc
 
 
-class _Deciding:
+class _Decider:
     """`scopes` are where the rows are to go, and where they were."""
 
     def __init__(
         self, rows: Sequence[Row], scope: Scope, services: Services, store: Movable, scopes: Collection[Scope]
     ) -> None:
         self._scope, self._services, self._store = scope, services, store
-        self._numbers = numbered(rows)
-        self._rows = [_redacted(row, services.redact) for row in rows] if services.redact else rows
+        self._numbers = number_lines(rows)
+        self._rows = [_redact_row(row, services.redact) for row in rows] if services.redact else rows
         # Where a text was redacted, the spans that others cite of it are no longer where they were.
         self._reworded = {
             row.key[0]
@@ -99,7 +110,7 @@ class _Deciding:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = Barrier(self._rows, scopes, services, store)
+        self._barrier = TombstoneFilter(self._rows, scopes, services, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -133,21 +144,21 @@ class _Deciding:
         self._silenced -= {row.values["session"] for row in self._items.values()}
 
     def _all(self, kind: RowKind) -> Iterator[Row]:
-        for row in every(self._store, kind, self._scope):
+        for row in iterate_rows(self._store, kind, self._scope):
             yield replace(row, values={**row.values, "vectors": {}}) if kind == "item" else row
 
     def _choose_items(self) -> None:
         given = [row for row in self._rows if row.kind == "item"]
         for row in given:
             here = self._items.get(row.key[0])
-            if here is not None and _equal(here, row):
+            if here is not None and _has_same_content(here, row):
                 self._result.there += 1
                 self._close(here, row)
         held = {one: id for id, row in self._items.items() for one in unique_keys(row.values)}
         for row in given:
             id = row.key[0]
             here = self._items.get(id)
-            if here is not None and _equal(here, row):
+            if here is not None and _has_same_content(here, row):
                 continue
             if self._barrier.keeps_out(row):
                 self._out.add(id)
@@ -201,15 +212,15 @@ class _Deciding:
     def _stored(self, row: Row) -> Row:
         """With what the store itself knows a text by."""
         values = {**row.values, "replaced_by": self._same.get(row.values["replaced_by"], row.values["replaced_by"])}
-        values["vectors"] = _fitting(values["vectors"], self._services.embedder)
+        values["vectors"] = _keep_valid_vectors(values["vectors"], self._services.embedder)
         item = moving.row_to_item(replace(row, values=values)).item
         own = {"hash": hash_item(self._key, item), "traits": detect_traits(item.text, item.role)}
         return replace(row, values={**values, **own})
 
     def _choose_the_rest(self) -> None:
-        here = {kind: {row.key: row for row in self._all(kind)} for kind in _RESTING}
+        here = {kind: {row.key: row for row in self._all(kind)} for kind in _OTHER_KINDS}
         begun = self._begun(here["task"])
-        repeats = _repeats(here["episode"].values())
+        repeats = _group_repeats(here["episode"].values())
         stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
         if self._barrier.began_anew:
             # Nothing says when an event came that no task has taken yet.
@@ -221,16 +232,16 @@ class _Deciding:
             known = here.get(row.kind, {}).get(row.key)
             if row.kind == "session" and known and known.values["length"] < row.values["length"]:
                 self._result.new.append(replace(known, values={**known.values, "length": row.values["length"]}))
-            elif known is not None or (row.kind in TASKS and _came(row, begun)) or _again(row, repeats):
+            elif known is not None or (row.kind in TASK_KINDS and _is_past(row, begun)) or _was_counted(row, repeats):
                 self._result.there += 1
-            elif (chosen := self._chosen(row)) and not (row.kind in TASKS and row.key[1] in stopped):
+            elif (chosen := self._chosen(row)) and not (row.kind in TASK_KINDS and row.key[1] in stopped):
                 self._result.new.append(chosen)
             else:
                 self._result.kept_out.append(self._numbers[row.kind, row.key])
         # Also by those that are here already: a load may have been cut off before it came to this.
         kept = {row.key for row in self._result.new if row.kind == "episode"} | here["episode"].keys()
-        given = _repeats(row for row in self._rows if row.kind == "episode" and row.key in kept)
-        self._result.joined = [key[1] for key, row in here["episode"].items() if _again(row, given)]
+        given = _group_repeats(row for row in self._rows if row.kind == "episode" and row.key in kept)
+        self._result.joined = [key[1] for key, row in here["episode"].items() if _was_counted(row, given)]
 
     def _begun(self, here: Mapping[Key, Row]) -> dict[str, float]:
         """Of each task that is here, how many of its first steps are here too, since a load may have been cut off in a
@@ -280,13 +291,13 @@ class _Deciding:
         self._bad.append(BadLine(self._numbers[row.kind, row.key], "Conflict", why))
 
 
-def _came(row: Row, begun: Mapping[str, float]) -> bool:
+def _is_past(row: Row, begun: Mapping[str, float]) -> bool:
     """Whether a step or an event is a matter of the past for its task."""
     here = begun.get(row.key[1], 0)
     return here >= int(row.key[2]) if row.kind == "step" else here == math.inf
 
 
-def _repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
+def _group_repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
     """When the same thing happened, by session and key, in order."""
     found: dict[tuple[str, str], list[int]] = {}
     for row in episodes:
@@ -295,7 +306,7 @@ def _repeats(episodes: Iterable[Row]) -> dict[tuple[str, str], list[int]]:
     return {name: sorted(times) for name, times in found.items()}
 
 
-def _again(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
+def _was_counted(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
     """Whether an episode was counted in a later one, as Episodes.add does."""
     if row.kind != "episode" or row.values["key"] is None:
         return False
@@ -305,22 +316,22 @@ def _again(row: Row, repeats: Mapping[tuple[str, str], Sequence[int]]) -> bool:
     return later < len(times) and (expires is None or times[later] < expires)
 
 
-def _equal(here: Row, row: Row) -> bool:
-    return all(here.values[name] == row.values[name] for name in CONTENT)
+def _has_same_content(here: Row, row: Row) -> bool:
+    return all(here.values[name] == row.values[name] for name in CONTENT_FIELDS)
 
 
-_RESTING: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
+_OTHER_KINDS: tuple[RowKind, ...] = ("cites", "session", "summary", "progress", "episode", "trial", "task", "event")
 
 
-def _redacted(row: Row, redact: RedactFunction) -> Row:
+def _redact_row(row: Row, redact: RedactFunction) -> Row:
     """What people and models said in it; a task's own values are its program's, and stay."""
     values = dict(row.values)
-    for name in _SAID.get(row.kind, ()):
+    for name in _REDACTED_FIELDS.get(row.kind, ()):
         values[name] = redact_json(values[name], redact)
     return replace(row, values=values)
 
 
-_SAID: Mapping[str, tuple[str, ...]] = {
+_REDACTED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "item": ("text", "metadata", "relation"),
     "summary": ("text",),
     "episode": ("text", "data", "raw"),
@@ -328,7 +339,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _fitting(vectors: Mapping[str, Sequence[str]], embedder: Embedder) -> dict[str, list[str]]:
+def _keep_valid_vectors(vectors: Mapping[str, Sequence[str]], embedder: Embedder) -> dict[str, list[str]]:
     """Those of the present model that could be its own; the rest are made anew."""
     rows = vectors.get(embedder.model.key)
     if not rows:

@@ -21,14 +21,14 @@ from engrain.ports import Services
 BOM = b"\xef\xbb\xbf"
 
 
-class Given(NamedTuple):
+class RawLine(NamedTuple):
     """A line; `raw` is None if it was too long, and its rest was dropped."""
 
     number: int
     raw: bytes | None
 
 
-def lines(file: BinaryIO, limit: int) -> Iterator[Given]:
+def read_lines(file: BinaryIO, limit: int) -> Iterator[RawLine]:
     """Each with the line end that engrain writes, whatever an editor or a transfer has made of it."""
     number = 0
     while raw := file.readline(limit + 1):
@@ -36,15 +36,15 @@ def lines(file: BinaryIO, limit: int) -> Iterator[Given]:
         if number == 1:
             raw = raw.removeprefix(BOM)
         if len(raw) <= limit or raw.endswith(b"\n"):
-            yield Given(number, raw.rstrip(b"\r\n") + b"\n")
+            yield RawLine(number, raw.rstrip(b"\r\n") + b"\n")
             continue
         while rest := file.readline(limit):
             if rest.endswith(b"\n"):
                 break
-        yield Given(number, None)
+        yield RawLine(number, None)
 
 
-def value_of(raw: bytes | None, limit: int) -> object:
+def parse_line(raw: bytes | None, limit: int) -> object:
     """The JSON of a line."""
     if raw is None:
         raise TooLarge(f"the line has more than {limit:,} bytes. Split its text and store the parts.")
@@ -59,33 +59,33 @@ def value_of(raw: bytes | None, limit: int) -> object:
         raise kind(f"not JSON: {exc.msg}, at character {exc.pos + 1}.") from exc
 
 
-MAX_LINE = 64_000_000  # a recorded result is at most 16 MB, and escaped a few times that
-MAX_FILE = 1 << 30
-MAX_BAD = 1_000  # more say no more
+MAX_LINE_BYTES = 64_000_000  # a recorded result is at most 16 MB, and escaped a few times that
+MAX_FILE_BYTES = 1 << 30
+MAX_BAD_LINES = 1_000  # more say no more
 # A clock may be ahead by that much.
-AHEAD = timedelta(days=1)
+MAX_CLOCK_SKEW = timedelta(days=1)
 
 Done = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
+class VerifiedExport:
     """An export whose every line is good."""
 
     manifest: Manifest
     rows: Sequence[Row] = ()
 
 
-def proved(file: BinaryIO, scope: Scope, services: Services, done: Done) -> Proved:
+def verify_export(file: BinaryIO, scope: Scope, services: Services, done: Done) -> VerifiedExport:
     """BadFile says of every line what is wrong with it; then nothing is written."""
-    reading = _Reading(scope)
-    for given in lines(file, MAX_LINE):
+    reading = _ExportReader(scope)
+    for given in read_lines(file, MAX_LINE_BYTES):
         reading.take(given)
         done(1)
-    return reading.finish(to_micros(services.clock() + AHEAD))
+    return reading.finish(to_micros(services.clock() + MAX_CLOCK_SKEW))
 
 
-class _Reading:
+class _ExportReader:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._manifest: Manifest | None = None
@@ -94,11 +94,11 @@ class _Reading:
         self._bad: list[BadLine] = []
         self._size = 0
 
-    def take(self, given: Given) -> None:
+    def take(self, given: RawLine) -> None:
         self._size += len(given.raw or b"")
-        if self._size > MAX_FILE:
+        if self._size > MAX_FILE_BYTES:
             raise TooLarge(
-                f"the file has more than {MAX_FILE:,} bytes, and a load holds all of it in memory. Move the store with "
+                f"the file has more than {MAX_FILE_BYTES:,} bytes, and a load holds all of it in memory. Move the store with "
                 "`engrain copy` or `engrain backup`, which do not."
             )
         try:
@@ -106,8 +106,8 @@ class _Reading:
         except EngrainError as exc:
             self._fault(given.number, exc)
 
-    def _take(self, given: Given) -> None:
-        value = value_of(given.raw, MAX_LINE)
+    def _take(self, given: RawLine) -> None:
+        value = parse_line(given.raw, MAX_LINE_BYTES)
         if given.number == 1:
             if not isinstance(value, dict) or not is_manifest(value):
                 raise InvalidInput("the first line of the export, its manifest, is missing.")
@@ -120,29 +120,29 @@ class _Reading:
         self._sums.add(row.kind, given.raw or b"")
         self._rows.append(row)
 
-    def finish(self, latest: int) -> Proved:
+    def finish(self, latest: int) -> VerifiedExport:
         if self._manifest is None:
             raise BadFile(self._bad or [BadLine(1, "InvalidInput", "the manifest is missing.")])
         if not self._bad:
-            numbers = numbered(self._rows)
+            numbers = number_lines(self._rows)
             check_rows(self._rows, latest, lambda row, why: self._fault(numbers[row.kind, row.key], InvalidInput(why)))
-            for told in _differing(self._manifest, self._sums):
+            for told in _find_differences(self._manifest, self._sums):
                 self._fault(1, InvalidInput(told))
         if self._bad:
-            raise BadFile(sorted(self._bad)[:MAX_BAD])
-        return Proved(self._manifest, self._rows)
+            raise BadFile(sorted(self._bad)[:MAX_BAD_LINES])
+        return VerifiedExport(self._manifest, self._rows)
 
     def _fault(self, line: int, error: EngrainError) -> None:
-        if len(self._bad) < MAX_BAD:
+        if len(self._bad) < MAX_BAD_LINES:
             self._bad.append(BadLine(line, type(error).__name__, str(error)))
 
 
-def numbered(rows: Sequence[Row]) -> dict[tuple[str, Key], int]:
+def number_lines(rows: Sequence[Row]) -> dict[tuple[str, Key], int]:
     """The number of each row's line: the manifest has the first."""
     return {(row.kind, row.key): number for number, row in enumerate(rows, 2)}
 
 
-def _differing(manifest: Manifest, sums: LineSums) -> Iterator[str]:
+def _find_differences(manifest: Manifest, sums: LineSums) -> Iterator[str]:
     for kind in EXPORTED_KINDS:
         told, found = manifest.rows.get(kind, 0), sums.rows.get(kind, 0)
         if told != found:
