@@ -12,13 +12,21 @@ from engrain.core.model.items import Item, Source
 from engrain.core.model.recall import Hit, Outlived, Recall
 from engrain.core.text.tokenizer import terms
 from engrain.core.tokens import estimated_tokens
-from engrain.retrieval.selection import Budget, Choice, Chosen, choose, merge, pack, shortened
+from engrain.retrieval.selection import (
+    Candidate,
+    Selection,
+    TokenBudget,
+    merge_scopes,
+    pack_hits,
+    select_candidates,
+    shorten_hit,
+)
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
-def choice(number: int, relevance: float, source: str | None = None, scope: int = 0) -> Choice:
-    return Choice(scope, number, f"i{number}", -float(number), relevance, source)
+def choice(number: int, relevance: float, source: str | None = None, scope: int = 0) -> Candidate:
+    return Candidate(scope, number, f"i{number}", -float(number), relevance, source)
 
 
 def hit(text: str, **changes: object) -> Hit:
@@ -28,9 +36,9 @@ def hit(text: str, **changes: object) -> Hit:
 
 def packed(texts: list[str], budget: int | None, words: str = "", relevance: Sequence[float] = ()) -> Recall:
     choices = [choice(number, relevance[number] if relevance else 0.9) for number in range(len(texts))]
-    chosen = Chosen(choices, {"floor": [], "n": [], "source": [], "budget": []})
-    limit = Budget(budget, estimated_tokens, frozenset(terms(words)))
-    return pack(dict(zip(choices, map(hit, texts), strict=True)), chosen, limit)
+    chosen = Selection(choices, {"floor": [], "n": [], "source": [], "budget": []})
+    limit = TokenBudget(budget, estimated_tokens, frozenset(terms(words)))
+    return pack_hits(dict(zip(choices, map(hit, texts), strict=True)), chosen, limit)
 
 
 SHARES = st.floats(0, 1)
@@ -40,37 +48,37 @@ CANDIDATES = st.lists(st.tuples(SHARES, st.sampled_from([None, "a", "b"])), max_
 
 
 @given(CANDIDATES, st.integers(1, 12), SHARES, SHARES)
-def test_what_is_chosen(candidates: list[Choice], n: int, floor: float, usual: float) -> None:
-    chosen = choose(candidates, n, floor, usual)
+def test_what_is_chosen(candidates: list[Candidate], n: int, floor: float, usual: float) -> None:
+    chosen = select_candidates(candidates, n, floor, usual)
     above = [one for one in candidates if one.relevance >= floor]
-    assert len(chosen.taken) == min(n, len(above))
-    assert all(one.relevance >= floor for one in chosen.taken)
-    assert chosen.taken == sorted(chosen.taken, key=candidates.index)
-    left = [one for some in chosen.left.values() for one in some]
-    assert sorted(chosen.taken + left) == sorted(candidates)
+    assert len(chosen.selected) == min(n, len(above))
+    assert all(one.relevance >= floor for one in chosen.selected)
+    assert chosen.selected == sorted(chosen.selected, key=candidates.index)
+    left = [one for some in chosen.omitted.values() for one in some]
+    assert sorted(chosen.selected + left) == sorted(candidates)
 
 
 def test_one_source_cannot_fill_the_top_when_others_have_something_to_say() -> None:
     candidates = [choice(n, 0.9, "page") for n in range(6)] + [choice(n, 0.5) for n in range(6, 9)]
-    chosen = choose(candidates, 5, 0.2, 0.2)
-    assert [one.row for one in chosen.taken] == [0, 1, 2, 6, 7]
-    assert [one.row for one in chosen.left["source"]] == [3, 4]
+    chosen = select_candidates(candidates, 5, 0.2, 0.2)
+    assert [one.row for one in chosen.selected] == [0, 1, 2, 6, 7]
+    assert [one.row for one in chosen.omitted["source"]] == [3, 4]
 
 
 def test_one_source_may_fill_the_top_when_nobody_else_speaks() -> None:
     candidates = [choice(n, 0.9, "page") for n in range(6)] + [choice(n, 0.01) for n in range(6, 9)]
-    assert [one.row for one in choose(candidates, 5, 0.0, 0.2).taken] == [0, 1, 2, 3, 4]
+    assert [one.row for one in select_candidates(candidates, 5, 0.0, 0.2).selected] == [0, 1, 2, 3, 4]
 
 
 def test_items_without_a_source_are_no_source() -> None:
     candidates = [choice(n, 0.9) for n in range(6)] + [choice(6, 0.8, "page")]
-    assert [one.row for one in choose(candidates, 5, 0.2, 0.2).taken] == [0, 1, 2, 3, 4]
+    assert [one.row for one in select_candidates(candidates, 5, 0.2, 0.2).selected] == [0, 1, 2, 3, 4]
 
 
 @given(st.lists(CANDIDATES, min_size=1, max_size=3))
-def test_merging_keeps_the_order_of_each_scope(scopes: list[list[Choice]]) -> None:
+def test_merging_keeps_the_order_of_each_scope(scopes: list[list[Candidate]]) -> None:
     scopes = [[one._replace(scope=number) for one in some] for number, some in enumerate(scopes)]
-    merged = merge(scopes)
+    merged = merge_scopes(scopes)
     for number, some in enumerate(scopes):
         assert [one for one in merged if one.scope == number] == some
 
@@ -124,12 +132,12 @@ def test_a_cut_hit_keeps_the_marks_of_what_is_left() -> None:
     marks = (Outlived("on the left", NOW, None), Outlived("17-32-8", NOW, None))
     whole = replace(hit(LONG), outlived=marks)
     start = LONG.index("Its")
-    assert shortened(whole, (start, len(LONG))).outlived == marks[1:]
+    assert shorten_hit(whole, (start, len(LONG))).outlived == marks[1:]
 
 
 def test_what_is_below_the_floor_does_not_read_as_if_it_stood_on_it() -> None:
-    chosen = choose([choice(0, 0.19996)], 5, 0.2, 0.2)
-    recall = pack({}, chosen, Budget(None, estimated_tokens))
+    chosen = select_candidates([choice(0, 0.19996)], 5, 0.2, 0.2)
+    recall = pack_hits({}, chosen, TokenBudget(None, estimated_tokens))
     assert str(recall.left_out[0]) == "1 below the relevance floor (best relevance 0.19)"
     assert recall.left_out[0].relevance < 0.2
 

@@ -10,10 +10,10 @@ from engrain.core.model.queries import EmbeddingModel
 from engrain.core.rules.statements import ASKS, INSTRUCTION
 from engrain.core.text.tokenizer import terms
 from engrain.ports import Sketch, WordHit
-from engrain.retrieval.candidates import Gathered
-from engrain.retrieval.fusion import Table, fuse
-from engrain.retrieval.query import Day, Question, Span, understand
-from engrain.retrieval.ranking import Ranked, date_match, rank
+from engrain.retrieval.candidates import CandidateSet
+from engrain.retrieval.fusion import CandidateTable, fuse
+from engrain.retrieval.query import PartialDate, Question, TimeSpan, parse_query
+from engrain.retrieval.ranking import Ranking, rank, score_dates
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 MODEL = EmbeddingModel("test", "0", 4, floor=0.2, mean=0.05, deviation=0.085)
@@ -24,15 +24,17 @@ def turn(id: str, place: int, session: str = "s", **changes: object) -> Sketch:
     return FACT._replace(id=id, kind="message", session=session, place=place, **changes)  # type: ignore[arg-type]
 
 
-def ranked(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Ranked:
+def ranked(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Ranking:
     return rank(fuse(gathered(question, sketches, cosines, texts), question, MODEL), question, NOW.timestamp())
 
 
-def fused(question: Question, sketches: list[Sketch], texts: dict[str, str]) -> Table:
+def fused(question: Question, sketches: list[Sketch], texts: dict[str, str]) -> CandidateTable:
     return fuse(gathered(question, sketches, {}, texts), question, MODEL)
 
 
-def gathered(question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]) -> Gathered:
+def gathered(
+    question: Question, sketches: list[Sketch], cosines: dict[str, float], texts: dict[str, str]
+) -> CandidateSet:
     hits = {}
     for id, text in texts.items():
         words = terms(text)
@@ -40,11 +42,11 @@ def gathered(question: Question, sketches: list[Sketch], cosines: dict[str, floa
         if any(counts):
             hits[id] = WordHit(id, 0, len(words), counts)
     frequency = tuple(sum(hit.counts[n] > 0 for hit in hits.values()) for n in range(len(question.terms)))
-    return Gathered(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
+    return CandidateSet(sketches, cosines, hits, {}, max(len(sketches), 1), 5.0, frequency)
 
 
 def asked(query: str, *speakers: str) -> Question:
-    return understand(query, speakers, NOW)
+    return parse_query(query, speakers, NOW)
 
 
 def test_nothing_gathered_is_nothing_ranked() -> None:
@@ -136,7 +138,7 @@ def test_a_word_with_an_umlaut_counts_once() -> None:
 def test_a_background_lowers_relevance_and_leaves_the_order() -> None:
     question = asked("Wie wird das Wetter?")
     sketches = [FACT._replace(id="a"), FACT._replace(id="b")]
-    plain = Gathered(sketches, {"a": 0.5, "b": 0.45}, {}, {}, 9, 5.0, (0,) * len(question.terms))
+    plain = CandidateSet(sketches, {"a": 0.5, "b": 0.45}, {}, {}, 9, 5.0, (0,) * len(question.terms))
     values = [
         rank(fuse(replace(plain, background=height), question, MODEL), question, 0.0) for height in (0.0, 0.15, 0.4)
     ]
@@ -163,8 +165,10 @@ def test_what_the_user_said_goes_before_what_the_assistant_said_about_me() -> No
 
 def test_the_same_match_counts_less_in_a_large_memory() -> None:
     question = asked("tea")
-    small = Gathered([FACT], {"a": 0.3}, {}, {}, 5, 5.0, (0,))
-    values = [rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passages=900))]
+    small = CandidateSet([FACT], {"a": 0.3}, {}, {}, 5, 5.0, (0,))
+    values = [
+        rank(fuse(g, question, MODEL), question, 0.0).relevance[0] for g in (small, replace(small, passage_count=900))
+    ]
     assert values[0] > values[1]
 
 
@@ -177,20 +181,20 @@ def test_relevance_is_a_share_whatever_comes_in() -> None:
 @pytest.mark.parametrize(
     ("day", "moment", "value"),
     [
-        (Day(2023, 5), datetime(2023, 5, 20, tzinfo=UTC), 1.3),
-        (Day(2023, 5), datetime(2023, 6, 2, tzinfo=UTC), 0.6),
-        (Day(2023, 5), datetime(2024, 5, 2, tzinfo=UTC), 0.0),
-        (Day(0, 5), datetime(2024, 5, 2, tzinfo=UTC), 1.0),
-        (Day(0, 12), datetime(2024, 1, 2, tzinfo=UTC), 0.3),
-        (Day(2023, 5, 8), datetime(2023, 5, 10, tzinfo=UTC), 2.0),
-        (Day(2023, 5, 8), datetime(2023, 5, 7, tzinfo=UTC), 1.3),
-        (Day(2023), datetime(2023, 1, 1, tzinfo=UTC), 0.3),
-        (Day(), datetime(2023, 1, 1, tzinfo=UTC), 0.0),
+        (PartialDate(2023, 5), datetime(2023, 5, 20, tzinfo=UTC), 1.3),
+        (PartialDate(2023, 5), datetime(2023, 6, 2, tzinfo=UTC), 0.6),
+        (PartialDate(2023, 5), datetime(2024, 5, 2, tzinfo=UTC), 0.0),
+        (PartialDate(0, 5), datetime(2024, 5, 2, tzinfo=UTC), 1.0),
+        (PartialDate(0, 12), datetime(2024, 1, 2, tzinfo=UTC), 0.3),
+        (PartialDate(2023, 5, 8), datetime(2023, 5, 10, tzinfo=UTC), 2.0),
+        (PartialDate(2023, 5, 8), datetime(2023, 5, 7, tzinfo=UTC), 1.3),
+        (PartialDate(2023), datetime(2023, 1, 1, tzinfo=UTC), 0.3),
+        (PartialDate(), datetime(2023, 1, 1, tzinfo=UTC), 0.0),
     ],
 )
-def test_date_match(day: Day, moment: datetime, value: float) -> None:
-    assert date_match((day,), (), np.array([moment.timestamp()])) == pytest.approx(value)
+def test_date_match(day: PartialDate, moment: datetime, value: float) -> None:
+    assert score_dates((day,), (), np.array([moment.timestamp()])) == pytest.approx(value)
 
 
 def test_a_span_of_time_matches_what_lies_in_it() -> None:
-    assert list(date_match((), (Span(10, 20),), np.array([9.0, 10.0, 19.0, 20.0]))) == [0, 1, 1, 0]
+    assert list(score_dates((), (TimeSpan(10, 20),), np.array([9.0, 10.0, 19.0, 20.0]))) == [0, 1, 1, 0]

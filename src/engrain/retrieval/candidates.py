@@ -1,4 +1,4 @@
-"""Ask the ports for everything that ranking needs: the only part of the read path that is not pure."""
+"""Read candidates from the store, with everything that ranking needs to know about them."""
 
 from __future__ import annotations
 
@@ -24,101 +24,106 @@ from engrain.retrieval.query import Question
 
 Matrix = npt.NDArray[np.float32]
 
-# Candidates of each arm: five for a hit that is asked for, between these two numbers.
-PER_HIT, LEAST, MOST = 5, 50, 100
-STANDING_LIMIT = 50
-REACH = 1
-MAX_READ = 8  # passages of one document that are embedded to choose among them
+# Each arm (meaning, words) returns five candidates per requested hit, within these two limits.
+CANDIDATES_PER_HIT, MIN_CANDIDATES, MAX_CANDIDATES = 5, 50, 100
+MAX_STANDING_ORDERS = 50
+NEIGHBOUR_DISTANCE = 1
+MAX_EMBEDDED_PASSAGES = 8  # of one document, to choose among them
 
-# The mean vector of a language's unrelated texts, by model: made once, by the first question in that language.
-_centres: dict[tuple[str, str], Matrix] = {}
+# (model, language) -> mean vector of texts without a topic, computed by the first question in that language.
+_language_centroids: dict[tuple[str, str], Matrix] = {}
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Candidates and their neighbours, with what each arm says of them."""
+class CandidateSet:
+    """Candidates and their neighbours, with the scores of each arm."""
 
     sketches: list[Sketch]
-    cosines: dict[str, float]  # of those that have a vector
-    words: dict[str, WordHit]  # of those that have one of the words
-    arms: dict[str, frozenset[str]]  # which of them each arm named
-    passages: int
-    average: float
-    frequency: tuple[int, ...]
-    vector: Matrix | None = None
-    background: float = 0.0  # the cosine that the question has to any text of its language
+    cosines: dict[str, float]  # only candidates with a vector
+    words: dict[str, WordHit]  # only candidates with a word of the query
+    arms: dict[str, frozenset[str]]  # arm -> ids that it found
+    passage_count: int
+    average_length: float
+    term_frequencies: tuple[int, ...]
+    query_vector: Matrix | None = None
+    background: float = 0.0  # cosine of the question to any text of its language
 
-    def arms_of(self, id: str) -> tuple[str, ...]:
+    def list_arms(self, id: str) -> tuple[str, ...]:
+        """Return the arms that found an item; one that none found is a neighbour of a candidate."""
         return tuple(name for name, ids in self.arms.items() if id in ids) or ("neighbour",)
 
 
-def gather(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> Gathered:
-    where = filter_of(request)
-    limit = max(request.n, min(max(PER_HIT * request.n, LEAST), MOST))
+def collect_candidates(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> CandidateSet:
+    where = build_filter(request)
+    limit = max(request.n, min(max(CANDIDATES_PER_HIT * request.n, MIN_CANDIDATES), MAX_CANDIDATES))
     words = WordQuery(question.terms, scope, where, request.at, limit)
-    found = kit.words.best(words)
-    vector = _vector_query(question, scope, request, kit)
+    by_words = kit.words.best(words)
+    vector = _build_vector_query(question, scope, request, kit)
     near = kit.vectors.nearest(replace(vector, where=where, limit=limit)) if vector else None
-    standing = _standing(question, scope, request, kit)
+    standing = _find_standing_orders(question, scope, request, kit)
     cosines = dict(zip(near.ids, near.cosines, strict=True)) if near else {}
-    hits = {hit.id: hit for hit in found.hits}
+    hits = {hit.id: hit for hit in by_words.hits}
     ids = list(dict.fromkeys([*cosines, *hits, *standing]))
-    sketches = kit.items.sketches(SketchQuery(scope, ids, REACH, where, request.at))
+    sketches = kit.items.sketches(SketchQuery(scope, ids, NEIGHBOUR_DISTANCE, where, request.at))
     known = [sketch.id for sketch in sketches]
     arms = {"meaning": frozenset(cosines), "words": frozenset(hits), "standing": frozenset(standing)}
     if vector:
-        cosines |= _rest(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
+        cosines |= _compute_missing(known, cosines, lambda rest: kit.vectors.cosines(vector, rest))
     wordless = [id for id in known if id not in hits]
     hits |= {hit.id: hit for hit in kit.words.counts(words, wordless).hits} if wordless and question.terms else {}
-    gathered = Gathered(sketches, cosines, hits, arms, found.passages, found.average, found.frequency)
+    found = CandidateSet(sketches, cosines, hits, arms, by_words.passages, by_words.average, by_words.frequency)
     if vector is None or near is None:
-        return gathered
-    background = _background(vector.vector, question.language, near, kit.embedder)
-    return replace(gathered, vector=vector.vector, background=background)
+        return found
+    background = _measure_background(vector.vector, question.language, near, kit.embedder)
+    return replace(found, query_vector=vector.vector, background=background)
 
 
-def fetch(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
-    """The items themselves, and which of their words have been overtaken by later ones."""
+def load_items(scope: Scope, ids: Sequence[str], kit: Kit) -> tuple[dict[str, Item], dict[str, list[Outdated]]]:
+    """Load items by id, and the parts of their text that later statements have made outdated."""
     if not ids:
         return {}, {}
     items = {item.id: item for item in kit.items.get_many(scope, ids)}
-    retold = {one.id: _cited(one) for one in items.values() if one.kind == "summary"}
-    cited = dict.fromkeys(source for some in retold.values() for source in some)
+    summaries = {one.id: _list_cited_ids(one) for one in items.values() if one.kind == "summary"}
+    cited = dict.fromkeys(source for sources in summaries.values() for source in sources)
     outdated: dict[str, list[Outdated]] = {}
     for mark in kit.items.outdated(scope, list({**dict.fromkeys(ids), **cited})):
         outdated.setdefault(mark.id, []).append(mark)
-    said = {one.id: one for one in kit.items.get_many(scope, marked)} if (marked := [*cited.keys() & outdated]) else {}
-    outdated = {id: _changed(items.get(id) or said.get(id), marks) for id, marks in outdated.items()}
-    for id, sources in retold.items():
-        marks = [mark for source in sources if source in said for mark in outdated[source]]
-        outdated.setdefault(id, []).extend(_retold(items[id], marks, said))
+    marked = [*cited.keys() & outdated]
+    messages = {one.id: one for one in kit.items.get_many(scope, marked)} if marked else {}
+    outdated = {id: _drop_rephrased(items.get(id) or messages.get(id), marks) for id, marks in outdated.items()}
+    for id, sources in summaries.items():
+        marks = [mark for source in sources if source in messages for mark in outdated[source]]
+        outdated.setdefault(id, []).extend(_mark_summary(items[id], marks, messages))
     return items, outdated
 
 
-def _changed(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
-    """Without the marks on what was only said again in other words."""
+def _drop_rephrased(item: Item | None, marks: list[Outdated]) -> list[Outdated]:
+    """Drop the marks whose new value only rephrases the old one."""
     text = item.text if item else ""
     return [mark for mark in marks if not mark.now or not same_name(text[mark.start : mark.end], mark.now)]
 
 
-def _cited(item: Item) -> list[str]:
+def _list_cited_ids(item: Item) -> list[str]:
     return [cite.item for source in item.sources for cite in source.cites]
 
 
-def _retold(summary: Item, marks: Sequence[Outdated], said: Mapping[str, Item]) -> list[Outdated]:
-    """The same marks, where the summary has the words as they stand in the message."""
+def _mark_summary(summary: Item, marks: Sequence[Outdated], messages: Mapping[str, Item]) -> list[Outdated]:
+    """Copy the marks of cited messages to the places where the summary has the same words."""
     found: list[Outdated] = []
     for mark in marks:
-        words = said[mark.id].text[mark.start : mark.end]
+        words = messages[mark.id].text[mark.start : mark.end]
         start = summary.text.find(words) if words else -1
         if start >= 0:
             found.append(Outdated(summary.id, start, start + len(words), mark.until, mark.now))
     return found
 
 
-def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
-    """The stored vectors tell which part of the text is nearest; of that part's few passages, embedding tells."""
+def find_nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -> int:
+    """Return the number of the passage nearest to the query.
+
+    The stored vectors choose a window of the text; its few passages are embedded to choose among them.
+    """
     spans = passages(item.text)
     if vector is None or len(spans) < 2:
         return 0
@@ -126,8 +131,8 @@ def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -
     if stored is None:
         return 0
     parts = np.frombuffer(b"".join(stored.rows), dtype="<f4").reshape(len(stored.rows), -1)
-    start, end = _part(item.text, int(np.argmax(parts @ vector)), kit.embedder)
-    within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_READ]
+    start, end = _locate_window(item.text, int(np.argmax(parts @ vector)), kit.embedder)
+    within = [number for number, span in enumerate(spans) if span[0] < end and span[1] > start][:MAX_EMBEDDED_PASSAGES]
     try:
         rows = kit.embedder.embed([item.text[slice(*spans[number])] for number in within], "document")
     except EmbedderFailed:
@@ -135,8 +140,8 @@ def nearest_passage(scope: Scope, item: Item, vector: Matrix | None, kit: Kit) -
     return within[int(np.argmax(rows @ vector))]
 
 
-def _part(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
-    """Where the text's window of that number stands."""
+def _locate_window(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
+    """Return the start and end of the text's window with that number."""
     start = end = 0
     for piece in embedder.windows(text)[: wanted + 1]:
         start = text.index(piece, end)
@@ -144,39 +149,45 @@ def _part(text: str, wanted: int, embedder: Embedder) -> tuple[int, int]:
     return start, end
 
 
-def filter_of(request: RecallRequest) -> Filter | None:
+def build_filter(request: RecallRequest) -> Filter | None:
     if request.min_importance <= 0:
         return request.where
     least = Condition("importance", ">=", request.min_importance)
     return Filter((*(request.where.conditions if request.where else ()), least))
 
 
-def _vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
-    asked = kit.redact(question.text) if kit.redact else question.text  # an embedder may be a server of others
+def _build_vector_query(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> VectorQuery | None:
+    text = kit.redact(question.text) if kit.redact else question.text  # the embedder may be somebody else's server
     try:
-        row = kit.embedder.embed([asked], "query")[0]
+        row = kit.embedder.embed([text], "query")[0]
     except EmbedderFailed as exc:
-        _log.warning("recall looks for words alone: %s", exc)
+        _log.warning("the embedder failed, so recall searches by words only: %s", exc)
         return None
     return VectorQuery(np.asarray(row, dtype=np.float32), kit.embedder.model.key, scope, None, request.at)
 
 
-def _background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
-    """0 for English, which models are made for. In a language that is known, the cosine to texts of no topic; in any
-    other the mean cosine to this memory: less sure, since a memory may have one topic or several languages."""
+def _measure_background(vector: Matrix, language: str | None, near: Nearest, embedder: Embedder) -> float:
+    """Return the cosine that any text of the question's language would have to it.
+
+    English, which models are made for, has 0. Other known languages have texts without a topic to compare with.
+    An unknown language falls back to this memory's mean cosine: less sure, a memory may have one topic only.
+    """
     if language is None:
-        return _without_best(near)
+        return _estimate_background(near)
     texts, key = languages().by_name[language].unrelated, (embedder.model.key, language)
-    if texts and key not in _centres:
+    if texts and key not in _language_centroids:
         try:
-            _centres[key] = embedder.embed(texts, "document").mean(axis=0)
+            _language_centroids[key] = embedder.embed(texts, "document").mean(axis=0)
         except EmbedderFailed:
-            return _without_best(near)
-    return float(_centres[key] @ vector) if texts else 0.0
+            return _estimate_background(near)
+    return float(_language_centroids[key] @ vector) if texts else 0.0
 
 
-def _without_best(near: Nearest) -> float:
-    """The best may be the answer. The fewer the others, the less they are trusted."""
+def _estimate_background(near: Nearest) -> float:
+    """Estimate the background from the memory without its best match, which may be the answer.
+
+    The fewer texts are left, the less their mean counts.
+    """
     others = len(near.ids) - 1
     if near.background is None or others < 1:
         return 0.0
@@ -184,16 +195,16 @@ def _without_best(near: Nearest) -> float:
     return min(rest, near.background) * others / (others + 1)
 
 
-def _standing(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
-    if not question.requests:
+def _find_standing_orders(question: Question, scope: Scope, request: RecallRequest, kit: Kit) -> list[str]:
+    if not question.asks_for_advice:
         return []
-    return kit.items.having(scope, STANDING, filter_of(request), STANDING_LIMIT, request.at)
+    return kit.items.having(scope, STANDING, build_filter(request), MAX_STANDING_ORDERS, request.at)
 
 
-def _rest(
-    known: Sequence[str], have: dict[str, float], ask: Callable[[Sequence[str]], list[float]]
+def _compute_missing(
+    ids: Sequence[str], cosines: dict[str, float], compute: Callable[[Sequence[str]], list[float]]
 ) -> dict[str, float]:
-    rest = [id for id in known if id not in have]
-    if not rest:
+    missing = [id for id in ids if id not in cosines]
+    if not missing:
         return {}
-    return {id: cosine for id, cosine in zip(rest, ask(rest), strict=True) if not math.isnan(cosine)}
+    return {id: cosine for id, cosine in zip(missing, compute(missing), strict=True) if not math.isnan(cosine)}

@@ -1,4 +1,4 @@
-"""Weigh what is known of each candidate into a score for the order and a relevance for the floor."""
+"""Turn the features of each candidate into a score, which orders, and a relevance, which the floor cuts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from engrain.core.rules.statements import ASKS, INSTRUCTION, NUMBER_OR_TIME, PREFERENCE
 from engrain.ports import Sketch
-from engrain.retrieval.fusion import Floats, Ints, Table
-from engrain.retrieval.query import Day, Question, Span
+from engrain.retrieval.fusion import CandidateTable, Floats, Ints
+from engrain.retrieval.query import PartialDate, Question, TimeSpan
 
-# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md says what each is worth.
+# Learnt on two sets of conversations together, with folds by conversation; docs/ranking.md explains each weight.
 WEIGHTS = {
     "meaning": 0.75,
     "words": 2.1,
@@ -36,62 +36,66 @@ WEIGHTS = {
     "recency": 0.03,
 }
 SECONDS_PER_MONTH = 30 * 86_400.0
-TOPICAL = 1.5  # the meaning from which a standing order counts in full
-SESSION_BEST = 3
-LIFT_OF_A_TURN, LIFT_OF_A_FACT = -1.0, -2.0
-SAID_BY_THE_NAMED = 0.5
-FACT_OF_ANOTHER = 2.8  # turns: "I live in Quito" is Bob's alone, while a turn may be talk about the one who is named
-CROWD = (20, 2_000)  # passages between which relevance was calibrated
+FULL_TOPIC_MEANING = 1.5  # from this meaning on, a standing order counts in full
+BEST_PER_SESSION = 3
+MAX_TURN_LIFT, MAX_FACT_LIFT = -1.0, -2.0
+NAMED_SPEAKER_BONUS = 0.5
+# "I live in Quito" as a fact is Bob's alone, while a turn of Bob's may be about the one who is named.
+OTHER_SPEAKER_FACT_FACTOR = 2.8
+CALIBRATED_PASSAGES = (20, 2_000)  # sizes of memory between which relevance was calibrated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
-    table: Table
+class Ranking:
+    table: CandidateTable
     score: Floats
     relevance: Floats
-    parts: Floats  # a row per candidate, a column per weight: what each added to the score
+    parts: Floats  # a row per candidate, a column per weight: its contribution to the score
     names: tuple[str, ...]
 
 
-def rank(table: Table, question: Question, now: float) -> Ranked:
-    features = _features(table, question, now)
+def rank(table: CandidateTable, question: Question, now: float) -> Ranking:
+    features = _compute_features(table, question, now)
     names = tuple(WEIGHTS)
     parts = np.array([WEIGHTS[name] * features[name] for name in names])
-    relevance = _relevance(table, features, _said_by(table.sketches, question.speakers))
-    return Ranked(table, parts.sum(axis=0), relevance, parts.T, names)
+    relevance = _estimate_relevance(table, features, _flag_speakers(table.sketches, question.speakers))
+    return Ranking(table, parts.sum(axis=0), relevance, parts.T, names)
 
 
-def _features(table: Table, question: Question, now: float) -> dict[str, Floats]:
+def _compute_features(table: CandidateTable, question: Question, now: float) -> dict[str, Floats]:
     sketches = table.sketches
     traits = np.array([one.traits for one in sketches], dtype=np.int64)
-    asks = _flag(traits, ASKS)
-    topical = np.clip(table.meaning / TOPICAL, 0, 1) * question.requests
+    asks = _has_trait(traits, ASKS)
+    topical = np.clip(table.meaning / FULL_TOPIC_MEANING, 0, 1) * question.asks_for_advice
     helper = np.array([one.role in ("assistant", "tool") for one in sketches], dtype=np.float64)
     occurred = np.array([one.occurred_at for one in sketches], dtype=np.float64)
-    asked_before = _of(asks, table.previous)
+    asked_before = _values_of_rows(asks, table.previous)
     return {
         "meaning": table.meaning,
         "words": table.words,
         "cover": table.cover,
-        "words before": _of(table.words, table.previous),
-        "words after": _of(table.words, table.next),
-        "session": _session(table),
-        "another speaker": _another(sketches, question),
-        "date": date_match(question.days, question.spans, occurred),
-        "number or time": _flag(traits, NUMBER_OR_TIME) * ("asks_number_or_time" in question.asks),
-        "instruction": _flag(traits, INSTRUCTION) * topical,
-        "preference": _flag(traits, PREFERENCE) * topical,
+        "words before": _values_of_rows(table.words, table.previous),
+        "words after": _values_of_rows(table.words, table.next),
+        "session": _score_sessions(table),
+        "another speaker": _flag_other_speakers(sketches, question),
+        "date": score_dates(question.days, question.spans, occurred),
+        "number or time": _has_trait(traits, NUMBER_OR_TIME) * ("asks_number_or_time" in question.asks),
+        "instruction": _has_trait(traits, INSTRUCTION) * topical,
+        "preference": _has_trait(traits, PREFERENCE) * topical,
         "only asks": asks,
-        "answers, by words": asked_before * _of(table.cover_unnamed, table.previous),
-        "answers, by meaning": asked_before * np.maximum(_of(table.meaning, table.previous), 0),
+        "answers, by words": asked_before * _values_of_rows(table.cover_unnamed, table.previous),
+        "answers, by meaning": asked_before * np.maximum(_values_of_rows(table.meaning, table.previous), 0),
         "about me, assistant's": helper * ("about_me" in question.asks),
         "about you, assistant's": helper * ("about_you" in question.asks),
-        **_standing_of(sketches, occurred, now),
+        **_compute_item_priors(sketches, occurred, now),
     }
 
 
-def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
-    """What an item is worth in itself. Small, so that it orders equals; nothing for turns of a conversation."""
+def _compute_item_priors(sketches: list[Sketch], occurred: Floats, now: float) -> dict[str, Floats]:
+    """Return an item's features that do not depend on the question.
+
+    Their weights are small, so that they order equals. Turns of a conversation get trust only.
+    """
     fact = np.array([one.kind != "message" for one in sketches], dtype=np.float64)
     age = np.clip((now - occurred) / SECONDS_PER_MONTH, 0, 600)
     return {
@@ -102,60 +106,60 @@ def _standing_of(sketches: list[Sketch], occurred: Floats, now: float) -> dict[s
     }
 
 
-def _relevance(table: Table, features: dict[str, Floats], named: Floats) -> Floats:
-    """How likely an item answers the question, judged by itself and by the best that this memory has to offer.
+def _estimate_relevance(table: CandidateTable, features: dict[str, Floats], named: Floats) -> Floats:
+    """Estimate how likely each item answers the question, from its own match and this memory's best match.
 
-    The more there is to look through, the better the best chance match: the same match counts less in a large memory.
-    A good best lifts the others only so far, a turn further than a fact: a turn may answer by its context.
+    A larger memory has better matches by chance, so the same match counts less there.
+    A good best match lifts the others, a turn further than a fact: a turn may answer by its context.
     """
     if not len(table):
         return np.zeros(0)
     meaning = table.meaning - table.background
-    least, most = CROWD
-    crowd = math.log1p(min(max(table.passages, least), most) / 10)
+    least, most = CALIBRATED_PASSAGES
+    crowd = math.log1p(min(max(table.passage_count, least), most) / 10)
     lift = 0.9 * meaning.max() + 4.5 * table.cover_unnamed.max() - 1.18 * crowd - 1.38
     logit = (
         1.0 * meaning
         + 4.7 * table.cover_unnamed
         + 3.4 * np.minimum(features["date"], 1)
         + 2.0 * (features["instruction"] + features["preference"])
-        + SAID_BY_THE_NAMED * named
-        + np.minimum(lift, np.where(table.session >= 0, LIFT_OF_A_TURN, LIFT_OF_A_FACT))
+        + NAMED_SPEAKER_BONUS * named
+        + np.minimum(lift, np.where(table.session >= 0, MAX_TURN_LIFT, MAX_FACT_LIFT))
     )
-    likely: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
-    return likely
+    probability: Floats = 1 / (1 + np.exp(-np.clip(logit, -60, 60)))
+    return probability
 
 
-def _of(values: Floats, rows: Ints) -> Floats:
-    """The values of other rows, 0 where there is none."""
+def _values_of_rows(values: Floats, rows: Ints) -> Floats:
+    """Return the values of other rows, 0 for row -1."""
     if not len(values):
         return values
-    taken: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
-    return taken
+    picked: Floats = np.where(rows >= 0, values[np.maximum(rows, 0)], 0.0)
+    return picked
 
 
-def _flag(traits: Ints, bit: int) -> Floats:
+def _has_trait(traits: Ints, bit: int) -> Floats:
     flags: Floats = ((traits & bit) > 0).astype(np.float64)
     return flags
 
 
-def _another(sketches: list[Sketch], question: Question) -> Floats:
+def _flag_other_speakers(sketches: list[Sketch], question: Question) -> Floats:
     if not question.speakers:
         return np.zeros(len(sketches))
     spoken = np.array([one.speaker is not None for one in sketches], dtype=np.float64)
-    weight = np.array([FACT_OF_ANOTHER if one.kind == "fact" else 1.0 for one in sketches])
-    other: Floats = (spoken - _said_by(sketches, question.speakers)) * weight
+    weight = np.array([OTHER_SPEAKER_FACT_FACTOR if one.kind == "fact" else 1.0 for one in sketches])
+    other: Floats = (spoken - _flag_speakers(sketches, question.speakers)) * weight
     return other
 
 
-def _said_by(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
+def _flag_speakers(sketches: list[Sketch], speakers: frozenset[str]) -> Floats:
     if not speakers:
         return np.zeros(len(sketches))
     return np.array([one.speaker in speakers for one in sketches], dtype=np.float64)
 
 
-def _session(table: Table) -> Floats:
-    """How far the best of an item's session stay behind the best session; 0 for an item of no session."""
+def _score_sessions(table: CandidateTable) -> Floats:
+    """Return how far the best items of an item's session are behind the best session; 0 without a session."""
     behind = np.zeros(len(table))
     turns = np.flatnonzero(table.session >= 0)
     if not len(turns):
@@ -166,15 +170,15 @@ def _session(table: Table) -> Floats:
     sorted_number = number[order]
     first = np.append(True, sorted_number[1:] != sorted_number[:-1])
     group = np.cumsum(first) - 1
-    kept = np.arange(len(order)) - np.flatnonzero(first)[group] < SESSION_BEST
+    kept = np.arange(len(order)) - np.flatnonzero(first)[group] < BEST_PER_SESSION
     total = np.bincount(group[kept], strength[order][kept])
     mean = total / np.bincount(group[kept])
     behind[turns[order]] = (mean - mean.max())[group]
     return behind
 
 
-def date_match(days: tuple[Day, ...], spans: tuple[Span, ...], occurred: Floats) -> Floats:
-    """1 for the month that is named, less for the month after and for the year, more for the week after a day."""
+def score_dates(days: tuple[PartialDate, ...], spans: tuple[TimeSpan, ...], occurred: Floats) -> Floats:
+    """Score 1 for the named month, less for the month after and for the year, more for the week after a named day."""
     best = np.zeros(len(occurred))
     if not len(occurred) or not (days or spans):
         return best
@@ -182,13 +186,13 @@ def date_match(days: tuple[Day, ...], spans: tuple[Span, ...], occurred: Floats)
     months = moments.astype("M8[M]").astype(np.int64)  # since January 1970
     dates = moments.astype("M8[D]").astype(np.int64)
     for day in days:
-        best = np.maximum(best, _day_match(day, months, dates))
+        best = np.maximum(best, _score_date(day, months, dates))
     for span in spans:
         best = np.maximum(best, ((occurred >= span.start) & (occurred < span.end)).astype(np.float64))
     return best
 
 
-def _day_match(day: Day, months: Ints, dates: Ints) -> Floats:
+def _score_date(day: PartialDate, months: Ints, dates: Ints) -> Floats:
     year = months // 12 + 1970
     value = np.zeros(len(months))
     if day.year:

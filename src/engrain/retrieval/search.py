@@ -1,4 +1,4 @@
-"""Answer a recall: understand, gather, fuse, rank, pack."""
+"""Answer a recall request by running the steps of the read path in order."""
 
 from __future__ import annotations
 
@@ -10,115 +10,133 @@ from engrain.core.model.messages import message_of
 from engrain.core.model.recall import Hit, Recall, RecallRequest
 from engrain.ports import Kit
 from engrain.ports.search import settled
-from engrain.retrieval.candidates import Gathered, fetch, gather, nearest_passage
-from engrain.retrieval.expansion import around, doubles
+from engrain.retrieval.candidates import CandidateSet, collect_candidates, find_nearest_passage, load_items
+from engrain.retrieval.duplicates import find_duplicates
+from engrain.retrieval.expansion import expand_relations
 from engrain.retrieval.fusion import fuse
-from engrain.retrieval.query import understand
-from engrain.retrieval.ranking import Ranked, rank
-from engrain.retrieval.selection import Budget, Choice, Chosen, choices, choose, hit_of, merge, pack
+from engrain.retrieval.query import parse_query
+from engrain.retrieval.ranking import Ranking, rank
+from engrain.retrieval.selection import (
+    Candidate,
+    Selection,
+    TokenBudget,
+    build_hit,
+    list_candidates,
+    merge_scopes,
+    pack_hits,
+    select_candidates,
+)
 
-ENOUGH_WORDS = 0.5
+MIN_WORD_COVER = 0.5  # share of the question's words from which words alone choose a document's passage
 
 
 def search(request: RecallRequest, kit: Kit) -> Recall:
-    """Every scope is searched apart, so that none changes the order in another; then the answers are merged."""
+    """Search each scope on its own, so that none changes the order in another, then merge the results."""
     kit = replace(kit, embedder=settled(kit.embedder))
-    gathered: list[Gathered] = []
-    ranked: list[Ranked] = []
-    candidates: list[list[Choice]] = []
+    found: list[CandidateSet] = []
+    rankings: list[Ranking] = []
+    candidates: list[list[Candidate]] = []
     terms: frozenset[int] = frozenset()
     for number, scope in enumerate(request.scopes):
-        speakers = _speakers(request.query, scope, kit)
-        question = understand(request.query, speakers, request.now)
-        gathered.append(_told(gather(question, scope, request, kit), frozenset(speakers)))
-        ranked.append(rank(fuse(gathered[-1], question, kit.embedder.model), question, request.now.timestamp()))
-        terms |= frozenset(question.terms) - question.light
-        candidates.append(choices(ranked[-1], number, question.wants_several))
-    usual = kit.embedder.model.floor
-    floor = usual if request.min_relevance is None else request.min_relevance
-    budget = Budget(request.budget, kit.count_tokens, terms)
+        speakers = _list_speakers(request.query, scope, kit)
+        question = parse_query(request.query, speakers, request.now)
+        found.append(_attribute_facts(collect_candidates(question, scope, request, kit), frozenset(speakers)))
+        rankings.append(rank(fuse(found[-1], question, kit.embedder.model), question, request.now.timestamp()))
+        terms |= frozenset(question.terms) - question.single_characters
+        candidates.append(list_candidates(rankings[-1], number, question.wants_several))
+    usual_floor = kit.embedder.model.floor
+    floor = usual_floor if request.min_relevance is None else request.min_relevance
+    budget = TokenBudget(request.budget, kit.count_tokens, terms)
     shown = request.shown or frozenset()
-    order = [one for one in merge(candidates) if one.id not in shown]
-    calls = _bare_calls([one for one in order if one.relevance >= floor], ranked, max(floor, usual), request, kit)
+    order = [one for one in merge_scopes(candidates) if one.id not in shown]
+    relevant = [one for one in order if one.relevance >= floor]
+    calls = _find_bare_tool_calls(relevant, rankings, max(floor, usual_floor), request, kit)
     order = [one for one in order if one not in calls] if calls else order
-    chosen = choose(order, request.n, floor, usual)
-    hits = _hits(chosen, request, kit, gathered, ranked)
-    seconds = doubles(hits)
-    if seconds:
-        # Others move up into their places, once: one of these may say nothing new again.
-        chosen = choose([one for one in order if one not in seconds], request.n, floor, usual)
-        hits = _hits(chosen, request, kit, gathered, ranked)
-    chosen.left["double"] = [*calls, *seconds]
-    further = {one: hit for one, hit in around(hits, request, kit).items() if one.relevance >= floor}
-    return pack(_joined(hits, further, chosen, request.n), chosen, budget, request.context)
+    selection = select_candidates(order, request.n, floor, usual_floor)
+    hits = _load_hits(selection, request, kit, found, rankings)
+    duplicates = find_duplicates(hits)
+    if duplicates:
+        # Others move up only once, although they may hold duplicates again.
+        selection = select_candidates([one for one in order if one not in duplicates], request.n, floor, usual_floor)
+        hits = _load_hits(selection, request, kit, found, rankings)
+    selection.omitted["double"] = [*calls, *duplicates]
+    related = {one: hit for one, hit in expand_relations(hits, request, kit).items() if one.relevance >= floor}
+    return pack_hits(_add_related(hits, related, selection, request.n), selection, budget, request.context)
 
 
-def _speakers(query: str, scope: Scope, kit: Kit) -> list[str]:
-    """Whoever spoke under a name; and the user, whose own words stand under none. Many a user is called "test": that is
-    a name only where it is written as one."""
+def _list_speakers(query: str, scope: Scope, kit: Kit) -> list[str]:
+    """List the scope's named speakers, and the user, whose own messages carry no name.
+
+    Many users are called "test": the user's id counts as a name only in a query that uses capitals.
+    """
     user = scope.user or ""
     own = [user.title() if user == user.lower() else user] if user and query != query.lower() else []
     return [*kit.items.speakers(scope), *own]
 
 
-def _told(gathered: Gathered, speakers: frozenset[str]) -> Gathered:
-    """A fact has no speaker of its own: one whose source spoke here is that speaker's."""
+def _attribute_facts(found: CandidateSet, speakers: frozenset[str]) -> CandidateSet:
+    """Attribute each fact to its source if that is one of the speakers: a fact has no speaker of its own."""
     sketches = [
         one._replace(speaker=one.source) if one.kind == "fact" and one.source in speakers else one
-        for one in gathered.sketches
+        for one in found.sketches
     ]
-    return replace(gathered, sketches=sketches)
+    return replace(found, sketches=sketches)
 
 
-def _bare_calls(
-    order: list[Choice], ranked: list[Ranked], floor: float, request: RecallRequest, kit: Kit
-) -> set[Choice]:
-    """Messages that only call a tool, where the result behind them is relevant itself: that tells more."""
-    found: set[Choice] = set()
+def _find_bare_tool_calls(
+    order: list[Candidate], rankings: list[Ranking], floor: float, request: RecallRequest, kit: Kit
+) -> set[Candidate]:
+    """Find messages that only call a tool and whose result, the next message, is relevant itself."""
+    found: set[Candidate] = set()
     for number, scope in enumerate(request.scopes):
-        sketches, after = ranked[number].table.sketches, ranked[number].table.next.tolist()
-        told = {
-            row for row, one in enumerate(sketches) if one.role == "tool" and ranked[number].relevance[row] >= floor
-        }
-        likely = {one.id: one for one in order if one.scope == number and after[one.row] in told} if told else {}
+        table, relevance = rankings[number].table, rankings[number].relevance
+        next_row = table.next.tolist()
+        results = {row for row, one in enumerate(table.sketches) if one.role == "tool" and relevance[row] >= floor}
+        if not results:
+            continue
+        likely = {one.id: one for one in order if one.scope == number and next_row[one.row] in results}
         messages = [message_of(item) for item in kit.items.get_many(scope, list(likely))] if likely else []
         found |= {likely[one.id] for one in messages if one.id and one.calls and not one.text}
     return found
 
 
-def _joined(hits: dict[Choice, Hit], further: dict[Choice, Hit], chosen: Chosen, n: int) -> dict[Choice, Hit]:
-    """What relations led to goes behind; where there is no room, in place of what is less relevant."""
-    kept = list(hits.items())
-    for choice, hit in further.items():
-        if len(kept) >= n:
-            last = min(range(len(kept)), key=lambda place: kept[place][0].relevance)
-            if kept[last][0].relevance >= choice.relevance:
+def _add_related(
+    hits: dict[Candidate, Hit], related: dict[Candidate, Hit], selection: Selection, n: int
+) -> dict[Candidate, Hit]:
+    """Append the related hits. If there are n already, a related hit replaces the least relevant one."""
+    joined = list(hits.items())
+    for candidate, hit in related.items():
+        if len(joined) >= n:
+            weakest = min(range(len(joined)), key=lambda position: joined[position][0].relevance)
+            if joined[weakest][0].relevance >= candidate.relevance:
                 continue
-            chosen.left["n"].append(kept.pop(last)[0])
-        kept.append((choice, hit))
-    return dict(kept)
+            selection.omitted["n"].append(joined.pop(weakest)[0])
+        joined.append((candidate, hit))
+    return dict(joined)
 
 
-def _hits(
-    chosen: Chosen, request: RecallRequest, kit: Kit, gathered: list[Gathered], ranked: list[Ranked]
-) -> dict[Choice, Hit]:
-    hits: dict[Choice, Hit] = {}
+def _load_hits(
+    selection: Selection, request: RecallRequest, kit: Kit, found: list[CandidateSet], rankings: list[Ranking]
+) -> dict[Candidate, Hit]:
+    hits: dict[Candidate, Hit] = {}
     for number, scope in enumerate(request.scopes):
-        mine = [choice for choice in chosen.taken if choice.scope == number]
-        items, outdated = fetch(scope, [choice.id for choice in mine], kit)
-        for choice in mine:
-            if choice.id in items:
-                marks = [mark for mark in outdated.get(choice.id, ()) if request.at is None or mark.until <= request.at]
-                passage = _passage(choice, items[choice.id], scope, (gathered[number], ranked[number]), kit)
-                hit = hit_of(choice, ranked[number], items[choice.id], passage, marks)
-                shared = scope if number else None
-                hits[choice] = replace(hit, found_by=gathered[number].arms_of(choice.id), scope=shared)
-    return {choice: hits[choice] for choice in chosen.taken if choice in hits}
+        candidates = [one for one in selection.selected if one.scope == number]
+        items, outdated = load_items(scope, [one.id for one in candidates], kit)
+        for one in candidates:
+            if one.id in items:
+                marks = [mark for mark in outdated.get(one.id, ()) if request.at is None or mark.until <= request.at]
+                passage = _choose_passage(one, items[one.id], scope, (found[number], rankings[number]), kit)
+                hit = build_hit(one, rankings[number], items[one.id], passage, marks)
+                shared_by = scope if number else None
+                hits[one] = replace(hit, found_by=found[number].list_arms(one.id), scope=shared_by)
+    return {one: hits[one] for one in selection.selected if one in hits}
 
 
-def _passage(choice: Choice, item: Item, scope: Scope, found: tuple[Gathered, Ranked], kit: Kit) -> int:
-    """The one with the words; of a document that has few of them, the nearest in meaning."""
-    gathered, ranked = found
-    if item.kind == "message" or ranked.table.cover[choice.row] >= ENOUGH_WORDS:
-        return int(ranked.table.passage[choice.row])
-    return nearest_passage(scope, item, gathered.vector, kit)
+def _choose_passage(
+    candidate: Candidate, item: Item, scope: Scope, context: tuple[CandidateSet, Ranking], kit: Kit
+) -> int:
+    """Choose the passage with the most of the words; in a document with few of them, the nearest in meaning."""
+    found, ranking = context
+    if item.kind == "message" or ranking.table.cover[candidate.row] >= MIN_WORD_COVER:
+        return int(ranking.table.passage[candidate.row])
+    return find_nearest_passage(scope, item, found.query_vector, kit)

@@ -19,7 +19,7 @@ from engrain.core.validation import checked_count
 from engrain.ingest import write
 from engrain.ingest.summaries import DIGEST, Recap, recap, version
 from engrain.ports import Kit, ListQuery
-from engrain.retrieval.candidates import fetch
+from engrain.retrieval.candidates import load_items
 
 # What the user or the agent told, and what counts as much as "remember that …".
 # A page or a tool that says "always" is nobody's wish.
@@ -54,7 +54,7 @@ class Sessions:
         return Opening(session, tuple(self._profile()), summary, tuple(self._newest("episode", EPISODES)), old)
 
     def _outlived(self, summary: Item) -> tuple[Outlived, ...]:
-        _, marks = fetch(self._scope, [summary.id], self._kit)
+        _, marks = load_items(self._scope, [summary.id], self._kit)
         some = marks.get(summary.id, ())
         return tuple(Outlived(summary.text[mark.start : mark.end], mark.until, mark.now) for mark in some)
 
