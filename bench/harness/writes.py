@@ -75,7 +75,7 @@ def fill(store: Path, corpus: Corpus, prepared: PreparedEmbedder, counts: tuple[
 
 def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, rounds: int) -> dict[str, Any]:
     """remember_many with the real embedder, alternately with the embedder alone on other texts of the same kind."""
-    from engrain.ingest.write import BATCH
+    from engrain.ingest.write import BATCH_SIZE
 
     embedder.embed(["warm"], "document")
     ours: list[tuple[float, float]] = []
@@ -87,7 +87,7 @@ def with_embedder(folder: Path, corpus: Corpus, embedder: Embedder, size: int, r
                 notes = turns(texts, number * size)
                 ours.append(timed(lambda notes=notes: memory.remember_many(notes)))  # type: ignore[misc]
             else:
-                alone.append(timed(lambda texts=texts: _embed(embedder, texts, BATCH)))  # type: ignore[misc]
+                alone.append(timed(lambda texts=texts: _embed(embedder, texts, BATCH_SIZE)))  # type: ignore[misc]
     shares = [one[0] / other[0] for one, other in zip(alone, ours, strict=True)]
     return {
         "texts": size * rounds,

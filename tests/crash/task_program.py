@@ -54,7 +54,7 @@ def zombie(path: Path, where: str) -> None:
         outside.do("mail")
         come_to("in the effect")
 
-    assure, drafts = Tenure.assure, write.drafts
+    assure, drafts = Tenure.assure, write.build_drafts
 
     def assured(tenure: Tenure) -> None:
         if where == "before the effect":
@@ -66,7 +66,7 @@ def zombie(path: Path, where: str) -> None:
         come_to("in a memory step")
         return drafts(*given)
 
-    Tenure.assure, write.drafts = assured, embedded  # type: ignore[method-assign]
+    Tenure.assure, write.build_drafts = assured, embedded  # type: ignore[method-assign]
     try:
         with open_memory(path) as memory, memory.task(TASK, lease=2) as run:
             run.step("one", outside.do, "one")

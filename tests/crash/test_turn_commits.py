@@ -15,7 +15,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.chat import ToolCall
 from engrain.core.model.messages import Message
 from engrain.core.tokens import estimated_tokens
-from engrain.ingest.messages import record
+from engrain.ingest.messages import record_messages
 from engrain.ports import Kit
 from engrain.stores.sqlite import SqliteStore
 
@@ -47,9 +47,9 @@ def test_a_turn_with_all_that_follows_syncs_once(tmp_path: Path, said: list[Mess
             store, store, store, store, HashEmbedder(), SetClock(), estimated_tokens,
             episodes=store.episodes, together=True,
         )  # fmt: skip
-        record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+        record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
         store._tidy.stop()
         mine.clear()
-        record(as_messages(said), "monday", ANA, kit)
+        record_messages(as_messages(said), "monday", ANA, kit)
         assert len(mine) == 1
         store.close()

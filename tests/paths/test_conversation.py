@@ -25,7 +25,7 @@ from engrain.core.model.messages import Message
 from engrain.core.model.plans import Forget, Plan
 from engrain.core.tokens import estimated_tokens
 from engrain.ingest import summaries
-from engrain.ingest.summaries import CLEARED, load_summary
+from engrain.ingest.summaries import CLEARED_PROGRESS, load_summary
 from engrain.ports import Kit, Summary
 from engrain.tiers.conversation import LIMITS, ConversationMemory
 
@@ -193,7 +193,7 @@ def test_what_was_cleared_does_not_come_back_when_the_summary_is_dropped(talk: C
 def test_a_window_that_was_half_cleared_is_cleared(talk: ConversationMemory, kit: Kit) -> None:
     """As by a process that died after it had noted where, and before it had dropped the summary."""
     chatter(talk, 40)
-    kit.log.advance(ANA, "monday", CLEARED, 40)
+    kit.log.advance(ANA, "monday", CLEARED_PROGRESS, 40)
     assert (talk.window().messages, talk.summary, talk.messages_for_llm()) == ((), "", [])
     chatter(talk, 30, 40)
     assert "Turn 39" not in json.dumps(talk.messages_for_llm())
@@ -253,7 +253,7 @@ def test_a_summary_made_before_two_others_were_forgotten_is_not_taken_for_the_ne
     kit.items.apply(Plan(ANA, (Forget(secret),)))
     for _ in range(3):
         talk.summarize()
-        assert not summaries.keep(kit, ANA, "monday", late)
+        assert not summaries.store_summary(kit, ANA, "monday", late)
         chatter(talk, 30, 100)
     assert "xyzzy" not in talk.summary
 
@@ -311,8 +311,8 @@ def test_of_two_who_sum_up_one_wins_and_the_other_reads_again(kit: Kit, monkeypa
 def test_a_models_summary_is_the_beginning_of_the_next_one(talk: ConversationMemory, kit: Kit) -> None:
     chatter(talk, 30)
     better = Summary("They went through topics one by one.", 20, 2, "small-model")
-    assert summaries.keep(kit, ANA, "monday", better)
-    assert not summaries.keep(kit, ANA, "monday", better), "the second comes too late"
+    assert summaries.store_summary(kit, ANA, "monday", better)
+    assert not summaries.store_summary(kit, ANA, "monday", better), "the second comes too late"
     chatter(talk, 20, 30)
     assert talk.summary.splitlines()[0] == better.text
     assert "Turn 20" in talk.summary
@@ -398,7 +398,7 @@ def test_a_cleared_window_comes_back_cleared(talk: ConversationMemory, kit: Kit,
     copy.load(talk.export_json())
     assert words(copy.window()) == words(talk.window())
     assert copy.export() == talk.export()
-    assert kit.log.progress(Scope(user="ben"), "monday", CLEARED) == 35
+    assert kit.log.progress(Scope(user="ben"), "monday", CLEARED_PROGRESS) == 35
 
 
 def test_what_was_forgotten_does_not_come_back_with_an_import(talk: ConversationMemory, kit: Kit) -> None:

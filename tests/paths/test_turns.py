@@ -28,9 +28,9 @@ from engrain.core.model.messages import Message, message_of
 from engrain.core.model.plans import Add, Forget, Plan
 from engrain.core.model.recall import Hit, Recall
 from engrain.ingest import gate, messages, write
-from engrain.ingest.extraction import extracted
-from engrain.ingest.messages import Recorded, Terms, record
-from engrain.ingest.tool_output import SHOWN
+from engrain.ingest.extraction import extract_facts
+from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
+from engrain.ingest.tool_output import MAX_SHOWN_CHARACTERS
 from engrain.ports import Kit, ListQuery
 
 
@@ -41,16 +41,16 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path, clock: SetClock) -> Iter
     made.items.close()
 
 
-Say = Callable[..., Recorded]
+Say = Callable[..., RecordResult]
 
 
 @pytest.fixture
 def say(kit: Kit, clock: SetClock) -> Say:
     """Add one message of the user to a session, a second after the last."""
 
-    def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> Recorded:
+    def said(text: str, role: str = "user", session: str = "monday", **values: Any) -> RecordResult:
         clock.advance()
-        return record(as_messages([Message(role, text)]), session, ANA, kit, Terms(**values))
+        return record_messages(as_messages([Message(role, text)]), session, ANA, kit, RecordOptions(**values))
 
     return said
 
@@ -80,12 +80,14 @@ def gated(monkeypatch: pytest.MonkeyPatch, *rules: tuple[str, Worth | Unsaid]) -
     def found(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
         return [one for words, one in rules if words in text]
 
-    monkeypatch.setattr(gate, "worth", found)
+    monkeypatch.setattr(gate, "find_statements", found)
 
 
 def test_messages_take_the_next_places_in_order(kit: Kit, say: Say) -> None:
     assert say("One.").places == (0,)
-    several = record(as_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit)
+    several = record_messages(
+        as_messages([Message("assistant", "Two."), Message("user", "Three.")]), "monday", ANA, kit
+    )
     assert several.places == (1, 2)
     assert log(kit) == ["One.", "Two.", "Three."]
     assert [item.id for item in kit.log.read(ANA, "monday", 1, 2)] == list(several.ids)
@@ -132,7 +134,7 @@ def test_a_newer_value_of_a_slot_closes_the_older_one(kit: Kit, say: Say, clock:
 def test_what_was_said_long_ago_does_not_overtake_what_was_said_since(kit: Kit, say: Say, clock: SetClock) -> None:
     say("I live in Quito.")
     told = Message("user", "I live in Lima.", occurred_at="2019-03-01")
-    record(as_messages([told]), "import", ANA, kit)
+    record_messages(as_messages([told]), "import", ANA, kit)
     assert texts(kit) == ["I live in Quito"]
     assert [item.text for item in items(kit, at=clock().replace(year=2020))] == ["I live in Lima"]
 
@@ -173,12 +175,12 @@ def test_said_changed_forgotten_and_said_again_by_replay_it_stays_gone(kit: Kit,
     def run() -> None:
         for number, text in enumerate(said):
             clock.advance()
-            record(as_messages([Message("user", text)]), "monday", ANA, kit, Terms(f"line {number}"))
+            record_messages(as_messages([Message("user", text)]), "monday", ANA, kit, RecordOptions(f"line {number}"))
 
     run()
     assert texts(kit) == ["My name is Teo"]
     run()
-    record(as_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
+    record_messages(as_messages([Message("user", text) for text in said[:3]]), "tuesday", ANA, kit)
     rows = kit.log.read(ANA, "monday", 0, 10)
     assert texts(kit) == ["My name is Teo"]
     assert [row.text for row in rows] == [
@@ -274,14 +276,14 @@ def test_a_legal_hold_keeps_what_is_said_and_forgets_nothing(
 def test_what_is_said_and_taken_back_in_one_write_is_not_kept(kit: Kit, unsaid: str, together: bool) -> None:
     said = ["My name is Teo. I live in Lima.", unsaid]
     lines = [" ".join(said)] if together else said
-    record(as_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
+    record_messages(as_messages([Message("user", text) for text in lines]), "monday", ANA, kit)
     assert texts(kit) == ["My name is Teo"]
     assert "Lima" not in everything(kit)
 
 
 def test_the_end_of_what_was_said_in_the_same_write_is_seen(kit: Kit) -> None:
     said = ["I live in Lima.", "My name is Ana.", "I don't live in Lima any more.", "My name isn't Tom."]
-    record(as_messages([Message("user", text) for text in said]), "monday", ANA, kit)
+    record_messages(as_messages([Message("user", text) for text in said]), "monday", ANA, kit)
     held = {item.slot: item.text for item in items(kit) if item.slot}
     assert held == {"user.city": "I don't live in Lima any more", "user.name": "My name is Ana"}
 
@@ -295,7 +297,7 @@ def test_words_that_nobody_had_taken_in_yet_are_kept_out_from_now_on(
     assert log(kit) == [f"Forget that {FORGOTTEN}."]
     assert texts(kit) == []
     earlier = Message("user", "Well, I am allergic to nuts.", occurred_at="2025-12-01")
-    assert record(as_messages([earlier]), "monday", ANA, kit).facts == ()
+    assert record_messages(as_messages([earlier]), "monday", ANA, kit).facts == ()
     assert texts(kit) == []
 
 
@@ -331,7 +333,7 @@ def test_what_is_said_again_now_is_kept_and_what_was_said_before_is_not(kit: Kit
         [Message("user", "Hello."), answer, Message("user", words), answer],
         [{"role": "user", "content": words}, {"role": "user", "content": words}],
     ):
-        record(as_messages(old), "brought along", ANA, kit)
+        record_messages(as_messages(old), "brought along", ANA, kit)
         assert texts(kit) == [], "a transcript is not said now"
     again = say(words)
     assert len(again.facts) == 1
@@ -350,20 +352,20 @@ def test_only_the_users_own_word_of_now_undoes_a_forgetting(acts: list[str]) -> 
     for act in acts:
         clock.advance()
         if act == "say":
-            record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
+            record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, kit)
             there = True
         elif act == "forget":
-            record(as_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
+            record_messages(as_messages([Message("user", "Forget that I live in Lima.")]), "monday", ANA, kit)
             there, forgotten = False, True
         elif act == "replay":
             told = Message("user", "I live in Lima.", occurred_at="2025-12-01")
-            record(as_messages([told]), "monday", ANA, kit)
+            record_messages(as_messages([told]), "monday", ANA, kit)
             there = there or not forgotten
         else:
             rows = [row for row in kit.log.read(ANA, "monday", 0, 100) if "I live in Lima" in row.text]
             quotes = [{"message": n, "quote": "I live in Lima"} for n in range(1, len(rows) + 1)]
-            found = extracted(json.dumps(quotes), rows, lambda text: [(0, len(text))])
-            write.commit(found.notes, ANA, kit)
+            found = extract_facts(json.dumps(quotes), rows, lambda text: [(0, len(text))])
+            write.commit_notes(found.notes, ANA, kit)
             there = there or (bool(rows) and not forgotten)
         assert ("I live in Lima" in texts(kit)) is there, act
 
@@ -392,9 +394,9 @@ def test_whatever_the_gate_finds_it_is_not_shown_what_recall_gave(
     def greedy(text: str, before: Sequence[tuple[str, str]] = ()) -> list[Worth | Unsaid]:
         return [Worth(*found.span()) for found in re.finditer(r"I live in \w+", text)]
 
-    monkeypatch.setattr(gate, "worth", greedy)
+    monkeypatch.setattr(gate, "find_statements", greedy)
     recalled = '- user.city: "I live in Lima" (2026-11-15, said by the user)'
-    padding = "x " * messages.GATED
+    padding = "x " * messages.MAX_GATE_CHARACTERS
     say(f"{recalled}\n{padding}I live in Oslo{padding}\n> {recalled} I live in Quito.")
     assert texts(kit) == ["I live in Quito"]
     (fact,) = items(kit)
@@ -448,7 +450,7 @@ def test_with_expect_the_session_must_be_as_long(kit: Kit, say: Say) -> None:
 
 def test_a_bad_message_among_good_ones_writes_nothing(kit: Kit) -> None:
     with pytest.raises(EmptyText):
-        record(as_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
+        record_messages(as_messages([Message("user", "I live in Lima."), Message("user", " ")]), "monday", ANA, kit)
     assert log(kit) == texts(kit) == []
 
 
@@ -459,8 +461,8 @@ def test_an_embedder_that_fails_loses_nothing(kit: Kit, caplog: pytest.LogCaptur
 
     broken = replace(kit, embedder=Broken())
     with caplog.at_level(logging.CRITICAL):
-        record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
-        record(as_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
+        record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, broken)
+        record_messages(as_messages([Message("user", "Forget my city.")]), "monday", ANA, broken)
     assert log(kit) == [f"{FORGOTTEN}.", f"Forget {FORGOTTEN}."]
 
 
@@ -476,7 +478,7 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
         Message("assistant", calls=(call,)),
         Message("tool", "No route.", answers="c1", failed=True),
     ]
-    recorded = record(as_messages(happened), "monday", ANA, kit)
+    recorded = record_messages(as_messages(happened), "monday", ANA, kit)
     found = {one.item: one for one in kit.episodes.recent(ANA, "monday", 10, clock())}
     assert set(found) == set(recorded.ids[1:])
     failed = found[recorded.ids[3]]
@@ -486,7 +488,7 @@ def test_every_turn_and_tool_call_is_an_episode_over_its_row(kit: Kit, clock: Se
 
 def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    recorded = record(as_messages([decision]), "monday", ANA, kit)
+    recorded = record_messages(as_messages([decision]), "monday", ANA, kit)
     (item,) = items(kit, "episode")
     assert (item.text, item.id) == (decision.text, recorded.facts[0])
     assert item.sources[0].cites == (Cite(recorded.ids[0]),)
@@ -494,7 +496,7 @@ def test_a_decision_lasts_as_an_item_that_cites_its_row(kit: Kit) -> None:
 
 def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: Kit) -> None:
     decision = Message("assistant", "We use Postgres for the log.", event="decision")
-    first, second = record(as_messages([decision, decision]), "monday", ANA, kit).ids
+    first, second = record_messages(as_messages([decision, decision]), "monday", ANA, kit).ids
     (item,) = items(kit, "episode")
     assert {cite.item for source in item.sources for cite in source.cites} == {first, second}
     kit.items.apply(Plan(ANA, (Forget(first),)))
@@ -504,7 +506,7 @@ def test_forgetting_one_of_two_rows_of_a_lasting_episode_leaves_the_other(kit: K
 
 def test_what_happened_long_ago_makes_no_episode(kit: Kit, clock: SetClock) -> None:
     assert kit.episodes is not None
-    record(as_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
+    record_messages(as_messages([Message("user", "Hello.", occurred_at="2019-03-01")]), "monday", ANA, kit)
     assert kit.episodes.recent(ANA, None, 10, clock()) == []
 
 
@@ -513,16 +515,16 @@ def test_a_long_output_is_shown_as_its_insight_and_kept_raw(kit: Kit, clock: Set
     output = "\n".join(f"line {n}: all is well" for n in range(5_000)) + "\nERROR: disk full"
     call = ToolCall("c1", "build", {})
     happened = [Message("assistant", calls=(call,)), Message("tool", output, answers="c1", tool="build")]
-    recorded = record(as_messages(happened), "monday", ANA, kit)
+    recorded = record_messages(as_messages(happened), "monday", ANA, kit)
     shown = message_of(kit.log.read(ANA, "monday", 1, 1)[0])
-    assert len(shown.text) <= SHOWN
+    assert len(shown.text) <= MAX_SHOWN_CHARACTERS
     assert "disk full" in shown.text
     assert (shown.answers, shown.tool) == ("c1", "build")
     assert kit.episodes.raw(ANA, recorded.ids[1], clock()) == output
 
 
 def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
-    record(as_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
+    record_messages(as_messages([Message("tool", "a\x00b\ud800", answers="x")]), "monday", ANA, kit)
     (text,) = log(kit)
     assert text.encode()
     assert text.startswith("a\ufffdb")
@@ -530,7 +532,7 @@ def test_an_output_that_no_store_can_keep_is_mended_and_kept(kit: Kit) -> None:
 
 def test_without_a_store_for_episodes_all_else_is_written(kit: Kit) -> None:
     bare = replace(kit, episodes=None)
-    record(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
+    record_messages(as_messages([Message("user", "I live in Lima.")]), "monday", ANA, bare)
     assert texts(kit) == ["I live in Lima"]
 
 
@@ -622,9 +624,9 @@ def test_a_denial_of_what_nobody_said_fills_no_slot(kit: Kit, say: Say) -> None:
 # Several speakers
 
 
-def spoke(kit: Kit, clock: SetClock, speaker: str, text: str) -> Recorded:
+def spoke(kit: Kit, clock: SetClock, speaker: str, text: str) -> RecordResult:
     clock.advance()
-    return record(as_messages([Message("user", text, speaker)]), "monday", ANA, kit)
+    return record_messages(as_messages([Message("user", text, speaker)]), "monday", ANA, kit)
 
 
 def test_another_speaker_leaves_the_users_slots_alone(kit: Kit, clock: SetClock) -> None:

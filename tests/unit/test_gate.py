@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engrain.core.model.items import Unsaid, Worth
 from engrain.core.rules.statements import compiled, statements
-from engrain.ingest.gate import MOST, worth
+from engrain.ingest.gate import MAX_STATEMENTS, find_statements
 
 FILES = Path(__file__).parent.parent / "files"
 GIVEN = FILES / "gate-sentences.jsonl"
@@ -27,7 +27,7 @@ def sentences(path: Path) -> list[dict[str, Any]]:
 
 
 def kept(text: str, before: tuple[tuple[str, str], ...] = ()) -> list[Worth]:
-    return [one for one in worth(text, before) if isinstance(one, Worth)]
+    return [one for one in find_statements(text, before) if isinstance(one, Worth)]
 
 
 def said(text: str) -> list[str]:
@@ -238,7 +238,7 @@ def test_what_is_denied_or_over_names_its_slot_and_its_value(text: str, name: st
     ],
 )
 def test_what_only_sounds_like_a_fact_is_none(text: str) -> None:
-    assert worth(text) == []
+    assert find_statements(text) == []
 
 
 def test_a_changed_preference_meets_the_one_it_was_told_to_remember() -> None:
@@ -379,14 +379,14 @@ def test_not_every_no_corrects_something(text: str) -> None:
     ],
 )
 def test_a_wish_to_forget_says_what(text: str, span: str, name: str | None) -> None:
-    (one,) = worth(text)
+    (one,) = find_statements(text)
     assert isinstance(one, Unsaid)
     assert (text[one.start : one.end], one.slot) == (span, name)
 
 
 def test_two_statements_are_forgotten_as_they_were_kept() -> None:
     kept_as, forgotten = (
-        [(text[one.start : one.end], one.slot) for one in worth(text)]
+        [(text[one.start : one.end], one.slot) for one in find_statements(text)]
         for text in ("Remember that I'm vegan and my wife is coeliac.", "Forget that I'm vegan and my wife is coeliac.")
     )
     assert kept_as == forgotten == [("I'm vegan", "user.diet"), ("my wife is coeliac", None)]
@@ -419,7 +419,7 @@ def test_two_statements_are_forgotten_as_they_were_kept() -> None:
     ],
 )
 def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
-    assert worth(text) == []
+    assert find_statements(text) == []
 
 
 @pytest.mark.parametrize(
@@ -446,7 +446,7 @@ def test_words_of_memory_that_ask_for_nothing(text: str) -> None:
     ],
 )
 def test_what_is_not_the_speakers_own_or_not_meant_is_left(text: str) -> None:
-    assert worth(text) == []
+    assert find_statements(text) == []
 
 
 def test_an_order_does_not_void_what_is_told_beside_it() -> None:
@@ -472,7 +472,7 @@ def test_what_comes_before_the_story_is_still_meant() -> None:
     ],
 )
 def test_secrets_are_never_kept(text: str) -> None:
-    assert worth(text) == []
+    assert find_statements(text) == []
 
 
 @pytest.mark.parametrize(
@@ -493,17 +493,17 @@ def test_what_only_looks_like_a_secret_is_kept(text: str) -> None:
 )
 def test_spans_are_in_order_and_never_overlap(texts: list[str], between: str) -> None:
     text = between.join(texts)
-    found = worth(text)
-    assert len(found) <= MOST
+    found = find_statements(text)
+    assert len(found) <= MAX_STATEMENTS
     for one, after in pairwise(found):
         assert one.end <= after.start
     assert all(text[one.start : one.end].strip() for one in found)
-    assert found == worth(text)
+    assert found == find_statements(text)
 
 
 @given(st.text(), st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text()), max_size=3))
 def test_no_text_is_too_strange(text: str, before: list[tuple[str, str]]) -> None:
-    assert all(0 <= one.start < one.end <= len(text) for one in worth(text, before))
+    assert all(0 <= one.start < one.end <= len(text) for one in find_statements(text, before))
 
 
 def test_of_a_long_message_both_ends_are_read() -> None:
@@ -537,11 +537,11 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_megabyte_of_anything_takes_no_time(name: str) -> None:
     text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000]
-    worth(text)
+    find_statements(text)
     taken = []
     for _ in range(3):
         start = time.thread_time()
-        worth(text)
+        find_statements(text)
         taken.append(time.thread_time() - start)
     # At most 30 ms on a machine of our day; to go back over the text again and again would take minutes.
     assert min(taken) < 1.0

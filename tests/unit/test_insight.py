@@ -9,34 +9,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engrain.ingest.tool_output import RAW_LIMIT, SHOWN, insight
+from engrain.ingest.tool_output import MAX_RAW_BYTES, MAX_SHOWN_CHARACTERS, shorten_output
 
 ROWS = [{"id": n, "name": f"name {n}", "tags": ["a", "b"]} for n in range(20_000)]
 LOG = [f"2026-01-01 12:{n // 60 % 60:02d}:{n % 60:02d} INFO request {n} served from the cache" for n in range(15_000)]
 
 
 def shown(text: str, failed: bool = False) -> str:
-    said, raw = insight(text, "probe", failed)
+    said, raw = shorten_output(text, "probe", failed)
     assert raw == text
-    assert len(said) <= SHOWN
+    assert len(said) <= MAX_SHOWN_CHARACTERS
     assert f"{len(text):,} characters in all" in said
     return said
 
 
-@given(st.text(max_size=SHOWN))
+@given(st.text(max_size=MAX_SHOWN_CHARACTERS))
 def test_a_short_output_stays_as_it_is(text: str) -> None:
-    assert insight(text.replace("\x00", ""), "probe") == (text.replace("\x00", ""), None)
+    assert shorten_output(text.replace("\x00", ""), "probe") == (text.replace("\x00", ""), None)
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30), st.integers(1, 900), st.booleans())
 @settings(max_examples=300)
 def test_any_text_gives_something_that_can_be_stored(part: str, times: int, failed: bool) -> None:
-    said, raw = insight(part * times, part, failed)
+    said, raw = shorten_output(part * times, part, failed)
     for one in (said, raw or ""):
         one.encode()
         assert "\x00" not in one
-    assert len(said) <= SHOWN
-    assert (raw is None) == (len(part * times) <= SHOWN)
+    assert len(said) <= MAX_SHOWN_CHARACTERS
+    assert (raw is None) == (len(part * times) <= MAX_SHOWN_CHARACTERS)
 
 
 @given(
@@ -50,12 +50,12 @@ def test_any_text_gives_something_that_can_be_stored(part: str, times: int, fail
 def test_any_json_gives_something(value: object, depth: int) -> None:
     for _ in range(depth):
         value = {"a": [value] * 30, "b": value}
-    said, _ = insight(json.dumps(value), None)
-    assert len(said) <= SHOWN
+    said, _ = shorten_output(json.dumps(value), None)
+    assert len(said) <= MAX_SHOWN_CHARACTERS
 
 
 def test_what_json_spells_as_an_escape_can_be_stored_too() -> None:
-    said, _ = insight(json.dumps({"a\x00b": "c\x00d. " * 900}), "probe")
+    said, _ = shorten_output(json.dumps({"a\x00b": "c\x00d. " * 900}), "probe")
     assert "\x00" not in said
 
 
@@ -77,7 +77,7 @@ def test_an_object_is_shown_by_its_keys_errors_first() -> None:
 
 def test_of_json_too_long_to_read_the_beginning_is_shown() -> None:
     for text in (json.dumps(ROWS), json.dumps(ROWS, indent=2), json.dumps({"rows": ROWS, "total": 9})):
-        said = insight(text, "probe")[0]
+        said = shorten_output(text, "probe")[0]
         assert "JSON, in its first 8,192 characters" in said
         assert '{"id":0,"name":"name 0","tags":["a","b"]}' in said
 
@@ -135,28 +135,28 @@ def test_of_prose_the_telling_sentences_are_shown_in_order() -> None:
 
 
 def test_a_raw_output_is_cut_at_its_limit_with_a_mark() -> None:
-    for text in ("x" * (RAW_LIMIT + 1), "é" * RAW_LIMIT, "😀" * (RAW_LIMIT // 3)):
-        raw = insight(text, "probe")[1] or ""
-        assert RAW_LIMIT - 4 <= len(raw.encode()) <= RAW_LIMIT
+    for text in ("x" * (MAX_RAW_BYTES + 1), "é" * MAX_RAW_BYTES, "😀" * (MAX_RAW_BYTES // 3)):
+        raw = shorten_output(text, "probe")[1] or ""
+        assert MAX_RAW_BYTES - 4 <= len(raw.encode()) <= MAX_RAW_BYTES
         assert raw.endswith(f"[cut here: {len(text):,} characters in all]")
         assert text.startswith(raw.split("\n")[0])
-    whole = "x" * RAW_LIMIT
-    assert insight(whole, "probe")[1] == whole
+    whole = "x" * MAX_RAW_BYTES
+    assert shorten_output(whole, "probe")[1] == whole
 
 
 def test_the_name_of_a_tool_stays_short_and_on_one_line() -> None:
-    said, _ = insight("x" * 5_000, "a\nb" * 500)
-    assert len(said) <= SHOWN
+    said, _ = shorten_output("x" * 5_000, "a\nb" * 500)
+    assert len(said) <= MAX_SHOWN_CHARACTERS
     assert said.startswith("a ba b")
 
 
 @pytest.mark.parametrize("text", ["\n".join(LOG), json.dumps(ROWS), "A sentence of some words. " * 40_000, "[" * 10**6])
 def test_a_megabyte_takes_milliseconds(text: str) -> None:
-    insight(text, "probe")
+    shorten_output(text, "probe")
     took = []
     for _ in range(5):
         start = time.thread_time()
-        insight(text, "probe")
+        shorten_output(text, "probe")
         took.append(time.thread_time() - start)
     # 2 to 5 ms on a quiet machine; to read all of it word by word would take 300.
     assert min(took) < 0.1

@@ -142,7 +142,7 @@ class Engine(Happenings, Knowledge, Erasures, Portable):
     def rebuild(self, progress: Callable[[int], None]) -> int:
         """Every index made anew from the record store: the words at once, the vectors as far as they are missing."""
         seen = self.kit.items.rebuild()
-        while made := write.embed_missing(self.kit, write.BATCH):
+        while made := write.embed_missing(self.kit, write.BATCH_SIZE):
             progress(made)
         if self.kit.feed is not None:
             self.kit.feed.refeed()

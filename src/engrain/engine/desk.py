@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engrain.core.errors import NotFound
 from engrain.core.model.items import Cite, Note, Source
 from engrain.core.model.tasks import ENDED, TaskRecord
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.tasks.working_state import Outcome
 from engrain.tiers.working import WorkingMemory
 
@@ -45,7 +45,7 @@ class WorkingDesk:
     def snapshot(self) -> tuple[object, Any]:
         # The mark first: what changes in between is stored again with the next step.
         mark, taken = self.working.mark(), self.working.snapshot()
-        return mark, clean(taken, self._engine.kit.redact)
+        return mark, redact_json(taken, self._engine.kit.redact)
 
     def put_back(self, left: Any) -> object:
         if self.working.task_id == self._task:

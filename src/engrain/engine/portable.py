@@ -83,7 +83,7 @@ class Portable(Parts):
             self.upkeep.wake()
             return
         try:
-            while made := write.embed_missing(self.kit, write.BATCH):
+            while made := write.embed_missing(self.kit, write.BATCH_SIZE):
                 done(made)
         except KeyboardInterrupt as stop:
             stop.add_note("All of it is written. What has no vector yet is found by its words, and gets one later.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engrain.core.errors import InvalidInput, StoreError
 from engrain.core.identity import Scope
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.ports import SessionState
 from engrain.ports.sessions import WORKING
 from engrain.tiers.working import WorkingMemory
@@ -32,7 +32,7 @@ class Snapshots:
 
     def keep(self, session: str, working: WorkingMemory) -> None:
         with self._turn:
-            snapshot = clean(working.snapshot(), self._redact)
+            snapshot = redact_json(working.snapshot(), self._redact)
             try:
                 if snapshot == _EMPTY:
                     self._state.drop(self._scope, session, WORKING)

@@ -1,4 +1,4 @@
-"""Make entries of episodic memory from what happened, and items that last from what matters of it."""
+"""Build entries of episodic memory from events, and lasting items from important ones."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from engrain.core.model.retention import TIERS
 from engrain.core.model.sessions import Episode, Happening, Raw
 from engrain.core.rules.importance import Happened, Score, repeat_key, score
 from engrain.ingest import write
-from engrain.ingest.tool_output import RAW_LIFE
+from engrain.ingest.tool_output import RAW_LIFETIME
 from engrain.ports import Episodes, Kit
 
 TIER = TIERS["episodic"]
-LIFE = timedelta(seconds=TIER.ttl_seconds or 0)
-MOST = TIER.max_items or 0
-BEFORE = 6  # rows of the session against which something is new
+ENTRY_LIFETIME = timedelta(seconds=TIER.ttl_seconds or 0)
+MAX_ENTRIES = TIER.max_items or 0
+NOVELTY_ROWS = 6  # last rows of the session with which a new text is compared
 # Keys of an entry's data.
 WHY, TOOL, ROLE, FAILED, RESOLVES, RESOLVED = "why", "tool", "role", "failed", "resolves", "resolved"
 
 _log = logging.getLogger("engrain")
 
 
-def episodes_of(kit: Kit) -> Episodes:
+def require_episodes(kit: Kit) -> Episodes:
     if kit.episodes is None:
-        raise ConfigError("this deployment has no store for episodes. Use a SQLite file, or name one for `episodic`.")
+        raise ConfigError("no store for episodes is configured. Use a SQLite file, or set a store for `episodic`.")
     return kit.episodes
 
 
-def before(kit: Kit, scope: Scope, session: str) -> list[str]:
-    """The texts against which the next one of the session is new."""
-    return [item.text for item in kit.log.last(scope, session, BEFORE)]
+def load_recent_texts(kit: Kit, scope: Scope, session: str) -> list[str]:
+    """Return the session's last texts, with which the next one is compared for novelty."""
+    return [item.text for item in kit.log.last(scope, session, NOVELTY_ROWS)]
 
 
-def entry(happened: Happened, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
-    """The entry over a log row. It lives for a day, or for ever if it matters; with no id, it takes the row's."""
+def build_entry(happened: Happened, session: str, at: datetime, item: str, tool: str | None = None) -> Episode:
+    """Build the entry of a log row. It expires after a day unless it is important. Its empty id becomes the row's."""
     scored = score(happened)
-    data: dict[str, Any] = {WHY: reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
+    data: dict[str, Any] = {WHY: list_reasons(scored), ROLE: happened.role, TOOL: tool, FAILED: happened.failed or None}
     return Episode(
         id="",
         session=session,
@@ -54,67 +54,70 @@ def entry(happened: Happened, session: str, at: datetime, item: str, tool: str |
         text="",
         importance=scored.importance,
         happened_at=at,
-        expires_at=None if scored.promotes else at + LIFE,
+        expires_at=None if scored.promotes else at + ENTRY_LIFETIME,
         data={name: value for name, value in data.items() if value is not None},
         item=item,
         key=repeat_key(happened.kind, happened.text, tool or happened.role, happened.failed),
     )
 
 
-def raw_of(text: str | None, at: datetime) -> Raw | None:
-    return None if text is None else Raw(text, at + RAW_LIFE)
+def build_raw(text: str | None, at: datetime) -> Raw | None:
+    return None if text is None else Raw(text, at + RAW_LIFETIME)
 
 
-def lasting(happened: Happened, source: Source, occurred_at: datetime | None = None) -> Note:
-    """The item that an important episode becomes, unless the gate keeps it as a fact: then that is what lasts.
+def build_lasting_note(happened: Happened, source: Source, occurred_at: datetime | None = None) -> Note:
+    """Build the item that an important event becomes if the gate kept no fact of it.
 
-    Its source cites the log rows, so that forgetting them takes it along; what was forgotten is not brought back. With
-    no time of its own, the same words again are the same item.
+    Its source cites the log rows, so that forgetting them forgets it too. It never brings back a forgotten text.
+    Without a time of its own, the same words again are the same item.
     """
     scored = score(happened)
     return Note(
         happened.text,
         scored.importance,
-        metadata={RESERVED: {"episode": happened.kind, WHY: reasons(scored)}},
+        metadata={RESERVED: {"episode": happened.kind, WHY: list_reasons(scored)}},
         source=source,
         occurred_at=occurred_at,
         derived=True,
     )
 
 
-def drafts(rows: Sequence[Note], kept: Sequence[Note], kit: Kit) -> tuple[list[Draft], list[Draft]]:
-    """Of log rows and of lasting items, embedded in one call."""
-    made = write.drafts([*rows, *kept], kit)
+def build_episode_drafts(rows: Sequence[Note], lasting: Sequence[Note], kit: Kit) -> tuple[list[Draft], list[Draft]]:
+    """Build the drafts of log rows and of lasting items, embedded in one call."""
+    made = write.build_drafts([*rows, *lasting], kit)
     return made[: len(rows)], [replace(draft, kind="episode") for draft in made[len(rows) :]]
 
 
-def reasons(scored: Score) -> list[list[Any]]:
-    """As an entry's data and an item's metadata keep them."""
+def list_reasons(scored: Score) -> list[list[Any]]:
+    """Return the reasons in the form that an entry's data and an item's metadata store."""
     return [[name, part] for name, part in scored.reasons]
 
 
-def commit(plan: Plan, kit: Kit) -> Applied:
-    """One transaction where one store holds items and episodes; else the items first, since they are what must stay."""
+def commit_plan(plan: Plan, kit: Kit) -> Applied:
+    """Apply the plan in one transaction if one store holds items and episodes.
+
+    Otherwise the items are written first, because they must not be lost.
+    """
     if kit.together or not plan.episodes:
         return kit.items.apply(plan)
-    book = episodes_of(kit)
+    store = require_episodes(kit)
     applied = kit.items.apply(replace(plan, episodes=()))
     ids = {own(step): outcome.id for step, outcome in enumerate(applied.outcomes)}
     added: list[str] = []
     for happening in plan.episodes:
         try:
-            added += _add(happening, ids, plan.scope, book, applied.repeated)
+            added += _add_entry(happening, ids, plan.scope, store, applied.repeated)
         except StoreError as exc:
-            # The rows are kept, and what matters of them: to fail here would make the caller write them again.
+            # The rows and lasting items are stored: an error here would make the caller write them again.
             _log.warning("an entry of episodic memory was not written: %s", exc)
-    if added and _outlived(plan, kit):
-        # The rows are gone with their user, and whoever looked through this store did so before they came.
-        book.remove(plan.scope, added)
+    if added and _was_erased_meanwhile(plan, kit):
+        # The user's rows are erased, and the erasure passed this store before the entries arrived.
+        store.remove(plan.scope, added)
         raise too_late()
     return applied
 
 
-def _outlived(plan: Plan, kit: Kit) -> bool:
+def _was_erased_meanwhile(plan: Plan, kit: Kit) -> bool:
     user, erasing = owner(plan.scope), kit.erasing
     if plan.began is None or user is None or erasing is None:
         return False
@@ -123,16 +126,19 @@ def _outlived(plan: Plan, kit: Kit) -> bool:
     return any(to_micros(at) >= plan.began for at in times)
 
 
-def _add(happening: Happening, ids: dict[str, str | None], scope: Scope, book: Episodes, repeated: bool) -> list[str]:
-    """The id under which it was written, if it was."""
+def _add_entry(
+    happening: Happening, ids: dict[str, str | None], scope: Scope, store: Episodes, repeated: bool
+) -> list[str]:
+    """Write one entry. Return its id, or nothing if its row is missing or the entry exists."""
     episode = happening.episode
     item = ids.get(episode.item, episode.item) if episode.item else None
     if episode.item and item is None:
         return []
     whole = replace(episode, item=item, id=episode.id or item or "")
-    # A repeated request may have been cut off before its entry was written; if not, writing it again would count twice.
-    there = repeated and any(one.id == whole.id for one in book.recent(scope, whole.session, MOST, whole.happened_at))
-    if there:
-        return []
-    book.add(scope, whole, happening.raw)
+    # A repeated request may have stopped before its entry was written. A second write would count the event twice.
+    if repeated:
+        recent = store.recent(scope, whole.session, MAX_ENTRIES, whole.happened_at)
+        if any(one.id == whole.id for one in recent):
+            return []
+    store.add(scope, whole, happening.raw)
     return [whole.id]

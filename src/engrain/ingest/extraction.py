@@ -1,4 +1,4 @@
-"""Let a model point at what lasts in a conversation; what it does not quote word for word is not taken."""
+"""Extract lasting facts from a conversation with a model, accepting only words that it quotes exactly."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from engrain.core.rules.message_filters import blank_pasted, without_code
 from engrain.core.rules.slots import SPEAKER, named_by
 from engrain.core.secrets.personal import gives_away_a_secret
 
-MODEL = "model"  # metadata "by" of a fact that a model found
+BY_MODEL = "model"  # value of metadata "by" for a fact that a model found
 MAX_FACTS = 20
-MAX_QUOTE = 500
-SHOWN = 2_000  # characters of one message that the model sees
-SYSTEM = """You read a conversation and point at what is worth remembering for months: lasting facts about the user,
+MAX_QUOTE_CHARACTERS = 500
+MAX_MESSAGE_CHARACTERS = 2_000  # that the model sees of one message
+SYSTEM_PROMPT = """\
+You read a conversation and point at what is worth remembering for months: lasting facts about the user,
 preferences, standing instructions, decisions, names, dates, places, people. Not: questions, moods, small talk, what
 holds for today only, passwords, keys, card numbers.
 
@@ -32,45 +33,50 @@ Answer with a JSON array and nothing else. Each entry:
  "importance": from 0 to 1}
 Quote user messages only. An empty array is a good answer."""
 
-Spans = Callable[[str], Sequence[tuple[int, int]]]
-Named = Callable[[str | None], str | None]
+FindSpans = Callable[[str], Sequence[tuple[int, int]]]
+NameOther = Callable[[str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
-    """What can be kept, and how many entries were turned down because their words are not there."""
-
+class Extraction:
     notes: tuple[Note, ...]
-    rejected: int = 0
+    rejected: int = 0  # entries whose words are not in the message, or that may not be kept
 
 
-def asked(messages: Sequence[Item], timeout: float) -> Ask:
-    lines = [f'{number}. {item.role}: "{escaped(item.text[:SHOWN])}"' for number, item in enumerate(messages, 1)]
-    return Ask((Said("user", "\n".join(lines)),), SYSTEM, timeout=timeout)
+def build_request(messages: Sequence[Item], timeout: float) -> Ask:
+    lines = [
+        f'{number}. {item.role}: "{escaped(item.text[:MAX_MESSAGE_CHARACTERS])}"'
+        for number, item in enumerate(messages, 1)
+    ]
+    return Ask((Said("user", "\n".join(lines)),), SYSTEM_PROMPT, timeout=timeout)
 
 
-def extracted(answer: str, messages: Sequence[Item], own: Spans, another: Named = lambda _: None) -> Extracted:
-    """Facts that are the speaker's own words, each citing its span. `own` gives the spans of a text that did not come
-    from recall, `another` the name of a speaker who is not the user. A fact is the quote itself: a rewording could not
-    be held against what was forgotten."""
-    entries = _entries(answer)
+def extract_facts(
+    answer: str, messages: Sequence[Item], own: FindSpans, other_speaker: NameOther = lambda _: None
+) -> Extraction:
+    """Return facts in the speaker's own words, each citing its span.
+
+    `own` gives the spans of a text that did not come from recall. `other_speaker` gives the name of a speaker who is
+    not the user. A fact is the quote itself: a rewording could not be compared with forgotten texts.
+    """
+    entries = _parse_entries(answer)
     notes: dict[tuple[str, str], Note] = {}
     for entry in entries[:MAX_FACTS]:
-        note = _note(entry, messages, own, another)
+        note = _build_note(entry, messages, own, other_speaker)
         if note is not None:
             notes[note.source.cites[0].item, note.text] = note  # type: ignore[union-attr]
-    return Extracted(tuple(notes.values()), len(entries) - len(notes))
+    return Extraction(tuple(notes.values()), len(entries) - len(notes))
 
 
-def _entries(answer: str) -> list[Any]:
+def _parse_entries(answer: str) -> list[Any]:
     start, end = answer.find("["), answer.rfind("]")
     if start < 0 or end < start:
-        raise ValueError(f"the model answered with something else than a JSON array: {answer[:80]!r}")
+        raise ValueError(f"the model did not answer with a JSON array: {answer[:80]!r}")
     found = json.loads(answer[start : end + 1])
     return found if isinstance(found, list) else []
 
 
-def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -> Note | None:
+def _build_note(entry: object, messages: Sequence[Item], own: FindSpans, other_speaker: NameOther) -> Note | None:
     if not isinstance(entry, dict):
         return None
     number, quote = entry.get("message"), entry.get("quote")
@@ -79,22 +85,22 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
     item = messages[number - 1]
     words = quote.strip()
     start = item.text.find(words)
-    if item.role != "user" or not words or len(words) > MAX_QUOTE or start < 0 or FORGOTTEN in words:
+    if item.role != "user" or not words or len(words) > MAX_QUOTE_CHARACTERS or start < 0 or FORGOTTEN in words:
         return None
     end = start + len(words)
     if not any(left <= start and end <= right for left, right in own(item.text)):
         return None
-    # What was pasted is not the speaker's word, and secrets are nobody's.
+    # Pasted text is not the speaker's own, and secrets are never kept.
     if blank_pasted(without_code(item.text))[start:end] != words or gives_away_a_secret(item.text):
         return None
-    other = another(item.speaker)
+    other = other_speaker(item.speaker)
     note = Note(
         words,
-        _share(entry.get("importance")),
-        named_by(other, _slot(entry.get("slot"))),
-        {"by": MODEL, SPEAKER: other} if other else {"by": MODEL},
+        _parse_importance(entry.get("importance")),
+        named_by(other, _parse_slot(entry.get("slot"))),
+        {"by": BY_MODEL, SPEAKER: other} if other else {"by": BY_MODEL},
         Source(other, "user", (Cite(item.id, start, end),)),
-        # With a time of its own, another's words do not become one with the same words of the user's.
+        # With a time of its own, another speaker's fact is not merged with the user's same words.
         (item.occurred_at or item.recorded_at) if other else None,
         derived=True,
     )
@@ -104,12 +110,12 @@ def _note(entry: object, messages: Sequence[Item], own: Spans, another: Named) -
         return None
 
 
-def _share(value: object) -> float:
+def _parse_importance(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not -1e9 < value < 1e9:
         return 0.5
     return min(1.0, max(0.0, float(value)))
 
 
-def _slot(value: object) -> str | None:
+def _parse_slot(value: object) -> str | None:
     named = isinstance(value, str) and value.isascii() and value.replace(".", "").replace("_", "").isalnum()
     return str(value).lower() if named and str(value).lower().startswith("user.") else None

@@ -1,4 +1,4 @@
-"""Make steps of what the gate found in a message: facts to keep, and what is to be forgotten."""
+"""Turn the statements that the gate found in a message into steps: facts to add, change or forget."""
 
 from __future__ import annotations
 
@@ -15,144 +15,151 @@ from engrain.core.rules.statements import PREFERENCE, statements, traits
 from engrain.core.text.languages import languages
 from engrain.core.text.tokenizer import spoken, terms, tokens
 from engrain.ingest import gate
-from engrain.ingest.write import draft
+from engrain.ingest.write import build_draft
 from engrain.ports import Kit, WordQuery
 
-GATE = "gate"  # metadata "by" of a fact that the rules found
-LIKELY = 20  # facts that are looked at for words they share with a statement
+BY_GATE = "gate"  # metadata "by" of a fact that the rules found
+MAX_LIKELY_FACTS = 20  # read per statement, by the words that they share with it
 
 _EMPLOYER, _JOB = ".employer", ".job"
 _FACTS = Filter((Condition("kind", "=", "fact"),))
-_OF_THE_GATE = Filter((*_FACTS.conditions, Condition("metadata.by", "=", GATE)))
+_GATE_FACTS = Filter((*_FACTS.conditions, Condition("metadata.by", "=", BY_GATE)))
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A message of the user's side, and the id of its log row, or what stands for that in the plan.
-
-    `now`: it is said at this moment, and not brought along from a time before. `speaker` is who says it, if that is
-    another than the user.
-    """
+class Utterance:
+    """A message from the user's side of a conversation."""
 
     message: Message
-    row: str
-    now: bool = False
-    speaker: str | None = None
+    row_id: str  # of its log row, or the plan's placeholder for that id
+    is_live: bool = False  # utterance now, not imported from an earlier time
+    speaker: str | None = None  # None: the user
 
-    def words(self, found: Worth | Unsaid) -> str:
+    def quote(self, found: Worth | Unsaid) -> str:
         return self.message.text[found.start : found.end]
 
 
-def steps_for(
-    found: Sequence[Worth | Unsaid], said: Said, planned: Sequence[Step], scope: Scope, kit: Kit
+def plan_steps(
+    found: Sequence[Worth | Unsaid], utterance: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit
 ) -> list[Step]:
-    """With what is planned already, of which the message may take something back."""
+    """Return the planned steps with those of this message added, and without those that it retracts."""
     steps = [*planned]
     for one in found:
-        if not said.words(one).strip():
+        if not utterance.quote(one).strip():
             continue
-        theirs = replace(one, slot=named_by(said.speaker, one.slot))
-        if isinstance(theirs, Unsaid):
-            back = [
-                step for step in steps if isinstance(step, (Add, Correct)) and _takes_back(theirs, said, step.draft)
-            ]
-            steps = [step for step in steps if step not in back]
-            steps += _unsaid(theirs, said, [step.draft for step in back], scope, kit)
-        else:
-            steps.append(_kept(theirs, said, steps, scope, kit))
+        one = replace(one, slot=named_by(utterance.speaker, one.slot))
+        if isinstance(one, Worth):
+            steps.append(_plan_statement(one, utterance, steps, scope, kit))
+            continue
+        writes = [step for step in steps if isinstance(step, (Add, Correct))]
+        retracted = [step for step in writes if _retracts_draft(one, utterance, step.draft)]
+        steps = [step for step in steps if step not in retracted]
+        steps += _plan_forgetting(one, utterance, [step.draft for step in retracted], scope, kit)
     return steps
 
 
-def another(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
-    """The speaker, unless it is the user: by the scope, or by the name that the memory has for the user."""
+def find_other_speaker(speaker: str | None, scope: Scope, kit: Kit) -> str | None:
+    """Return the speaker, or None if it is the user: by the scope's user id, or by the stored `user.name`."""
     words = set(tokens(speaker or "")) - set(ROLES)
     if not words:
         return None
-    held = kit.items.slot(scope, "user.name", None)
-    own, known = set(tokens(scope.user or "")), set(tokens(held.text if held else ""))
-    return None if words <= own or words <= known or (own and own <= words) else speaker
+    stored = kit.items.slot(scope, "user.name", None)
+    user_id, user_name = set(tokens(scope.user or "")), set(tokens(stored.text if stored else ""))
+    return None if words <= user_id or words <= user_name or (user_id and user_id <= words) else speaker
 
 
-def note_for(found: Worth, said: Said, kit: Kit) -> Note:
-    """The words of the span, citing it. What is said now may bring back what was forgotten; what is brought along from
-    an earlier time may not."""
-    others = said.speaker is not None
+def build_note(found: Worth, utterance: Utterance, kit: Kit) -> Note:
+    """Quote the statement's words in a note that cites them.
+
+    A live statement may bring back what was forgotten. An imported one may not.
+    """
+    by_other = utterance.speaker is not None
     return Note(
-        text=said.words(found),
+        text=utterance.quote(found),
         importance=found.importance,
         slot=found.slot,
-        metadata={"by": GATE, SPEAKER: said.speaker} if others else {"by": GATE},
-        source=Source(said.speaker, "user", (Cite(said.row, found.start, found.end),)),
-        # With a time of its own, another's "I like tea" does not become one with the user's.
-        occurred_at=said.message.occurred_at or (kit.clock() if others else None),
-        derived=not said.now,
+        metadata={"by": BY_GATE, SPEAKER: utterance.speaker} if by_other else {"by": BY_GATE},
+        source=Source(utterance.speaker, "user", (Cite(utterance.row_id, found.start, found.end),)),
+        # With a time of its own, another speaker's "I like tea" is not merged with the user's.
+        occurred_at=utterance.message.occurred_at or (kit.clock() if by_other else None),
+        derived=not utterance.is_live,
     )
 
 
-def _kept(found: Worth, said: Said, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
-    told = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
+def _plan_statement(found: Worth, utterance: Utterance, planned: Sequence[Step], scope: Scope, kit: Kit) -> Step:
+    planned_values = {step.draft.slot: step.draft.text for step in planned if isinstance(step, Add) and step.draft.slot}
 
-    def held(slot: str) -> str | None:
-        item = None if slot in told else kit.items.slot(scope, slot, None)
-        return item.text if item else told.get(slot)
+    def read_slot(slot: str) -> str | None:
+        item = None if slot in planned_values else kit.items.slot(scope, slot, None)
+        return item.text if item else planned_values.get(slot)
 
-    found = replace(found, slot=_filled(found, said, held))
-    old = _replaced(found, said, scope, kit)
+    found = replace(found, slot=_choose_slot(found, utterance, read_slot))
+    old = _find_replaced(found, utterance, scope, kit)
     slot = found.slot if old is None else old.slot
-    made = draft(note_for(replace(found, slot=slot), said, kit), kit.redact)
+    made = build_draft(build_note(replace(found, slot=slot), utterance, kit), kit.redact)
     return Add(made) if old is None or old.slot else Correct(old.id, made)
 
 
-def _filled(found: Worth, said: Said, held: Callable[[str], str | None]) -> str | None:
-    """The slot that a statement fills. Who lives in Quito may well say that he no longer lives in Lima: of what has
-    ended or is denied, only a slot that holds what is named."""
+def _choose_slot(found: Worth, utterance: Utterance, read_slot: Callable[[str], str | None]) -> str | None:
+    """Return the slot that a statement fills.
+
+    A statement that something ended fills a slot only if the slot holds that value: somebody who lives in Quito may
+    say that he no longer lives in Lima.
+    """
     slot = found.slot or ""
-    if found.slot is None or not statements().sign("ended").search(said.words(found)):
+    if found.slot is None or not statements().sign("ended").search(utterance.quote(found)):
         return found.slot
-    value = held(slot)
+    value = read_slot(slot)
     if found.replaces is not None:
         return slot if value and set(terms(found.replaces)) <= set(terms(value)) else None
-    # "I quit my job": where nobody knows whose, it is what one did there.
+    # "I quit my job" ends the job if no employer is known.
     job = slot.removesuffix(_EMPLOYER) + _JOB
-    return job if not value and slot.endswith(_EMPLOYER) and held(job) else slot
+    return job if not value and slot.endswith(_EMPLOYER) and read_slot(job) else slot
 
 
-def _replaced(found: Worth, said: Said, scope: Scope, kit: Kit) -> Item | None:
-    """The one preference of which the statement says that it no longer holds, or the one fact that it repeats in order
-    to deny it ("I no longer like tea"); none if it may be another."""
+def _find_replaced(found: Worth, utterance: Utterance, scope: Scope, kit: Kit) -> Item | None:
+    """Return the preference that the statement ends, or the fact that it repeats to deny it ("I no longer like tea").
+
+    None if several facts could be meant.
+    """
     if found.replaces is None or found.slot is not None:
         return None
     words = set(terms(found.replaces))
-    likely = [item for item in _with_words(found.replaces, _OF_THE_GATE, scope, kit) if _theirs(item, said)]
-    told = set(tokens(said.words(found)))
+    likely = [
+        item for item in _search_words(found.replaces, _GATE_FACTS, scope, kit) if _is_by_same_speaker(item, utterance)
+    ]
+    quoted = set(tokens(utterance.quote(found)))
     named = [item for item in likely if words <= set(terms(item.text))]
-    meant = [item for item in named if traits(item.text) & PREFERENCE or told > set(tokens(item.text))]
+    meant = [item for item in named if traits(item.text) & PREFERENCE or quoted > set(tokens(item.text))]
     return meant[0] if len(meant) == 1 else None
 
 
-def _takes_back(found: Unsaid, said: Said, draft: Draft) -> bool:
-    """What was said a moment ago, and is not written yet."""
-    statement = said.words(found)
-    if draft.kind != "fact" or draft.metadata.get(SPEAKER) != said.speaker:
+def _retracts_draft(found: Unsaid, utterance: Utterance, draft: Draft) -> bool:
+    """Check whether a forget request means a draft that is planned but not written yet."""
+    statement = utterance.quote(found)
+    if draft.kind != "fact" or draft.metadata.get(SPEAKER) != utterance.speaker:
         return False
     if found.slot is None or draft.slot != found.slot:
         return tokens(draft.text) == tokens(statement)
-    return not gate.worth(statement) or not _value(found.slot, statement).isdisjoint(terms(draft.text))
+    return not gate.find_statements(statement) or not _extract_value_terms(found.slot, statement).isdisjoint(
+        terms(draft.text)
+    )
 
 
-def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit: Kit) -> list[Step]:
-    """What is meant goes, and with it the words in which this message speaks of it, and those that it takes back.
+def _plan_forgetting(
+    found: Unsaid, utterance: Utterance, retracted: Sequence[Draft], scope: Scope, kit: Kit
+) -> list[Step]:
+    """Plan to forget the facts that are meant, the words that name them in this message, and the retracted drafts.
 
-    A statement over those words, which cites what is meant, is forgotten along with it. If nothing is known yet, the
-    statement stands alone, expired from the start, and whoever makes the plan forgets it there: that keeps the words
-    from being taken in later.
+    A statement cites all of these words, so forgetting a meant fact forgets them too. If no fact is known yet, the
+    statement has expired from the start and the caller forgets it: this keeps the words from being ingested later.
     """
-    meant = _meant(found, said, scope, kit)
+    meant = _find_meant(found, utterance, scope, kit)
     now = kit.clock()
-    span = Cite(said.row, found.start, found.end)
-    words = [cite for draft in back for cite in draft.source.cites]
+    span = Cite(utterance.row_id, found.start, found.end)
+    words = [cite for draft in retracted for cite in draft.source.cites]
     statement = Draft(
-        said.words(found),
+        utterance.quote(found),
         source=Source(kind="user", cites=(*(Cite(item.id) for item in meant[:1]), span, *words)),
         occurred_at=now,
         expires_at=None if meant else now,
@@ -160,41 +167,44 @@ def _unsaid(found: Unsaid, said: Said, back: Sequence[Draft], scope: Scope, kit:
     return [Add(statement), *(Forget(item.id) for item in meant)]
 
 
-def _meant(found: Unsaid, said: Said, scope: Scope, kit: Kit) -> list[Item]:
-    """Of a slot, the values that are named, or all that it ever had if none is: "forget my city". Without one, or if it
-    holds nothing of the kind, the facts with the very same words."""
-    statement = said.words(found)
+def _find_meant(found: Unsaid, utterance: Utterance, scope: Scope, kit: Kit) -> list[Item]:
+    """Return the facts that a forget request means.
+
+    A slot's named values, or all that it ever had if none is named ("forget my city"). Otherwise, facts with exactly
+    the same words.
+    """
+    statement = utterance.quote(found)
     if found.slot is None:
-        return _same_words(statement, said, scope, kit)
-    return _of_slot(found.slot, statement, scope, kit) or _same_words(statement, said, scope, kit)
+        return _find_same_words(statement, utterance, scope, kit)
+    return _find_slot_values(found.slot, statement, scope, kit) or _find_same_words(statement, utterance, scope, kit)
 
 
-def _of_slot(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
+def _find_slot_values(slot: str, statement: str, scope: Scope, kit: Kit) -> list[Item]:
     versions = [item for item in kit.items.history(scope, slot) if item.retracted_at is None]
-    if not gate.worth(statement):
+    if not gate.find_statements(statement):
         return versions
-    value = _value(slot, statement)
-    has = {item.id: value.intersection(terms(item.text)) for item in versions}
-    # "I live in Quito" was said as "I moved to Quito": that, and not "I live in Lima". The value stands last.
+    value = _extract_value_terms(slot, statement)
+    shared = {item.id: value.intersection(terms(item.text)) for item in versions}
+    # "Forget that I live in Quito" means the fact "I moved to Quito", not "I live in Lima": the last word decides.
     last = next((one for one in reversed(terms(statement)) if one in value), None)
-    whole = [item for item in versions if has[item.id] == value]
-    return whole or [item for item in versions if last in has[item.id]] or [item for item in versions if has[item.id]]
+    full_matches = [item for item in versions if shared[item.id] == value]
+    last_matches = [item for item in versions if last in shared[item.id]]
+    return full_matches or last_matches or [item for item in versions if shared[item.id]]
 
 
-def _value(slot: str, statement: str) -> set[int]:
+def _extract_value_terms(slot: str, statement: str) -> set[int]:
     return set(terms(statement)) - set(terms(spoken(slot))) - languages().stop_terms
 
 
-def _same_words(statement: str, said: Said, scope: Scope, kit: Kit) -> list[Item]:
-    likely = _with_words(statement, _FACTS, scope, kit)
-    return [item for item in likely if tokens(item.text) == tokens(statement) and _theirs(item, said)]
+def _find_same_words(statement: str, utterance: Utterance, scope: Scope, kit: Kit) -> list[Item]:
+    likely = _search_words(statement, _FACTS, scope, kit)
+    return [item for item in likely if tokens(item.text) == tokens(statement) and _is_by_same_speaker(item, utterance)]
 
 
-def _theirs(item: Item, said: Said) -> bool:
-    """A fact that this speaker told, or nobody in particular; where the user speaks, no other speaker."""
-    return item.metadata.get(SPEAKER) == said.speaker
+def _is_by_same_speaker(item: Item, utterance: Utterance) -> bool:
+    return item.metadata.get(SPEAKER) == utterance.speaker
 
 
-def _with_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
-    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=LIKELY)
+def _search_words(text: str, where: Filter, scope: Scope, kit: Kit) -> list[Item]:
+    query = WordQuery(tuple(dict.fromkeys(terms(text))), scope, where, limit=MAX_LIKELY_FACTS)
     return kit.items.get_many(scope, [hit.id for hit in kit.words.best(query).hits]) if query.terms else []

@@ -1,4 +1,4 @@
-"""Write what happens in a session, with all that follows from it, in one transaction."""
+"""Write the messages of a session in one transaction, with the facts and episodes that follow from them."""
 
 from __future__ import annotations
 
@@ -16,135 +16,130 @@ from engrain.core.model.sessions import Happening
 from engrain.core.rules.importance import EpisodeKind, Happened, novelty, score
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.ingest import episodes, gate, write
-from engrain.ingest.facts import Said, another, steps_for
-from engrain.ingest.tool_output import insight
-from engrain.ingest.write import clean_message
+from engrain.ingest.facts import Utterance, find_other_speaker, plan_steps
+from engrain.ingest.tool_output import shorten_output
+from engrain.ingest.write import redact_message
 from engrain.ports import Kit
 
-# Characters at either end of a message in which the gate looks for what lasts: what is between was pasted.
-GATED = 20_000
-TRIES = 5
+# The gate reads this much at either end of a message: the middle is pasted text.
+MAX_GATE_CHARACTERS = 20_000
+MAX_ATTEMPTS = 5
 
 _log = logging.getLogger("engrain")
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """The ids and numbers of the messages. `facts` are what lasts of them: facts that the gate kept, and important
-    episodes. `forgotten` is what the user wanted gone, `marked` the messages of which a span was cut out, `refused` why
-    nothing could go though it was wanted. `repeated`: the request was known, and this is its first answer."""
-
+class RecordResult:
     ids: tuple[str, ...]
-    places: tuple[int, ...]
-    facts: tuple[str, ...] = ()
-    forgotten: tuple[str, ...] = ()
-    marked: tuple[str, ...] = ()
-    repeated: bool = False
-    refused: str | None = None
+    places: tuple[int, ...]  # the messages' numbers in the session
+    facts: tuple[str, ...] = ()  # facts that the gate kept, and important episodes
+    forgotten: tuple[str, ...] = ()  # items that the user asked to forget
+    marked: tuple[str, ...] = ()  # messages of which a span was cut out
+    repeated: bool = False  # the request id was known: this is its first answer
+    refused: str | None = None  # the reason why nothing could be forgotten although the user asked for it
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """A request id that is known changes nothing. With `expect` the session must have that length, else Conflict.
-    `began` is the store's moment when that began which the messages come of, if that was earlier."""
-
-    request_id: str | None = None
-    expect: int | None = None
-    began: int | None = None
+class RecordOptions:
+    request_id: str | None = None  # a known id changes nothing
+    expect: int | None = None  # the session must have this length, else Conflict
+    began: int | None = None  # the store's moment at which the caller's operation started, if earlier than now
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """A message as the log shows it, with what is known before it is written: the whole of a long output, what the
-    gate found, and what happened."""
-
-    message: Message
-    raw: str | None
+class AnalyzedMessage:
+    message: Message  # as the log shows it
+    raw: str | None  # the whole of a long tool output
     found: Sequence[Worth | Unsaid]
     event: Happened | None
 
 
-def record(happened: Sequence[Message], session: str, scope: Scope, kit: Kit, terms: Terms | None = None) -> Recorded:
-    """Checked messages into the log, one after the other, with the facts and episodes that they give.
+def record_messages(
+    messages: Sequence[Message], session: str, scope: Scope, kit: Kit, options: RecordOptions | None = None
+) -> RecordResult:
+    """Write checked messages to the log in order, with the facts and episodes that follow from them.
 
-    The texts are embedded before anything is locked; then all of it is written together or not at all. What a legal
-    hold keeps is not forgotten, whatever the message wants gone: the message is kept, and the answer says so.
+    The texts are embedded before anything is locked. Then everything is written, or nothing. A legal hold wins over a
+    message that asks to forget: the message is kept, and `refused` gives the reason.
     """
-    terms = terms or Terms()
-    began = kit.items.moment() if terms.began is None else terms.began
-    happened = [clean_message(message, kit.redact) for message in happened]
-    expect = None if terms.expect is None else (session, terms.expect)
-    plan = Plan(scope, (), terms.request_id, expect, began=began)
+    options = options or RecordOptions()
+    began = kit.items.moment() if options.began is None else options.began
+    messages = [redact_message(message, kit.redact) for message in messages]
+    expect = None if options.expect is None else (session, options.expect)
+    plan = Plan(scope, (), options.request_id, expect, began=began)
     try:
-        return _kept(happened, session, kit, plan)
+        return _write_with_retries(messages, session, kit, plan)
     except OnHold as exc:
-        kept = _kept(happened, session, kit, plan, forgets=False)
-        _log.warning("what a message of session %r wanted forgotten stays: %s", session, exc)
-        return replace(kept, refused=str(exc))
+        result = _write_with_retries(messages, session, kit, plan, forgets=False)
+        _log.warning("a message of session %r asked to forget, but nothing was forgotten: %s", session, exc)
+        return replace(result, refused=str(exc))
 
 
-def _kept(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True) -> Recorded:
-    for _ in range(TRIES - 1):
+def _write_with_retries(
+    messages: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool = True
+) -> RecordResult:
+    for _ in range(MAX_ATTEMPTS - 1):
         try:
-            return _written(happened, session, kit, plan, forgets)
+            return _write_messages(messages, session, kit, plan, forgets)
         except NotFound:
-            # Nothing is written: a fact that this changes or ends was forgotten or corrected by another meanwhile.
-            _log.debug("what a message of session %r speaks of has changed", session)
-    return _written(happened, session, kit, plan, forgets)
+            # Nothing was written: another writer forgot or corrected a fact that this message changes.
+            _log.debug("a fact changed while a message of session %r was written; trying again", session)
+    return _write_messages(messages, session, kit, plan, forgets)
 
 
-def _written(happened: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> Recorded:
+def _write_messages(messages: Sequence[Message], session: str, kit: Kit, plan: Plan, forgets: bool) -> RecordResult:
     scope, request_id = plan.scope, plan.request_id
-    turns = _turns(happened, [message_of(row) for row in kit.log.last(scope, session, episodes.BEFORE)])
+    earlier = [message_of(row) for row in kit.log.last(scope, session, episodes.NOVELTY_ROWS)]
+    turns = _analyze_messages(messages, earlier)
     steps: list[Step] = []
     for k, turn in enumerate(turns):
         request = None if request_id is None else f"{request_id}\x1f{k}"
-        steps.append(Add(write.draft(note_of(turn.message, session), kit.redact), request))
-    # Who brings several messages of the user at once brings a transcript: nobody says all of it now.
-    follows: list[Step] = []
-    now = sum(turn.message.role == "user" for turn in turns) == 1
+        steps.append(Add(write.build_draft(note_of(turn.message, session), kit.redact), request))
+    derived: list[Step] = []
+    # Several user messages at once are a transcript, not live speech.
+    is_live = sum(turn.message.role == "user" for turn in turns) == 1
     for k, turn in enumerate(turns):
-        said = Said(turn.message, own(k), now and turn.message.occurred_at is None)
+        utterance = Utterance(turn.message, own(k), is_live and turn.message.occurred_at is None)
         if turn.found and turn.message.speaker:
-            said = replace(said, speaker=another(turn.message.speaker, scope, kit))
+            utterance = replace(utterance, speaker=find_other_speaker(turn.message.speaker, scope, kit))
         found = [one for one in turn.found if forgets or isinstance(one, Worth)]
-        after = steps_for(found, said, follows, scope, kit)
-        follows = after if after != follows else [*follows, *_lasting(turn, k, kit)]
-    steps += follows
-    # What is to be forgotten and was never known: a statement over those words alone, and it goes at once.
-    alone = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
-    steps += [Forget(own(k)) for k in alone]
-    plan = replace(plan, steps=_vectored(steps, kit), episodes=tuple(_happenings(turns, session, kit)))
-    applied = _applied(plan, session, kit)
-    recorded = _recorded(applied, len(turns))
-    return recorded if applied.repeated else _finished(recorded, scope, kit)
+        planned = plan_steps(found, utterance, derived, scope, kit)
+        derived = planned if planned != derived else [*derived, *_plan_lasting_item(turn, k, kit)]
+    steps += derived
+    # A request to forget something unknown adds a statement that has expired: it is forgotten at once.
+    expired = [k for k, step in enumerate(steps) if isinstance(step, Add) and step.draft.expires_at is not None]
+    steps += [Forget(own(k)) for k in expired]
+    plan = replace(plan, steps=_embed_steps(steps, kit), episodes=tuple(_build_happenings(turns, session, kit)))
+    applied = _apply_plan(plan, session, kit)
+    result = _build_result(applied, len(turns))
+    return result if applied.repeated else _finish_forgetting(result, scope, kit)
 
 
-def _turns(happened: Sequence[Message], before: Sequence[Message]) -> list[Turn]:
-    turns: list[Turn] = []
-    for message in happened:
-        text, raw = insight(message.text, message.tool, message.failed) if message.role == "tool" else ("", None)
+def _analyze_messages(messages: Sequence[Message], before: Sequence[Message]) -> list[AnalyzedMessage]:
+    turns: list[AnalyzedMessage] = []
+    for message in messages:
+        text, raw = shorten_output(message.text, message.tool, message.failed) if message.role == "tool" else ("", None)
         shown = replace(message, text=text) if message.role == "tool" else message
-        earlier = [*before, *(turn.message for turn in turns)][-episodes.BEFORE :]
-        found = _worth(shown, earlier)
-        turns.append(Turn(shown, raw, found, _event(shown, earlier, found)))
+        earlier = [*before, *(turn.message for turn in turns)][-episodes.NOVELTY_ROWS :]
+        found = _find_user_statements(shown, earlier)
+        turns.append(AnalyzedMessage(shown, raw, found, _build_event(shown, earlier, found)))
     return turns
 
 
-def _worth(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
-    """Only the user's own words count: nobody else's, and not those that came from recall."""
+def _find_user_statements(message: Message, earlier: Sequence[Message]) -> list[Worth | Unsaid]:
+    """Return the user's own statements. Words of other roles and words from recall do not count."""
     if message.role != "user":
         return []
-    head, rest = message.text[:GATED], message.text[GATED:]
-    tail = rest[-GATED:]
+    head, rest = message.text[:MAX_GATE_CHARACTERS], message.text[MAX_GATE_CHARACTERS:]
+    tail = rest[-MAX_GATE_CHARACTERS:]
     own = blank_recalled(head) + " " * (len(rest) - len(tail)) + blank_recalled(tail)
-    return gate.worth(own, [(one.role, one.text) for one in earlier])
+    return gate.find_statements(own, [(one.role, one.text) for one in earlier])
 
 
-def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
+def _build_event(message: Message, earlier: Sequence[Message], found: Sequence[Worth | Unsaid]) -> Happened | None:
     if message.role == "system":
         return None
-    # Of a call its name and arguments, as the row has them: two different calls are two events.
+    # A tool call counts by its name and arguments, as in its row: two different calls are two events.
     text = note_of(message, "").text if message.calls else message.text
     kind: EpisodeKind = message.event or ("tool" if message.role == "tool" else "turn")  # type: ignore[assignment]
     explicit = any(isinstance(one, Worth) and one.explicit for one in found)
@@ -152,84 +147,83 @@ def _event(message: Message, earlier: Sequence[Message], found: Sequence[Worth |
     return Happened(kind, text, message.role, message.failed, explicit=explicit, novelty=new)
 
 
-def _lasting(turn: Turn, k: int, kit: Kit) -> list[Step]:
-    """The item that an important episode becomes; where the gate kept something of it, that is what lasts."""
+def _plan_lasting_item(turn: AnalyzedMessage, k: int, kit: Kit) -> list[Step]:
+    """Plan the item that an important event becomes. The caller skips it if the gate kept something of the message."""
     if turn.event is None or not turn.event.text or not score(turn.event).promotes:
         return []
     source = note_of(turn.message, "").source
     assert isinstance(source, Source)
-    # The whole row: where the same words in two rows are one item, to forget one row leaves the other as it is.
-    note = episodes.lasting(turn.event, replace(source, cites=(Cite(own(k)),)))
-    return [Add(replace(write.draft(note, kit.redact), kind="episode"))]
+    # Cites the whole row: if two rows with the same words share one item, forgetting one row leaves the other.
+    note = episodes.build_lasting_note(turn.event, replace(source, cites=(Cite(own(k)),)))
+    return [Add(replace(write.build_draft(note, kit.redact), kind="episode"))]
 
 
-def _happenings(turns: Sequence[Turn], session: str, kit: Kit) -> list[Happening]:
+def _build_happenings(turns: Sequence[AnalyzedMessage], session: str, kit: Kit) -> list[Happening]:
     made: list[Happening] = []
     now = kit.clock()
     for k, turn in enumerate(turns if kit.episodes else ()):
-        told = turn.message.occurred_at
-        at = told if isinstance(told, datetime) else now
-        entry = turn.event and episodes.entry(turn.event, session, at, own(k), turn.message.tool)
-        # What is told of long ago has expired already.
+        occurred = turn.message.occurred_at
+        at = occurred if isinstance(occurred, datetime) else now
+        entry = turn.event and episodes.build_entry(turn.event, session, at, own(k), turn.message.tool)
+        # The entry of an old event has expired already.
         if entry and entry.alive(now):
-            made.append(Happening(entry, episodes.raw_of(turn.raw, at)))
+            made.append(Happening(entry, episodes.build_raw(turn.raw, at)))
     return made
 
 
-def _vectored(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
+def _embed_steps(steps: Sequence[Step], kit: Kit) -> tuple[Step, ...]:
     drafts = [step.draft for step in steps if isinstance(step, (Add, Correct))]
-    made = iter(write.vectored(drafts, kit.embedder))
+    made = iter(write.add_vectors(drafts, kit.embedder))
     return tuple(replace(step, draft=next(made)) if isinstance(step, (Add, Correct)) else step for step in steps)
 
 
-def _applied(plan: Plan, session: str, kit: Kit) -> Applied:
+def _apply_plan(plan: Plan, session: str, kit: Kit) -> Applied:
     try:
-        return episodes.commit(plan, kit)
+        return episodes.commit_plan(plan, kit)
     except Conflict:
-        # What follows from a message depends on what is known, so that a repeated request may ask for other steps.
-        first = _first_answer(plan, session, kit) if plan.request_id is not None else None
+        # The derived steps depend on what is stored, so a repeated request may come with other steps.
+        first = _find_first_answer(plan, session, kit) if plan.request_id is not None else None
         if first is None:
             raise
         return first
 
 
-def _first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
+def _find_first_answer(plan: Plan, session: str, kit: Kit) -> Applied | None:
     try:
-        # No session has this length: nothing is written unless the request is known.
+        # No session has length -1, so this writes nothing and only answers for a known request.
         first = kit.items.apply(Plan(plan.scope, (), plan.request_id, (session, -1)))
     except Conflict:
         return None
-    # Each message has a request id of its own: other words under this one are a Conflict here.
+    # Each message has its own request id: different words under the same id raise Conflict here.
     rows = tuple(step for step in plan.steps if isinstance(step, Add) and step.request_id is not None)
     kit.items.apply(Plan(plan.scope, rows, began=plan.began))
     return first
 
 
-def _recorded(applied: Applied, count: int) -> Recorded:
+def _build_result(applied: Applied, count: int) -> RecordResult:
     rows, rest = applied.outcomes[:count], applied.outcomes[count:]
-    gone = dict.fromkeys(id for one in rest if one.status == "forgotten" for id in (one.id, *one.others))
+    forgotten = dict.fromkeys(id for one in rest if one.status == "forgotten" for id in (one.id, *one.others))
     kept = dict.fromkeys(one.id for one in rest if one.status not in ("forgotten", "missing"))
-    return Recorded(
+    return RecordResult(
         ids=tuple(one.id or "" for one in rows),
         places=tuple(one.place or 0 for one in rows),
-        facts=tuple(id for id in kept if id and id not in gone),
-        forgotten=tuple(id for id in gone if id and id not in kept),
+        facts=tuple(id for id in kept if id and id not in forgotten),
+        forgotten=tuple(id for id in forgotten if id and id not in kept),
         marked=tuple(dict.fromkeys(id for one in rest for id in one.marked)),
         repeated=applied.repeated,
     )
 
 
-def _finished(recorded: Recorded, scope: Scope, kit: Kit) -> Recorded:
-    """After a forgetting: entries in a store that does not see it, the bytes of what is gone, the vectors of what was
-    cut."""
-    if not recorded.forgotten and not recorded.marked:
-        return recorded
+def _finish_forgetting(result: RecordResult, scope: Scope, kit: Kit) -> RecordResult:
+    """After forgetting: remove entries from a separate store, purge bytes, and embed the cut messages again."""
+    if not result.forgotten and not result.marked:
+        return result
     try:
         if kit.episodes is not None and not kit.together:
-            kit.episodes.remove(scope, [*recorded.forgotten, *recorded.marked])
+            kit.episodes.remove(scope, [*result.forgotten, *result.marked])
         kit.items.purge()
-        write.embed_missing(kit, len(recorded.marked))
+        write.embed_missing(kit, len(result.marked))
     except (StoreError, EmbedderFailed) as exc:
-        # What was asked for is done; the upkeep goes on trying.
-        _log.warning("something is left to do after forgetting: %s", exc)
-    return recorded
+        # The items are forgotten; maintenance retries the rest.
+        _log.warning("forgetting is done, but its cleanup is not, and maintenance will retry: %s", exc)
+    return result

@@ -1,4 +1,4 @@
-"""Read a correction such as "no, it is …", and find out what it corrects."""
+"""Match the words of a clause against the rules for facts and corrections."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from engrain.core.rules.slots import class_of, mentioned, slot_of
 from engrain.core.rules.statements import ANY, Rule, compiled, statements
 from engrain.core.text.passages import clauses, split_sentences
 
-_MOST_LEADS = 8
+_MAX_LEADS = 8
 _FIRST_WORD = re.compile(r"[\w']+")
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What kind of statement it is, and the slot it fills. `holds`: whatever time is named beside it."""
-
     kind: str
     slot: str | None
-    holds: bool
+    holds: bool  # even if a passing time is named beside it
 
 
-def behind_lead(shown: str, start: int, end: int) -> int:
-    """Where a clause begins to say something, behind "oh, by the way," and the like."""
+def skip_lead(shown: str, start: int, end: int) -> int:
+    """Return the start of a clause's content, behind "oh, by the way," and the like."""
     lead = statements().sign("lead")
-    for _ in range(_MOST_LEADS):
+    for _ in range(_MAX_LEADS):
         match = lead.match(shown, start, end)
         if match is None or match.end() == start:
             break
@@ -37,20 +35,20 @@ def behind_lead(shown: str, start: int, end: int) -> int:
     return start
 
 
-def fact(shown: str, text: str, start: int, end: int) -> Fact | None:
-    """What the words from `start` to `end` state; `text` is the same as `shown` with nothing hidden."""
-    first = _first_word(shown, start, end)
-    found = _by_rules(first, shown, text, start, end)
+def match_fact(shown: str, text: str, start: int, end: int) -> Fact | None:
+    """Return the fact that the words from `start` to `end` state. `text` is `shown` with nothing blanked."""
+    first = _read_first_word(shown, start, end)
+    found = _match_rules(first, shown, text, start, end)
     if found:
         return found
     subject = statements().dropped.get(first)
     if subject is None:
         return None
-    return _by_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
+    return _match_rules(subject.split()[0], subject + shown[start:end], subject + text[start:end])
 
 
-def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
-    for pattern, rule in _rules_at(_known_word(first)):
+def _match_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.maxsize) -> Fact | None:
+    for pattern, rule in _list_rules(_find_rule_word(first)):
         match = pattern.match(shown, start, end)
         if match:
             alone = statements().sign("beside").match(shown, start, end) is None
@@ -58,26 +56,26 @@ def _by_rules(first: str, shown: str, text: str, start: int = 0, end: int = sys.
     return None
 
 
-def _known_word(first: str) -> str:
-    """The word under which the rules for a first word are: "j'habite" is found by "j'"."""
-    known = statements().by_word
+def _find_rule_word(first: str) -> str:
+    """Return the word under which the rules for a first word are listed: "j'" for "j'habite"."""
+    rules = statements().by_word
     elided = first.partition("'")[0] + "'"
-    return first if first in known else elided if elided in known else ANY
+    return first if first in rules else elided if elided in rules else ANY
 
 
 @cache
-def _rules_at(word: str) -> list[tuple[re.Pattern[str], Rule]]:
+def _list_rules(word: str) -> list[tuple[re.Pattern[str], Rule]]:
     return [(rule.pattern, rule) for rule in statements().by_word[word]]
 
 
-def _first_word(shown: str, start: int, end: int) -> str:
+def _read_first_word(shown: str, start: int, end: int) -> str:
     match = _FIRST_WORD.match(shown, start, end)
     return match[0].lower() if match else ""
 
 
-_LIMIT = 2_000
-_FEW_WORDS = 8
-_SHORT_NAME = 2
+_MAX_TOPIC_CHARACTERS = 2_000
+_MAX_VALUE_WORDS = 8
+_MAX_UNCAPITALIZED_WORDS = 2
 _WORD = re.compile(r"[\w']+")
 _NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’.-]*)(?: (?:(?:van|von|de|del|da|la|le|der|den) )*[^\W\d_a-zß-ÿ][\w'’.-]*){0,2}"
 _SHAPES = {
@@ -89,72 +87,77 @@ _SHAPES = {
 }
 
 
-def right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
-    """These words give a value in place of another. Where that is not sure, it must look like one."""
-    known = statements()
-    for pattern in known.asks["right"]:
+def match_right_value(shown: str, start: int, end: int, *, sure: bool) -> re.Match[str] | None:
+    """Match words that give a right value for a wrong one. Unless that is `sure`, they must look like a value."""
+    rules = statements()
+    for pattern in rules.asks["right"]:
         match = compiled(pattern).match(shown, start, end)
         if match is None:
             continue
-        at = match.start("value")
-        if known.sign("likely").match(shown, at, end):
+        value = match.start("value")
+        if rules.sign("likely").match(shown, value, end):
             return match
-        short = len(_WORD.findall(shown, at, end)) <= _FEW_WORDS
-        if sure and short and not known.sign("no_value").match(shown, at, end):
+        short = len(_WORD.findall(shown, value, end)) <= _MAX_VALUE_WORDS
+        if sure and short and not rules.sign("no_value").match(shown, value, end):
             return match
     return None
 
 
-def fits(slot: str, value: str, *, sure: bool) -> bool:
-    """The value looks like what the slot wants. Where it is `sure` that one is corrected, a name needs no capital."""
-    known = statements()
-    value = known.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
+def fits_slot(slot: str, value: str, *, sure: bool) -> bool:
+    """Check that a value has the form that a slot needs. In a `sure` correction a name needs no capital letter."""
+    rules = statements()
+    value = rules.sign("beside_value").sub("", value.strip()).strip(" .,!\"'“”*")
     leaf = slot.rpartition(".")[2]
-    if leaf in known.classes.values() or slot.startswith("user.prefers."):
+    if leaf in rules.classes.values() or slot.startswith("user.prefers."):
         return class_of(value, by_head=True) == leaf
-    shape = known.shapes.get(leaf)
+    shape = rules.shapes.get(leaf)
     if shape == "state":
         return any(
-            (found := fact(one, one, 0, len(one))) and found.slot == slot for one in (f"i'm {value}", f"i'm a {value}")
+            (found := match_fact(one, one, 0, len(one))) and found.slot == slot
+            for one in (f"i'm {value}", f"i'm a {value}")
         )
     if shape in ("number", "date", "mail", "pair"):
         return _SHAPES[shape].fullmatch(value) is not None
     words = value.lower().split()
-    if not words or not known.words["no_name"].isdisjoint(words):
+    if not words or not rules.words["no_name"].isdisjoint(words):
         return False
-    plain = sure and len(words) <= _SHORT_NAME and all(word.isalpha() for word in words)
+    plain = sure and len(words) <= _MAX_UNCAPITALIZED_WORDS and all(word.isalpha() for word in words)
     number = shape is None and _SHAPES["number"].fullmatch(value) is not None
     return plain or number or _SHAPES["name"].fullmatch(value) is not None
 
 
-def topic(before: Sequence[tuple[str, str]]) -> str | None:
-    """The slot that the last message speaks of: what the user said, or what the assistant said of the user or asked
-    for. What came earlier is not what a "no" turns down."""
+def find_topic_slot(before: Sequence[tuple[str, str]]) -> str | None:
+    """Return the slot that the last message is about: stated by the user, or stated or asked by the assistant.
+
+    Earlier messages do not count: a "no" answers the last one.
+    """
     if not before:
         return None
     role, text = before[-1]
-    shown = blank_pasted(text[-_LIMIT:])
-    return _slot(shown if role == "user" else _turned(shown))
+    shown = blank_pasted(text[-_MAX_TOPIC_CHARACTERS:])
+    return _find_last_slot(shown if role == "user" else _swap_persons(shown))
 
 
-def _slot(shown: str) -> str | None:
-    """Of the last sentence that is no mere courtesy."""
-    known = statements()
-    courtesy = known.sign("courtesy")
-    told = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
-    if not told:
+def _find_last_slot(shown: str) -> str | None:
+    """Return the slot of the last sentence that is not a mere courtesy."""
+    rules = statements()
+    courtesy = rules.sign("courtesy")
+    sentences = [one for one in split_sentences(shown) if not courtesy.fullmatch(shown, one.start, one.end)]
+    if not sentences:
         return None
-    sentence = told[-1]
-    for clause in reversed(clauses(shown, sentence, known.sign("breaks"), known.sign("opens"))):
-        found = fact(shown, shown, behind_lead(shown, clause.start, clause.end), clause.end)
+    sentence = sentences[-1]
+    for clause in reversed(clauses(shown, sentence, rules.sign("breaks"), rules.sign("opens"))):
+        found = match_fact(shown, shown, skip_lead(shown, clause.start, clause.end), clause.end)
         if found and found.slot:
             return found.slot
     return mentioned(shown[sentence.start : sentence.end])
 
 
-def _turned(shown: str) -> str:
-    """What is said to the user as the user would say it: "you live in Lima" as "I live in Lima". What the assistant
-    says of itself is nobody's."""
+def _swap_persons(shown: str) -> str:
+    """Rewrite the assistant's words as the user's: "you live in Lima" becomes "I live in Lima".
+
+    The assistant's statements about itself become those of a third person.
+    """
     turned = dict(statements().turned)
     own = {word: "they" for word in turned.values() if word not in ("am", *turned)}
     words = own | turned

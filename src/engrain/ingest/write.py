@@ -1,4 +1,4 @@
-"""Turn notes into drafts with their words and vectors, and hand them to the store in one transaction."""
+"""Turn notes into drafts with words and vectors, and write them in one transaction."""
 
 from __future__ import annotations
 
@@ -24,54 +24,22 @@ if TYPE_CHECKING:
     from engrain.core.secrets.redact import Redact
 
 
-def clean_note(note: Note, redact: Redact | None) -> Note:
-    """Its text, metadata and relation. The names that somebody chose (slot, source, session, speaker) are keys, and
-    stay."""
-    if redact is None:
-        return note
-    relation = note.relation
-    if relation is not None:
-        relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
-    text = checked_text(redact(note.text))
-    return replace(note, text=text, metadata=clean(note.metadata, redact), relation=relation)
-
-
-def clean(value: Any, redact: Redact | None) -> Any:
-    """Every text in plain JSON."""
-    if redact is None:
-        return value
-    from engrain.core.secrets.redact import redacted_json
-
-    return redacted_json(value, redact)
-
-
-def clean_message(message: Message, redact: Redact | None) -> Message:
-    """Before anything is made of it, so that what cites its words cites those that are kept."""
-    if redact is None:
-        return message
-    calls = tuple(
-        replace(call, arguments=clean(call.arguments, redact), malformed=clean(call.malformed, redact))
-        for call in message.calls
-    )
-    return replace(message, text=redact(message.text), calls=calls, metadata=clean(message.metadata, redact))
-
-
-# A text of a megabyte has a thousand windows, half a minute of embedding: past this many, words alone find the rest.
+# A text of a megabyte has a thousand windows, half a minute of embedding. Beyond this limit only words find the rest.
 MAX_WINDOWS = 128
-BATCH = 256
+BATCH_SIZE = 256
 
 _log = logging.getLogger("engrain")
 
 
-def commit(
+def commit_notes(
     notes: Sequence[Note], scope: Scope, kit: Kit, request_id: str | None = None, began: int | None = None
 ) -> Applied:
-    """One transaction. Nothing is locked while the texts are embedded."""
+    """Write all notes in one transaction. Nothing is locked while the texts are embedded."""
     began = kit.items.moment() if began is None else began
-    return kit.items.apply(Plan(scope, _steps(notes, kit), request_id, began=began))
+    return kit.items.apply(Plan(scope, _build_steps(notes, kit), request_id, began=began))
 
 
-def commit_many(
+def commit_batches(
     notes: Sequence[Note],
     scope: Scope,
     kit: Kit,
@@ -79,72 +47,72 @@ def commit_many(
     done: Callable[[int], None],
     began: int | None = None,
 ) -> list[Outcome]:
-    """In batches, each one transaction; one batch is written while the next is embedded."""
+    """Write notes in batches of one transaction each. A batch is written while the next one is embedded."""
     began = kit.items.moment() if began is None else began
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(1, thread_name_prefix="engrain-write") as pool:
         waiting: Future[Applied] | None = None
-        for number, start in enumerate(range(0, len(notes), BATCH)):
-            steps = _steps(notes[start : start + BATCH], kit)
-            # The one before must have succeeded: else the turns of a session would stand in another order.
-            outcomes += _settled(waiting, done)
+        for number, start in enumerate(range(0, len(notes), BATCH_SIZE)):
+            steps = _build_steps(notes[start : start + BATCH_SIZE], kit)
+            # The previous batch must have succeeded, or a session's messages would change their order.
+            outcomes += _collect_outcomes(waiting, done)
             part = None if request_id is None else f"{request_id}\x1f{number}"
             waiting = pool.submit(kit.items.apply, Plan(scope, steps, part, began=began))
-        return [*outcomes, *_settled(waiting, done)]
+        return [*outcomes, *_collect_outcomes(waiting, done)]
 
 
-def _steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
-    made = drafts(notes, kit)
+def _build_steps(notes: Sequence[Note], kit: Kit) -> tuple[Add, ...]:
+    made = build_drafts(notes, kit)
     return tuple(Add(one, note.request_id) for note, one in zip(notes, made, strict=True))
 
 
-def drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
-    return vectored([draft(note, kit.redact) for note in notes], kit.embedder)
+def build_drafts(notes: Sequence[Note], kit: Kit) -> list[Draft]:
+    return add_vectors([build_draft(note, kit.redact) for note in notes], kit.embedder)
 
 
-def vectored(made: Sequence[Draft], embedder: Embedder) -> list[Draft]:
-    """The same drafts with their vectors, embedded in one call."""
-    if not made:
+def add_vectors(drafts: Sequence[Draft], embedder: Embedder) -> list[Draft]:
+    """Return the drafts with their vectors, embedded in one call."""
+    if not drafts:
         return []
     try:
-        vectors = embedded([(named(one.text, one.slot), one.kind) for one in made], embedder)
+        vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in drafts], embedder)
     except EmbedderFailed as exc:
-        # Kept all the same: words find them meanwhile, and the upkeep makes up for the vectors.
-        _log.warning("kept %d texts without vectors for now: %s", len(made), exc)
-        return list(made)
-    return [replace(one, vectors=rows) for one, rows in zip(made, vectors, strict=True)]
+        # Words find the texts until maintenance embeds them.
+        _log.warning("the embedder failed, so %d texts have no vectors yet: %s", len(drafts), exc)
+        return list(drafts)
+    return [replace(one, vectors=rows) for one, rows in zip(drafts, vectors, strict=True)]
 
 
-def embedded(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
-    """The vectors of each (text, kind), all of one model."""
+def embed_texts(texts: Sequence[tuple[str, str]], embedder: Embedder) -> list[Vectors]:
+    """Return the vectors of each (text, kind), all from one model."""
     embedder = settled(embedder)
-    pieces = [windows(text, kind, embedder) for text, kind in texts]
+    pieces = [split_windows(text, kind, embedder) for text, kind in texts]
     raw = iter(embedder.embed([piece for some in pieces for piece in some], "document"))
     key = embedder.model.key
     return [Vectors(key, tuple(next(raw).tobytes() for _ in some)) for some in pieces]
 
 
-def named(text: str, slot: str | None) -> str:
-    """What is embedded of an item: "user city: Quito" for the slot user.city, since "Quito" alone answers nothing."""
+def prefix_slot(text: str, slot: str | None) -> str:
+    """Put the slot's name in front of a text to embed: "user city: Quito", since "Quito" alone answers nothing."""
     return f"{spoken(slot)}: {text}" if slot else text
 
 
-def windows(text: str, kind: str, embedder: Embedder) -> list[str]:
-    """A turn of a conversation counts by its head, a document by every part of it (docs/ranking.md has the figures)."""
+def split_windows(text: str, kind: str, embedder: Embedder) -> list[str]:
+    """Return the head of a message, but all windows of a document (docs/ranking.md has the figures)."""
     return embedder.windows(text)[: 1 if kind == "message" else MAX_WINDOWS]
 
 
 def embed_missing(kit: Kit, limit: int) -> int:
-    """Give vectors to items that have none of the present model; how many got some."""
+    """Embed items without vectors of the current model. Return how many."""
     began = kit.items.moment()
     missing = kit.items.unembedded(kit.embedder.model.key, limit)
-    embed_some(kit, missing, began)
+    embed_items(kit, missing, began)
     return len(missing)
 
 
-def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
-    """All of them or, if the embedder fails, none; `began` is from before they were read."""
-    vectors = embedded([(named(one.text, one.slot), one.kind) for one in missing], kit.embedder)
+def embed_items(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
+    """Embed all items, or none if the embedder fails. `began` is the store's moment before they were read."""
+    vectors = embed_texts([(prefix_slot(one.text, one.slot), one.kind) for one in missing], kit.embedder)
     steps: dict[Scope, list[Embed]] = {}
     for one, made in zip(missing, vectors, strict=True):
         steps.setdefault(one.scope, []).append(Embed(one.id, one.hash, made))
@@ -152,12 +120,12 @@ def embed_some(kit: Kit, missing: Sequence[Unembedded], began: int) -> None:
         try:
             kit.items.apply(Plan(scope, tuple(some), began=began))
         except BeingErased:
-            _log.debug("vectors came too late: their texts were erased meanwhile")
+            _log.debug("vectors were dropped: their texts were erased meanwhile")
 
 
-def draft(note: Note, redact: Redact | None = None) -> Draft:
-    """A checked note with its words, not yet embedded; what is private is taken out here, for every way in."""
-    note = clean_note(note, redact)
+def build_draft(note: Note, redact: Redact | None = None) -> Draft:
+    """Build a draft from a checked note, redacted and indexed by words, but without vectors."""
+    note = redact_note(note, redact)
     speaker, role = (note.place.speaker, note.place.role) if note.place else (None, None)
     return Draft(
         text=note.text,
@@ -175,9 +143,40 @@ def draft(note: Note, redact: Redact | None = None) -> Draft:
     )
 
 
-def _settled(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
+def _collect_outcomes(waiting: Future[Applied] | None, done: Callable[[int], None]) -> tuple[Outcome, ...]:
     if waiting is None:
         return ()
     outcomes = waiting.result().outcomes
     done(len(outcomes))
     return outcomes
+
+
+def redact_note(note: Note, redact: Redact | None) -> Note:
+    """Redact a note's text, metadata and relation. Slot, source, session and speaker are keys and stay."""
+    if redact is None:
+        return note
+    relation = note.relation
+    if relation is not None:
+        relation = Relation(*(redact(part) for part in (relation.subject, relation.relation, relation.object)))
+    text = checked_text(redact(note.text))
+    return replace(note, text=text, metadata=redact_json(note.metadata, redact), relation=relation)
+
+
+def redact_json(value: Any, redact: Redact | None) -> Any:
+    """Redact every string in a JSON value."""
+    if redact is None:
+        return value
+    from engrain.core.secrets.redact import redacted_json
+
+    return redacted_json(value, redact)
+
+
+def redact_message(message: Message, redact: Redact | None) -> Message:
+    """Redact a message before anything is derived from it, so that citations point into the stored words."""
+    if redact is None:
+        return message
+    calls = tuple(
+        replace(call, arguments=redact_json(call.arguments, redact), malformed=redact_json(call.malformed, redact))
+        for call in message.calls
+    )
+    return replace(message, text=redact(message.text), calls=calls, metadata=redact_json(message.metadata, redact))

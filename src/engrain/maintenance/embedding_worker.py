@@ -36,7 +36,7 @@ class Embedding:
         began = self._kit.items.moment()
         while missing := self._missing(limit):
             try:
-                write.embed_some(self._kit, missing, began)
+                write.embed_items(self._kit, missing, began)
             except EmbedderFailed:
                 self._kit.embedder.embed([PLAIN], "document")
                 if made := self._one_by_one(missing, began):
@@ -64,7 +64,7 @@ class Embedding:
         made: list[str] = []
         for one in missing:
             try:
-                write.embed_some(self._kit, [one], began)
+                write.embed_items(self._kit, [one], began)
             except EmbedderFailed as exc:
                 self.refused[one.id] = str(exc)
             else:

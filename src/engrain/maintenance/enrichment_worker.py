@@ -21,10 +21,17 @@ from engrain.core.rules.message_filters import unrecalled
 from engrain.core.text.summarize import agrees
 from engrain.core.tokens import clipped
 from engrain.ingest import write
-from engrain.ingest.extraction import MODEL, asked, extracted
-from engrain.ingest.facts import another
-from engrain.ingest.summaries import CLEARED, DIGEST, TRIES, covered, keep, version
-from engrain.ingest.write import clean
+from engrain.ingest.extraction import BY_MODEL, build_request, extract_facts
+from engrain.ingest.facts import find_other_speaker
+from engrain.ingest.summaries import (
+    BY_DIGEST,
+    CLEARED_PROGRESS,
+    MAX_ATTEMPTS,
+    count_covered,
+    load_version,
+    store_summary,
+)
+from engrain.ingest.write import redact_json
 from engrain.ports import Kit, Model, Summary
 
 LIMIT = 500  # tokens
@@ -55,28 +62,28 @@ def summarizer(model: Model, timeout: float) -> Callable[[Sequence[str], int], s
 def improve_summary(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
     """Whether there is a better one now. If somebody was faster, theirs stands."""
     stored = kit.log.summary(scope, session)
-    if kit.model is None or stored is None or stored.by != DIGEST or not stored.text:
+    if kit.model is None or stored is None or stored.by != BY_DIGEST or not stored.text:
         return False
     # What was cleared is not told again.
-    start = max(kit.log.progress(scope, session, CLEARED), stored.upto - READ, 0)
+    start = max(kit.log.progress(scope, session, CLEARED_PROGRESS), stored.upto - READ, 0)
     messages = [item for item in kit.log.read(scope, session, start, READ) if (item.place or 0) < stored.upto]
     made, by = _asked(kit, stored.text, messages, timeout)
     better = Summary(made, stored.upto, stored.version + 1, by)
-    return keep(kit, scope, session, better)
+    return store_summary(kit, scope, session, better)
 
 
 def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
     """The same for what is kept of a session that has ended, or was left: whether that is better now."""
-    seen = version(kit, scope, session)
+    seen = load_version(kit, scope, session)
     held = kit.items.slot(scope, SLOT + session, None)
     if (
         kit.model is None
         or held is None
-        or held.metadata.get("by") != DIGEST
+        or held.metadata.get("by") != BY_DIGEST
         or held.text.count("\n") + 1 < WORTH_ASKING
     ):
         return False
-    upto = covered(held)
+    upto = count_covered(held)
     if upto != kit.log.length(scope, session):
         return False
     start = max(held.metadata.get("from", 0), upto - READ, 0)
@@ -87,7 +94,7 @@ def improve_recap(kit: Kit, scope: Scope, session: str, timeout: float) -> bool:
     note = Note(
         made, held.importance, held.slot, known, Source(kind="agent", cites=cites), held.valid_from, derived=True
     )
-    (draft,) = write.vectored([write.draft(note)], kit.embedder)
+    (draft,) = write.add_vectors([write.build_draft(note)], kit.embedder)
     try:
         kit.items.apply(Plan(scope, (Add(replace(draft, kind="summary")),), summary_version=(session, seen)))
     except (Conflict, NotFound):
@@ -101,7 +108,7 @@ def _asked(kit: Kit, before: str, messages: Sequence[Item], timeout: float) -> t
     lines = [f'{item.role}: "{escaped(item.text[:SHOWN])}"' for item in messages]
     text = "\n".join([f'Summary so far: "{escaped(before)}"', "Messages:", *lines])
     reply = kit.model.reply(Ask((Said("user", text),), SYSTEM, timeout=timeout))
-    made = clipped(clean(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
+    made = clipped(redact_json(reply.text.strip(), kit.redact), LIMIT, kit.count_tokens)
     if not agrees(made, [before, *(item.text for item in messages)]):
         raise ModelFailed(f"{reply.model} gave no summary of what was said: {reply.text[:80]!r}")
     return made, reply.model
@@ -251,9 +258,11 @@ class Enricher:
 
     def _extract(self, messages: Sequence[Item]) -> None:
         assert self._kit.model is not None
-        reply = self._kit.model.reply(asked(messages, TIMEOUT))
+        reply = self._kit.model.reply(build_request(messages, TIMEOUT))
         try:
-            found = extracted(reply.text, messages, unrecalled, lambda name: another(name, self._scope, self._kit))
+            found = extract_facts(
+                reply.text, messages, unrecalled, lambda name: find_other_speaker(name, self._scope, self._kit)
+            )
         except ValueError as exc:
             raise _Unusable(f"{reply.model} gave no usable list of facts: {exc}") from exc
         said = {item.id: item for item in messages}
@@ -265,16 +274,16 @@ class Enricher:
     def _placed(self, note: Note) -> Note:
         """A model fills a slot that is free, or that a model filled: what anybody else said it does not close."""
         held = self._kit.items.slot(self._scope, note.slot, None) if note.slot else None
-        free = held is None or held.metadata.get("by") == MODEL or held.text == note.text
+        free = held is None or held.metadata.get("by") == BY_MODEL or held.text == note.text
         return note if free else replace(note, slot=None)
 
     def _kept(self, note: Note, cited: Item) -> str:
         """What became of it. If something was forgotten or cut while the model was reading, the quote may be what was
         meant to go: it is kept only as long as the message stands as it was read."""
-        (draft,) = write.drafts([note], self._kit)
+        (draft,) = write.build_drafts([note], self._kit)
         session = str(cited.session)
-        for _ in range(TRIES):
-            seen = version(self._kit, self._scope, session)
+        for _ in range(MAX_ATTEMPTS):
+            seen = load_version(self._kit, self._scope, session)
             if [one.text for one in self._kit.items.get_many(self._scope, [cited.id])] != [cited.text]:
                 break
             plan = Plan(self._scope, (Add(draft),), summary_version=(session, seen))

@@ -84,10 +84,10 @@ def _keep(care: Round, entry: Episode, book: Book) -> None:
     source = replace(row.sources[0], cites=(Cite(row.id),)) if row and row.sources else Source(kind="agent")
     known = {"episode": entry.kind, made.WHY: entry.data.get(made.WHY, [])}
     note = Note(book.text(entry), entry.importance, metadata={RESERVED: known}, source=source)
-    _, drafts = made.drafts([], [note], care.kit)
-    raw = made.raw_of(care.kit.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
+    _, drafts = made.build_episode_drafts([], [note], care.kit)
+    raw = made.build_raw(care.kit.episodes.raw(care.scope, entry.id, care.now), entry.happened_at)
     lasting = Happening(replace(entry, expires_at=None), raw)
-    made.commit(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.kit)
+    made.commit_plan(Plan(care.scope, tuple(map(Add, drafts)), episodes=(lasting,), began=book.began), care.kit)
 
 
 def _expire(care: Round, book: Book, over: Sequence[Episode]) -> Pass:

@@ -14,7 +14,7 @@ from engrain.core.markdown.sync_state import Action, Base, Taken, day_of
 from engrain.core.model.items import Item, Note, Source, SourceKind, checked
 from engrain.core.model.plans import Add, Change, Correct, Forget, Outcome, Plan, Step
 from engrain.ingest import write
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.mirror.selection import TRUSTED, entry_of, log_entry_of
 from engrain.ports import Kit
 
@@ -77,7 +77,7 @@ def wishes(verdicts: Sequence[Verdict], before: Mapping[str, Item], hand: Hand, 
         elif one.do in ("add", "edit") and one.seen:
             was = before[one.line.id] if one.do == "edit" and one.line else None
             # As it is taken in: what is private stands in no report either.
-            text = clean(one.seen.entry.text, redact)
+            text = redact_json(one.seen.entry.text, redact)
             found.append(_Wish(one.seen.file, text, one.seen, _note(one.seen, was, hand), was))
     # What goes takes along what rests on it: what is still to be corrected must not be among that.
     return sorted(found, key=lambda one: (one.note is None, one.old is not None and one.old.relation is not None))
@@ -91,7 +91,7 @@ def take(wanted: Sequence[_Wish], kit: Kit, scope: Scope, hand: Hand, began: int
     if not wanted:
         return Took()
     notes = [one.note for one in wanted if one.note]
-    drafts = iter(write.drafts(notes, kit))
+    drafts = iter(write.build_drafts(notes, kit))
     steps: list[Step] = []
     ends: list[int] = []  # the step whose outcome is the wish's
     asked: dict[str, int] = {}

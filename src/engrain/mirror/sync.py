@@ -32,7 +32,7 @@ from engrain.core.markdown.sync_state import (
 )
 from engrain.core.model.items import TRUST, SourceKind
 from engrain.core.model.plans import Change, Plan
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.mirror.apply import Hand, Took, take, told, wishes
 from engrain.mirror.diff import Desk, away, decided, placed, verdicts, vouched
 from engrain.mirror.render import Given, Page, Placed, day_page, memory_pages
@@ -95,7 +95,7 @@ class Round:
         return Synced(
             tuple(name for name, text in given.texts.items() if _differs(text, raws[name])),
             took.told,
-            tuple(replace(one, text=clean(one.text, self._kit.redact)) for one in clashes),
+            tuple(replace(one, text=redact_json(one.text, self._kit.redact)) for one in clashes),
             tuple(_held_back(found, desk)),
             tuple(_notes(desk, hand.first and was is not None)),
             self._terms.dry_run,

@@ -23,7 +23,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Note, as_note, checked
 from engrain.core.model.tasks import ENDED, Claim, StepRecord, TaskEnd, TaskRecord
 from engrain.core.validation import checked_key, checked_name, checked_text
-from engrain.ingest.write import clean
+from engrain.ingest.write import redact_json
 from engrain.ports import Kit, TaskJournal
 from engrain.tasks import steps
 from engrain.tasks.driver import Ask, Flow
@@ -200,7 +200,7 @@ class Course:
         if self._kept.tells(self.outcome):
             tenure.confirm()  # a task that somebody cancelled meanwhile has come to nothing
             self._tell()
-        tenure.end(TaskEnd("done", clean(self.outcome.text, self._kit.redact)))
+        tenure.end(TaskEnd("done", redact_json(self.outcome.text, self._kit.redact)))
 
     def _tell(self) -> None:
         try:

@@ -280,7 +280,7 @@ def remember(ledger: Ledger, seat: Seat, kit: Kit, notes: Sequence[Note]) -> Flo
     scope = ledger.lease.scope
     together = getattr(kit.items, "journal", None) is kit.journal
     began = None if together else (yield Ask(kit.items.moment))
-    adds = tuple(Add(draft) for draft in (yield Ask(write.drafts, (notes, kit))))
+    adds = tuple(Add(draft) for draft in (yield Ask(write.build_drafts, (notes, kit))))
     if together:  # the lease of a task that was erased is lost
         applied = yield Ask(ledger.apply, (kit.items, Plan(scope, adds), seat, attempt))
         return [one.id for one in applied.outcomes]

@@ -22,7 +22,7 @@ from engrain.core.model.retention import Window as Limits
 from engrain.core.text.tokenizer import terms
 from engrain.core.validation import MAX_BATCH, MAX_QUERY, checked_count, checked_key, checked_text
 from engrain.ingest import summaries, write
-from engrain.ingest.messages import Recorded, Terms, record
+from engrain.ingest.messages import RecordOptions, RecordResult, record_messages
 from engrain.ports import Kit, Summary, VectorQuery, WordQuery
 from engrain.ports.search import settled
 
@@ -62,7 +62,7 @@ class ConversationMemory:
         self.limits = _checked(limits)
         self.trouble: str | None = None  # why the last summary could not be made
         self.refused: str | None = None  # why the last message could not make memory forget what it wanted gone
-        self._left: summaries.Open | None = None
+        self._left: summaries.OpenWindow | None = None
 
     def __len__(self) -> int:
         """The number that the next message gets: what to give as `expect`."""
@@ -96,14 +96,16 @@ class ConversationMemory:
         expect: int | None = None,
         request_id: str | None = None,
         began: int | None = None,
-    ) -> Recorded:
+    ) -> RecordResult:
         """The same, with all that came of it; `began` is as of capture.turns.Terms."""
         checked = as_messages(messages)
         if expect is not None:
             checked_count(expect, "expect", 0, 2**53)
         if request_id is not None:
             checked_key(request_id, "request_id")
-        recorded = record(checked, self.session, self._scope, self._kit, Terms(request_id, expect, began))
+        recorded = record_messages(
+            checked, self.session, self._scope, self._kit, RecordOptions(request_id, expect, began)
+        )
         self.refused = recorded.refused
         try:
             self._keep_up(checked, recorded)
@@ -158,19 +160,19 @@ class ConversationMemory:
 
     def summarize(self) -> str:
         """Sum up all but the newest messages now."""
-        summaries.roll(self._kit, self._scope, self.session, self.limits, always=True)
+        summaries.roll_summary(self._kit, self._scope, self.session, self.limits, always=True)
         self._left = None
         return self.summary
 
     def clear(self) -> None:
         """Empty the window; the log stays."""
-        summaries.clear(self._kit, self._scope, self.session)
+        summaries.clear_window(self._kit, self._scope, self.session)
         self._left = None
 
     def export(self) -> dict[str, Any]:
         """All of it as plain data: messages with times and calls, the summary, and where the window was cleared."""
         told = summaries.load_summary(self._kit, self._scope, self.session)
-        cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED)
+        cleared = self._kit.log.progress(self._scope, self.session, summaries.CLEARED_PROGRESS)
         messages = tuple(message_of(row) for row in self._rows())
         summary = told.stored if told.text else None
         return transcripts.as_data(transcripts.Transcript(self.session, messages, summary, cleared))
@@ -192,26 +194,26 @@ class ConversationMemory:
         for start in range(0, len(given.messages), PAGE):
             part = given.messages[start : start + PAGE]
             notes = [note_of(message, self.session, placed=True, derived=True) for message in part]
-            for outcome in write.commit(notes, self._scope, self._kit, began=began).outcomes:
+            for outcome in write.commit_notes(notes, self._scope, self._kit, began=began).outcomes:
                 counts[outcome.status] = counts.get(outcome.status, 0) + 1
         if given.cleared:
-            self._kit.log.advance(self._scope, self.session, summaries.CLEARED, given.cleared)
+            self._kit.log.advance(self._scope, self.session, summaries.CLEARED_PROGRESS, given.cleared)
         # A summary tells of every message: where one stays forgotten, it is made anew from the others.
         if given.summary and "kept_out" not in counts:
             self._load_summary(given.summary)
         return Loaded(counts.get("added", 0), counts.get("repeated", 0), counts.get("kept_out", 0))
 
-    def _keep_up(self, messages: list[Message], recorded: Recorded) -> None:
+    def _keep_up(self, messages: list[Message], recorded: RecordResult) -> None:
         """Sum up the older messages when it is time. As long as nobody else writes, this object knows without reading
         when that is."""
         left = self._left
         if left and recorded.places and left.following == recorded.places[0]:
             tokens = left.tokens + sum(weighed(message, self._kit.count_tokens) for message in messages)
-            left = summaries.Open(left.messages + len(messages), tokens, recorded.places[-1] + 1)
+            left = summaries.OpenWindow(left.messages + len(messages), tokens, recorded.places[-1] + 1)
         else:
             left = None
         if left is None or due(left.messages, left.tokens, self.limits):
-            left = summaries.roll(self._kit, self._scope, self.session, self.limits)
+            left = summaries.roll_summary(self._kit, self._scope, self.session, self.limits)
         self._left, self.trouble = left, None
 
     def _newest(self, start: int) -> list[Message]:
@@ -235,7 +237,7 @@ class ConversationMemory:
             return ""
         first = self._kit.log.read(self._scope, self.session, 0, 1)
         opening = message_of(first[0]) if first else None
-        return opening.text if opening and summaries.opens(opening) else ""
+        return opening.text if opening and summaries.is_opening_message(opening) else ""
 
     def _scores(self, query: str) -> dict[str, float]:
         """Of the messages that the words or the meaning of the query name: the higher, the better in both."""

@@ -17,7 +17,7 @@ from engrain.core.rules.importance import EPISODE_KINDS, EpisodeKind, Happened, 
 from engrain.core.validation import checked_count, checked_key, checked_text
 from engrain.ingest import episodes as made
 from engrain.ingest import messages
-from engrain.ingest.tool_output import insight
+from engrain.ingest.tool_output import shorten_output
 from engrain.ports import Episodes, Kit
 
 MAX_FOUND = 10_000
@@ -54,11 +54,13 @@ class EpisodicMemory:
             return self._said(given, checked_key(session, "session"), request_id)
         happened, raw = self._proved(given, checked_key(session, "session"), tool)
         row, now = _row(happened, session, tool), self._kit.clock()
-        entry = made.entry(happened, session, now, own(0), tool)
+        entry = made.build_entry(happened, session, now, own(0), tool)
         kept = (
-            [made.lasting(happened, replace(_source(row), cites=(Cite(own(0)),)))] if entry.expires_at is None else []
+            [made.build_lasting_note(happened, replace(_source(row), cites=(Cite(own(0)),)))]
+            if entry.expires_at is None
+            else []
         )
-        return self._written(row, kept, [Happening(entry, made.raw_of(raw, now))], request_id)
+        return self._written(row, kept, [Happening(entry, made.build_raw(raw, now))], request_id)
 
     def record_decision(self, text: str, why: str = "", *, session: str, request_id: str | None = None) -> str:
         """A decision always lasts, with its reasons."""
@@ -93,9 +95,9 @@ class EpisodicMemory:
         happened, _ = self._proved(Happened("resolution", _labelled("Resolved", checked_text(text))), session, None)
         pair = Happened("error", checked_text(f"{failure.text}\n{happened.text}"), failed=True, resolves=True)
         # Whole rows: to forget the pair takes the words of both, to forget one row leaves the other as it is.
-        kept = made.lasting(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
+        kept = made.build_lasting_note(pair, replace(failure.sources[0], cites=(Cite(failure.id), Cite(own(0)))))
         now = self._kit.clock()
-        new = made.entry(happened, session, now, own(0))
+        new = made.build_entry(happened, session, now, own(0))
         new = replace(new, data={**new.data, made.RESOLVES: failure.id})
         happenings = [*self._raised(failure, now), Happening(new)]
         return self._written(_row(happened, session, None), [kept], happenings, request_id)
@@ -151,10 +153,10 @@ class EpisodicMemory:
 
     def _said(self, turn: Happened, session: str, request_id: str | None) -> str:
         """A turn goes the way of every message: the gate sees whether it asks to be remembered."""
-        made.episodes_of(self._kit)
+        made.require_episodes(self._kit)
         message = checked_message(Message(turn.role or "user", turn.text))
-        terms = messages.Terms(_request(request_id))
-        return messages.record([message], session, self._scope, self._kit, terms).ids[0]
+        terms = messages.RecordOptions(_request(request_id))
+        return messages.record_messages([message], session, self._scope, self._kit, terms).ids[0]
 
     def _proved(self, given: Happened, session: str, tool: str | None) -> tuple[Happened, str | None]:
         """What happened with all that is to be known of it, and the whole output if it shows only a part."""
@@ -165,19 +167,21 @@ class EpisodicMemory:
         if not isinstance(given.text, str):
             raise InvalidInput(f"what happened must be a str, not {type(given.text).__name__}.")
         given = replace(given, text=self._kit.redact(given.text)) if self._kit.redact else given
-        text, raw = insight(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
+        text, raw = (
+            shorten_output(given.text, tool, given.failed) if given.kind in ("tool", "error") else (given.text, None)
+        )
         new = given.novelty
         if new is None:
-            new = novelty(text, made.before(self._kit, self._scope, session))
+            new = novelty(text, made.load_recent_texts(self._kit, self._scope, session))
         role = given.role or _ROLES.get(given.kind, "assistant")
         return replace(given, text=text, role=role, novelty=new), raw
 
     def _written(self, row: Note, kept: Sequence[Note], happenings: Sequence[Happening], request_id: str | None) -> str:
         began = self._kit.items.moment()
-        rows, lasting = made.drafts([row], kept, self._kit)
+        rows, lasting = made.build_episode_drafts([row], kept, self._kit)
         steps = tuple(map(Add, (*rows, *lasting)))
         plan = Plan(self._scope, steps, _request(request_id), episodes=tuple(happenings), began=began)
-        id = made.commit(plan, self._kit).outcomes[0].id
+        id = made.commit_plan(plan, self._kit).outcomes[0].id
         assert id is not None, "what is said now is never kept out"
         return id
 
@@ -198,13 +202,13 @@ class EpisodicMemory:
         for one in self._of_session(str(failure.session), now):
             # By the key as well: if it happened again since, the entry stands over the later row.
             if one.item == failure.id or one.key == key:
-                data = {**one.data, made.WHY: made.reasons(known), made.RESOLVED: True}
+                data = {**one.data, made.WHY: made.list_reasons(known), made.RESOLVED: True}
                 raised = replace(one, importance=known.importance, expires_at=None, key=None, data=data)
-                return [Happening(raised, made.raw_of(self._book.raw(self._scope, one.id, now), one.happened_at))]
+                return [Happening(raised, made.build_raw(self._book.raw(self._scope, one.id, now), one.happened_at))]
         return []
 
     def _of_session(self, session: str, now: datetime) -> list[Episode]:
-        return self._book.recent(self._scope, session, made.MOST, now)
+        return self._book.recent(self._scope, session, made.MAX_ENTRIES, now)
 
     def _events(self, entries: Sequence[Episode], now: datetime) -> list[Event]:
         rows = self._standing([one.item for one in entries if one.item])
@@ -221,7 +225,7 @@ class EpisodicMemory:
 
     @property
     def _book(self) -> Episodes:
-        return made.episodes_of(self._kit)
+        return made.require_episodes(self._kit)
 
 
 def _row(happened: Happened, session: str, tool: str | None) -> Note:

@@ -55,7 +55,7 @@ class ProceduralMemory:
         note = checked(Note(written(name, steps, when), importance, source=source))
         note = replace(note, slot=SLOT + name, metadata={KEY: {"steps": list(steps), "when": when}})
         began = self._kit.items.moment()
-        (draft,) = write.drafts([note], self._kit)
+        (draft,) = write.build_drafts([note], self._kit)
         kept = {**draft.metadata[KEY], "version": self._number(name, draft.text)}
         request = None if request_id is None else checked_key(request_id, "request_id")
         step = Add(replace(draft, kind="procedure", metadata={KEY: kept}))

@@ -36,7 +36,7 @@ class SemanticMemory:
         self._scope = scope
 
     def remember(self, note: Note, request_id: str | None = None) -> str:
-        return _id(write.commit([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
+        return _id(write.commit_notes([checked(note)], self._scope, self._kit, _request(request_id)).outcomes[0])
 
     def learn(self, content: str, importance: float = 0.5, source: str = "conversation") -> str:
         """Keep what the agent found out by itself: it is the agent's word, wherever it has it from."""
@@ -50,7 +50,7 @@ class SemanticMemory:
         proved = [checked(as_note(note)) for note in islice(notes, MAX_BATCH + 1)]
         if len(proved) > MAX_BATCH:
             raise TooLarge(f"more than {MAX_BATCH:,} notes in one call; hand them over in parts.")
-        return write.commit_many(proved, self._scope, self._kit, _request(request_id), progress or _silent)
+        return write.commit_batches(proved, self._scope, self._kit, _request(request_id), progress or _silent)
 
     def relate(self, relation: Relation, note: Note, request_id: str | None = None) -> str:
         text = f"{relation.subject} {relation.relation} {relation.object}"
@@ -85,7 +85,7 @@ class SemanticMemory:
             raise InvalidInput(f"{id!r} is a relation: forget it, and relate what is right.")
         place = Place(old.session, None, old.speaker, old.role) if old.session else None
         note = checked(replace(note, importance=old.importance, metadata=old.metadata, slot=old.slot, place=place))
-        (draft,) = write.drafts([note], self._kit)
+        (draft,) = write.build_drafts([note], self._kit)
         applied = self._kit.items.apply(Plan(self._scope, (Correct(old.id, draft),), _request(request_id)))
         return _id(applied.outcomes[0])
 

@@ -17,7 +17,7 @@ from engrain.core.rules.slots import SPEAKER
 from engrain.core.rules.statements import STANDING
 from engrain.core.validation import checked_count
 from engrain.ingest import write
-from engrain.ingest.summaries import DIGEST, Recap, recap, version
+from engrain.ingest.summaries import BY_DIGEST, Recap, build_recap, load_version
 from engrain.ports import Kit, ListQuery
 from engrain.retrieval.candidates import load_items
 
@@ -79,14 +79,14 @@ class Sessions:
     def _summed_up(self, session: str) -> Item | None:
         """Summed up once for each length: ending it again without a new message changes nothing."""
         for _ in range(TRIES):
-            seen = version(self._kit, self._scope, session)  # before all else
+            seen = load_version(self._kit, self._scope, session)  # before all else
             length = self._kit.log.length(self._scope, session)
             held = self._kit.items.slot(self._scope, SLOT + session, None)
             if held is not None and held.metadata.get("upto") == length:
                 return held
             if held is None and self._kit.log.progress(self._scope, session, NOTHING) >= length:
                 return None
-            made = recap(self._kit, self._scope, session, held, length)
+            made = build_recap(self._kit, self._scope, session, held, length)
             if made is None or not made.text:
                 with suppress(StoreError):  # it only spares the next one to read all of it again
                     self._kit.log.advance(self._scope, session, NOTHING, length)
@@ -98,14 +98,14 @@ class Sessions:
         return self._kit.items.slot(self._scope, SLOT + session, None)
 
     def _keep(self, session: str, made: Recap, held: Item | None, seen: int) -> Item | None:
-        known = {"upto": made.upto, "from": made.start, "since": made.since, "by": DIGEST}
+        known = {"upto": made.upto, "from": made.start, "since": made.since, "by": BY_DIGEST}
         step: Step
         if held is not None and held.text == made.text:
             step = Change(held.id, metadata={**held.metadata, "upto": made.upto})
         else:
             source = Source(kind="agent", cites=tuple(map(Cite, made.sources)))
             note = Note(made.text, 0.6, SLOT + session, known, source, made.at, derived=True)
-            (draft,) = write.drafts([note], self._kit)
+            (draft,) = write.build_drafts([note], self._kit)
             step = Add(replace(draft, kind="summary"))
         plan = Plan(self._scope, (step,), summary_version=(session, seen))
         (outcome,) = self._kit.items.apply(plan).outcomes

@@ -16,7 +16,7 @@ from engrain.core.model.plans import Correct, Plan
 from engrain.core.rules.message_filters import blank_recalled
 from engrain.core.rules.statements import statements
 from engrain.ingest import gate, write
-from engrain.ingest.facts import Said, note_for
+from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Kit
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
@@ -42,7 +42,7 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
     given = {note.request_id or "": note for note in notes}
     asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
     # As they would be kept, and as a tombstone knows them.
-    texts = {name: write.draft(note, kit.redact).text for name, note in given.items()}
+    texts = {name: write.build_draft(note, kit.redact).text for name, note in given.items()}
     versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
@@ -64,7 +64,7 @@ def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, bega
     """Each in place of the words that came in before."""
     for start in range(0, len(changed), BATCH):
         part = changed[start : start + BATCH]
-        drafts = write.drafts([_in_place(item, note) for item, note in part], kit)
+        drafts = write.build_drafts([_in_place(item, note) for item, note in part], kit)
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
         kit.items.apply(Plan(scope, steps, began=began))
 
@@ -116,15 +116,15 @@ def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
     for start in range(0, len(ids), PAGE):
         for item in kit.items.get_many(scope, ids[start : start + PAGE]):
             if item.retracted_at is None:
-                found = _facts(Said(message_of(item), item.id), told[item.id], kit)
+                found = _facts(Utterance(message_of(item), item.id), told[item.id], kit)
                 yield from (fact for fact in found if fact.request_id not in asked)
 
 
 def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
     """The same of messages that are not here yet, and so without their cites."""
     for note in filter(_by_user, notes):
-        message = Message("user", write.draft(note, kit.redact).text, occurred_at=_time(note))
-        for fact in _facts(Said(message, ""), note, kit):
+        message = Message("user", write.build_draft(note, kit.redact).text, occurred_at=_time(note))
+        for fact in _facts(Utterance(message, ""), note, kit):
             yield replace(fact, source=Source(_name(note), "import"))
 
 
@@ -133,12 +133,12 @@ def _by_user(note: Note) -> bool:
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Said, note: Note, kit: Kit) -> Iterator[Note]:
-    for found in gate.worth(blank_recalled(said.message.text[:HEAD])):
+def _facts(said: Utterance, note: Note, kit: Kit) -> Iterator[Note]:
+    for found in gate.find_statements(blank_recalled(said.message.text[:HEAD])):
         # What somebody wanted forgotten there is no matter of this memory.
-        if isinstance(found, Worth) and (words := said.words(found)).strip():
+        if isinstance(found, Worth) and (words := said.quote(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
-            fact = note_for(replace(found, slot=None) if ended else found, said, kit)
+            fact = build_note(replace(found, slot=None) if ended else found, said, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
             yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)

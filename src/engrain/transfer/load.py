@@ -178,5 +178,5 @@ def _proved(read: Read, scope: Scope, kit: Kit) -> Read:
 
 def _written(notes: Sequence[Note], scope: Scope, kit: Kit, began: int, done: Done) -> Iterable[str]:
     for start in range(0, len(notes), PART):
-        for outcome in write.commit_many(notes[start : start + PART], scope, kit, None, done, began):
+        for outcome in write.commit_batches(notes[start : start + PART], scope, kit, None, done, began):
             yield outcome.status

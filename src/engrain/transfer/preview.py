@@ -12,7 +12,7 @@ from engrain.core.identity import Scope
 from engrain.core.model.items import Cite, Draft, Note, Place
 from engrain.core.model.plans import Version, mergeable, reconcile
 from engrain.ingest import write
-from engrain.ingest.write import clean_note
+from engrain.ingest.write import redact_note
 from engrain.ports import Kit, Movable
 from engrain.privacy.tombstones import Barrier
 from engrain.transfer.export import every, movable
@@ -38,7 +38,7 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | En
 def _cleaned(note: Note, kit: Kit) -> Note | EngrainError:
     """As it would be kept, and as a tombstone knows it."""
     try:
-        return clean_note(note, kit.redact)
+        return redact_note(note, kit.redact)
     except EngrainError as exc:
         return exc
 
@@ -64,7 +64,7 @@ class _Foreseen:
             return "kept_out"
         if note.request_id is not None and note.request_id in self._asked:
             return "repeated"
-        draft = write.draft(note)
+        draft = write.build_draft(note)
         for cite in draft.source.cites:
             self._check(cite)
         if draft.place and self._placed(draft, draft.place):
