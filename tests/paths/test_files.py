@@ -864,7 +864,7 @@ def test_somebody_who_saves_all_the_time_is_not_overwritten(
 def test_a_sync_waits_for_another_and_gives_up_in_time(
     memory: Memory, mirror: Mirror, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engrain.mirror.mirror.WAIT", 0.2)
+    monkeypatch.setattr("engrain.mirror.mirror.LOCK_TIMEOUT_SECONDS", 0.2)
     with FolderFiles(folder).lock(1.0), pytest.raises(StoreBusy):
         mirror.sync()
     mirror.sync()

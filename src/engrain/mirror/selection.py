@@ -1,4 +1,4 @@
-"""Which items of a memory stand in the files, in which file, and in what words."""
+"""Select the items that the files show, and choose each item's file, heading and words."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ from engrain.core.model.sessions import SLOT as SESSION_SLOT
 from engrain.core.rules.statements import STANDING, traits
 from engrain.ports import Kit, ListQuery
 
-MOST = 5_000  # of the pinned ones, of the important ones and of the newest ones
-LOGGED = 2_000  # of what happened, the newest
-IMPORTANT = 0.6
-# Below this trust, which is that of tools and web pages, a text is shown apart, and never as who the agent is.
-TRUSTED = 0.6
-CHAIN = 100
+MAX_FACTS_PER_QUERY = 5_000  # each for pinned, important and newest ones
+MAX_LOGGED_ITEMS = 2_000  # the newest events
+MIN_IMPORTANCE = 0.6
+# A text below this trust, such as a tool's or a web page's, has a heading of its own and never becomes the soul.
+MIN_TRUST = 0.6
+MAX_REPLACEMENTS = 100
 
 _FACTS = {"kind": {"in": ["fact", "relation"]}}
-_HAPPENED = {"kind": {"in": ["episode", "summary"]}}
+_EVENTS = {"kind": {"in": ["episode", "summary"]}}
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """Facts and relations, best first; what happened, by the name of its day's log; and who the agent is."""
-
-    facts: Mapping[str, Item] = field(default_factory=dict)
-    days: Mapping[str, Mapping[str, Item]] = field(default_factory=dict)
-    soul: Item | None = None
+class Selection:
+    facts: Mapping[str, Item] = field(default_factory=dict)  # and relations, best first
+    days: Mapping[str, Mapping[str, Item]] = field(default_factory=dict)  # file name of a day's log -> its events
+    soul: Item | None = None  # the agent's identity
 
     def day(self, name: str) -> Mapping[str, Item]:
         return self.days.get(name, {})
 
 
-def shelf(kit: Kit, scope: Scope) -> Shelf:
-    wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": IMPORTANT}}, _FACTS)
-    found = {item.id: item for where in wheres for item in _newest(kit, scope, where, MOST)}
-    facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_rank)
+def select_items(kit: Kit, scope: Scope) -> Selection:
+    wheres = ({**_FACTS, "pinned": True}, {**_FACTS, "importance": {">=": MIN_IMPORTANCE}}, _FACTS)
+    found = {item.id: item for where in wheres for item in _list_newest(kit, scope, where, MAX_FACTS_PER_QUERY)}
+    facts = sorted((one for one in found.values() if one.slot != SOUL_SLOT), key=_sort_key)
     days: dict[str, dict[str, Item]] = {}
-    for one in _newest(kit, scope, _HAPPENED, LOGGED):
-        days.setdefault(day_name(one), {})[one.id] = one
-    return Shelf({one.id: one for one in facts}, days, kit.items.slot(scope, SOUL_SLOT, None))
+    for one in _list_newest(kit, scope, _EVENTS, MAX_LOGGED_ITEMS):
+        days.setdefault(log_file_name(one), {})[one.id] = one
+    return Selection({one.id: one for one in facts}, days, kit.items.slot(scope, SOUL_SLOT, None))
 
 
-def standing(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
-    """Each of these items as it was, as far as it is still there; and which visible item stands for it now."""
+def find_current(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item], dict[str, Item | None]]:
+    """Return the items with these ids that still exist, and for each id the visible item that replaces it now."""
     asked = list(dict.fromkeys(ids))
     known = {item.id: item for item in kit.items.get_many(scope, asked)} if asked else {}
     now, waiting = kit.clock(), {id: id for id in asked if id in known}
     found: dict[str, Item | None] = dict.fromkeys(asked)
-    for _ in range(CHAIN):
+    for _ in range(MAX_REPLACEMENTS):
         missing = [at for at in waiting.values() if at not in known]
         if missing:
             known |= {item.id: item for item in kit.items.get_many(scope, missing)}
@@ -70,55 +68,56 @@ def standing(kit: Kit, scope: Scope, ids: Iterable[str]) -> tuple[dict[str, Item
             break
     for id, item in ((id, known.get(id)) for id in asked if found[id] is None):
         if item is not None and item.slot is not None:
-            # The next version of the slot was forgotten: a later one may stand.
+            # The slot's next version was forgotten: a later one may be visible.
             found[id] = kit.items.slot(scope, item.slot, None)
     return {id: known[id] for id in asked if id in known}, found
 
 
-def entry_of(item: Item) -> Entry:
-    """As it stands in MEMORY.md."""
+def build_entry(item: Item) -> Entry:
+    """Build an item's line in MEMORY.md."""
     return Entry(item.text, item.slot if item.kind == "fact" else None)
 
 
-def soul_entry_of(item: Item) -> Entry:
-    """As SOUL.md gives it back: that a file's lines end so or so, and with how many empty ones, says nothing."""
-    return Entry(soul_text(item.text), SOUL_SLOT)
+def build_soul_entry(item: Item) -> Entry:
+    """Build the content of SOUL.md, normalized like a file that is read."""
+    return Entry(normalize_soul(item.text), SOUL_SLOT)
 
 
-def soul_text(text: str) -> str:
+def normalize_soul(text: str) -> str:
+    """Ignore a byte order mark, the kind of line ends, and empty lines at the edges."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").strip("\n")
 
 
-def log_entry_of(item: Item) -> Entry:
-    """As it stands in the log of its day."""
-    happened = when(item)
+def build_log_entry(item: Item) -> Entry:
+    """Build an item's line in the log of its day."""
+    happened = event_time(item)
     at = f"{happened:%H:%M}" if happened.hour or happened.minute else None
     if item.kind == "summary" and item.slot:
         return Entry(f"Summary of session {item.slot.removeprefix(SESSION_SLOT)}: {item.text}", at=at)
     return Entry(item.text, at=at)
 
 
-def when(item: Item) -> datetime:
+def event_time(item: Item) -> datetime:
     return (item.occurred_at or item.recorded_at).astimezone(UTC)
 
 
-def day_name(item: Item) -> str:
-    happened = when(item)
+def log_file_name(item: Item) -> str:
+    happened = event_time(item)
     return f"memory/{happened.year:04d}-{happened.month:02d}-{happened.day:02d}.md"
 
 
-def heading_of(item: Item) -> str:
-    if item.trust < TRUSTED:
+def choose_heading(item: Item) -> str:
+    if item.trust < MIN_TRUST:
         return UNSURE
     if item.slot is not None and item.kind == "fact":
         return FACTS
     return PREFERENCES if traits(item.text) & STANDING else KNOWLEDGE
 
 
-def _newest(kit: Kit, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
+def _list_newest(kit: Kit, scope: Scope, where: Mapping[str, Any], limit: int) -> list[Item]:
     return kit.items.page(ListQuery(scope, parse_filter(where), limit=limit))
 
 
-def _rank(item: Item) -> tuple[bool, float, bool, float]:
-    """Pinned ones first, then by importance, then named values, then the newest."""
+def _sort_key(item: Item) -> tuple[bool, float, bool, float]:
+    """Sort pinned items first, then by importance, then named values, then the newest."""
     return (not item.pinned, -item.importance, item.slot is None, -item.recorded_at.timestamp())

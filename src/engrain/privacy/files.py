@@ -9,7 +9,7 @@ from pathlib import Path
 from engrain.core.errors import Conflict, StoreError
 from engrain.core.markdown.sync_state import BASE, CONFLICTS, MEMORY, OVERFLOW, SOUL, for_each
 from engrain.core.model.erasure import Erasure, Subject
-from engrain.mirror.mirror import WAIT, Mirror
+from engrain.mirror.mirror import LOCK_TIMEOUT_SECONDS, Mirror
 from engrain.ports import Kit
 from engrain.ports.storage import Folder
 from engrain.privacy.fingerprints import Prints, joined, looked_for, prints_from, prints_of
@@ -70,7 +70,7 @@ def _saying(folder: Folder, prints: Prints) -> list[str]:
 
 def _remove_all(folder: Folder) -> int:
     gone = 0
-    with folder.lock(WAIT):
+    with folder.lock(LOCK_TIMEOUT_SECONDS):
         for name in _names(folder):
             was = folder.read(name)
             if was is not None:
