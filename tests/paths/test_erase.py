@@ -179,7 +179,7 @@ def test_rows_of_a_session_that_were_passed_over_are_noticed(
 def test_two_that_take_prints_at_the_same_time_lose_none(
     memory: Memory, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = run._take
+    take = run._delete_rows
 
     def second(kit: Kit, one: Erasure, report: run.Report) -> Erasure:
         with opened(store, user="ben", background=False) as other:
@@ -187,7 +187,7 @@ def test_two_that_take_prints_at_the_same_time_lose_none(
         return take(kit, one, report)
 
     fill(memory)
-    monkeypatch.setattr(run, "_take", second)
+    monkeypatch.setattr(run, "_delete_rows", second)
     receipt = memory.erase(user="ana").receipt
     assert receipt
     assert receipt.values["verified"]["prints"] > 50
@@ -272,7 +272,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "_take", dies)
+    monkeypatch.setattr(run, "_delete_rows", dies)
     with pytest.raises(KeyboardInterrupt):
         memory.erase(user="ana")
     monkeypatch.undo()
@@ -289,7 +289,7 @@ def test_nobody_reads_or_writes_what_is_being_erased(
     assert found(store.parent) == {}
 
 
-@pytest.mark.parametrize("stage", ["_take", "_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_delete_rows", "_clean_side_stores", "_verify_and_finish"])
 def test_a_run_that_died_is_completed_by_the_next_one_that_opens(
     store: Path, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ def test_maintenance_completes_what_was_left_undone(store: Path, monkeypatch: py
 
     with opened(store, background=False) as memory:
         memory.remember(f"Ana said {WORD}.")
-        monkeypatch.setattr(run, "_beside", dies)
+        monkeypatch.setattr(run, "_clean_side_stores", dies)
         with pytest.raises(KeyboardInterrupt):
             memory.erase(user="ana")
         monkeypatch.undo()

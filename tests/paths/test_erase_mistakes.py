@@ -46,11 +46,13 @@ def cut_off(*_: object) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_mistyped_user_gets_no_receipt_and_the_name_that_was_meant(memory: Memory, dry_run: bool) -> None:
-    with pytest.raises(NotFound, match=r"user 'anna' in this store\. Did you mean 'ana'\? engrain memories"):
+    with pytest.raises(
+        NotFound, match=r"user 'anna' in this store\. Did you mean 'ana'\? List the users: engrain memories"
+    ):
         memory.erase(user="anna", dry_run=dry_run)
     with pytest.raises(NotFound, match="Did you mean 'ana'"):
         memory.erase(user="ANA", dry_run=dry_run)
-    with pytest.raises(NotFound, match=r"user 'bob' in this store\. engrain memories"):
+    with pytest.raises(NotFound, match=r"user 'bob' in this store\. List the users: engrain memories"):
         memory.erase(user="bob", dry_run=dry_run)
     assert memory.audit() == []
 
@@ -58,9 +60,9 @@ def test_a_mistyped_user_gets_no_receipt_and_the_name_that_was_meant(memory: Mem
 def test_a_name_of_another_tenant_is_not_offered(memory: Memory, store: Path) -> None:
     with opened(store, user="eve", tenant="acme", background=False) as acme:
         acme.remember("Eve lives in Oslo.")
-        with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. engrain memories"):
+        with pytest.raises(NotFound, match=r"user 'anna' in the tenant 'acme'\. List the users: engrain memories"):
             acme.erase(user="anna")
-    with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. engrain memories"):
+    with pytest.raises(NotFound, match=r"user 'eve' without a tenant\. List the users: engrain memories"):
         memory.erase(user="eve")
 
 
@@ -136,7 +138,7 @@ def test_a_dry_run_of_a_part_that_never_was_is_refused_as_the_real_one(memory: M
             memory.erase(session="moonday", dry_run=dry_run)
 
 
-@pytest.mark.parametrize("stage", ["_take", "_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_delete_rows", "_clean_side_stores", "_verify_and_finish"])
 def test_asking_again_goes_on_with_the_erasure_under_way(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -150,7 +152,7 @@ def test_asking_again_goes_on_with_the_erasure_under_way(
     assert [one.what for one in memory.audit()] == ["erase"]
 
 
-@pytest.mark.parametrize("stage", ["_beside", "_proved"])
+@pytest.mark.parametrize("stage", ["_clean_side_stores", "_verify_and_finish"])
 def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     with opened(url, background=False) as memory:
         memory.remember("Ana lives in Lima.")
@@ -165,7 +167,7 @@ def test_asking_again_goes_on_in_postgres_too(url: str, monkeypatch: pytest.Monk
 def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     memory.add_message("user", "Hello.", session="monday")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_proved", cut_off)
+        patched.setattr(run, "_verify_and_finish", cut_off)
         first = memory.erase(session="monday")
     assert first.pending
     done = memory.erase(session="monday")
@@ -175,7 +177,7 @@ def test_asking_again_for_a_part_goes_on_with_it_too(memory: Memory, monkeypatch
 
 def test_under_a_hold_that_came_since_asking_again_is_refused(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_take", cut_off)
+        patched.setattr(run, "_delete_rows", cut_off)
         assert memory.erase(user="ana").pending
     memory.hold("ana", reason="case-7")
     with pytest.raises(OnHold):
@@ -184,7 +186,7 @@ def test_under_a_hold_that_came_since_asking_again_is_refused(memory: Memory, mo
 
 def test_what_came_since_is_another_erasure(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_proved", cut_off)
+        patched.setattr(run, "_verify_and_finish", cut_off)
         first = memory.erase(user="ana")
         memory.remember("Ana is back.")
     again = memory.erase(user="ana")
@@ -201,7 +203,7 @@ def test_asking_again_with_a_folder_cleans_the_folder_too(
     folder.mkdir()
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", cut_off)
+        patched.setattr(run, "_clean_side_stores", cut_off)
         first = memory.erase(user="ana")
         told = memory.erase(user="ana", folders=[folder])
     done = memory.erase(user="ana", folders=[folder])
@@ -219,19 +221,19 @@ def test_a_folder_that_is_named_while_another_ends_the_erasure_is_cleaned(
     folder.mkdir()
     memory.mirror(folder).sync()
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", cut_off)
+        patched.setattr(run, "_clean_side_stores", cut_off)
         memory.erase(user="ana")
-    running = checks._running
+    running = checks._list_running
 
     def overtaken(*args: Any) -> list[Erasure]:
         found = running(*args)
-        monkeypatch.setattr(checks, "_running", running)
+        monkeypatch.setattr(checks, "_list_running", running)
         with monkeypatch.context() as patched:
-            patched.setattr(run, "_proved", cut_off)
+            patched.setattr(run, "_verify_and_finish", cut_off)
             memory.resume_erasures()
         return found
 
-    monkeypatch.setattr(checks, "_running", overtaken)
+    monkeypatch.setattr(checks, "_list_running", overtaken)
     assert memory.erase(user="ana", folders=[folder]).receipt
     assert list(folder.rglob("*.md")) == []
 

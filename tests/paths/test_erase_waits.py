@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_cleaned_makes_it_pending_and_holds_up_no_other(
 def test_a_folder_that_is_gone_is_clean(memory: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     memory.remember("The shop opens at nine.", source="page")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_beside", dies)
+        patched.setattr(run, "_clean_side_stores", dies)
         with pytest.raises(Killed):
             memory.erase(**{by: {"user": "ana", "source": "page"}[by]}, folders=[folder])
     shutil.rmtree(folder.parent)
@@ -153,7 +153,7 @@ def test_undo_goes_on_with_the_one_under_way_and_is_recorded_when_it_is_done(
 ) -> None:
     memory.remember("The shop opens at nine.", source="page")
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_run", dies)
+        patched.setattr(run, "_run_stages", dies)
         with pytest.raises(Killed):
             memory.undo("page", dry_run=False)
     (begun,) = memory._open.kit.erasing.running()  # type: ignore[union-attr]

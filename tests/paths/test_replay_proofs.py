@@ -214,7 +214,7 @@ def test_a_receipt_that_the_backup_knows_takes_nothing_out_whatever_the_file_say
 def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
     memory: Memory, copy: Path, clock: SetClock, new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, file = run._take, tmp_path / "ana.jsonl"
+    take, file = run._delete_rows, tmp_path / "ana.jsonl"
 
     def said_first(*given: Any) -> Erasure:
         clock.advance(60)
@@ -225,7 +225,7 @@ def test_a_receipt_of_a_session_names_what_was_said_while_it_was_erased(
         return take(*given)
 
     happened(memory, "It was said before.")
-    monkeypatch.setattr(run, "_take", said_first)
+    monkeypatch.setattr(run, "_delete_rows", said_first)
     receipt = memory.erase(session="monday").receipt
     assert receipt
     done = restore_backup(copy, new, against=[receipt])

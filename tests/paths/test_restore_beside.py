@@ -94,14 +94,14 @@ def test_an_erasure_in_the_present_store_during_a_replay_is_noticed(
     with opened(store, "bob") as memory:
         memory.forget(memory.list()[0].id)
     restore_backup(store.with_name("backup.db"), older, alone=True)
-    carry = tombstones._carry
+    carry = tombstones._copy_records
 
     def carry_then_erase(*given: Any) -> None:
         carry(*given)
         with opened(store, "ana") as memory:
             assert memory.erase(user="ana").receipt
 
-    monkeypatch.setattr(tombstones, "_carry", carry_then_erase)
+    monkeypatch.setattr(tombstones, "_copy_records", carry_then_erase)
     with pytest.raises(Conflict, match="meanwhile"):
         replay_erasures(older, store)
     monkeypatch.undo()

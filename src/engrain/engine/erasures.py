@@ -16,11 +16,11 @@ from engrain.core.model.audit import Audited, Entry, compared, kept
 from engrain.core.model.erasure import Hold, Reach, Released, Subject, Which, owner
 from engrain.engine.parts import Parts
 from engrain.ports import AuditLog, Erasable
-from engrain.privacy.audit import newest, record
-from engrain.privacy.checks import base, check_free, checked, under_way
-from engrain.privacy.erase import Erased, Report, Undone, erase, folder_at, port, resume
+from engrain.privacy.audit import list_newest, record
+from engrain.privacy.checks import check_erasable, check_no_hold, find_running, read_base
+from engrain.privacy.erase import Erased, Report, Undone, erase, open_folder, require_erasing, resume_erasures
 from engrain.privacy.files import count_files
-from engrain.privacy.receipts import Receipt, Verified, verify
+from engrain.privacy.receipts import Receipt, Verified, verify_receipt
 
 _ALL = 1_000_000
 _log = logging.getLogger("engrain")
@@ -28,31 +28,31 @@ _log = logging.getLogger("engrain")
 
 class Erasures(Parts):
     def erase(self, subject: Subject, folders: Sequence[str], dry_run: bool, report: Report) -> Erased:
-        found = port(self.kit).reach(subject)
-        reached = checked(self.kit, subject, found, [folder_at(self.kit, path) for path in folders], dry_run)
+        found = require_erasing(self.kit).reach(subject)
+        reached = check_erasable(self.kit, subject, found, [open_folder(self.kit, path) for path in folders], dry_run)
         cleaned = list(dict.fromkeys([*folders, *self._mirrored(found)]))
         if dry_run:
-            files = sum(count_files(self.kit, folder_at(self.kit, path), subject) for path in cleaned)
+            files = sum(count_files(self.kit, open_folder(self.kit, path), subject) for path in cleaned)
             return Erased("", {**found.counts, "files": files}, dry_run=True, memories=reached)
         notes = {"folders": cleaned, "named": len(folders)}
-        id = under_way(self.kit, subject, found, folders)
+        id = find_running(self.kit, subject, found, folders)
         return erase(self.kit, subject, notes, report, id)
 
     def undo(self, source: str, dry_run: bool, report: Report) -> Undone:
         subject = Subject(self.scope, "source", source)
-        found = port(self.kit).reach(subject)
+        found = require_erasing(self.kit).reach(subject)
         items = tuple(self.kit.items.get_many(self.scope, found.ids))
         kept = tuple(self.kit.items.get_many(self.scope, found.kept))
         if dry_run and found:
-            check_free(self.kit, subject)
-        id = None if dry_run else under_way(self.kit, subject, found, ())
+            check_no_hold(self.kit, subject)
+        id = None if dry_run else find_running(self.kit, subject, found, ())
         if dry_run or not (found or id):
             return Undone(items, kept, None)
         notes = {"undo": {"items": len(items), "kept": len(kept)}}
         return Undone(items, kept, erase(self.kit, subject, notes, report, id))
 
     def resume_erasures(self, report: Report) -> builtins.list[Erased]:
-        return resume(self.kit, report)
+        return resume_erasures(self.kit, report)
 
     def go_on(self) -> None:
         """What a killed process left undone is completed beside, as soon as a memory is opened; one that does nothing
@@ -71,11 +71,11 @@ class Erasures(Parts):
             _log.warning("an erasure is still to be completed: %s", exc)
 
     def verify_erasure(self, receipt: Receipt, texts: Sequence[str]) -> Verified:
-        return verify(self.kit, receipt, texts, self.scope)
+        return verify_receipt(self.kit, receipt, texts, self.scope)
 
     def hold(self, user: str, reason: str) -> Hold:
         subject = self.user(user)
-        held = port(self.kit).hold(subject, reason)
+        held = require_erasing(self.kit).hold(subject, reason)
         beside = False
         for server in self.kit.servers:
             if isinstance(server, Erasable):
@@ -84,12 +84,12 @@ class Erasures(Parts):
                     beside = beside or bool(server.scopes(subject))
                 except EngrainError as exc:
                     _log.warning("%s holds on to it only from the next maintain on: %s", server.where, exc)
-        known = beside or any(one.parts() == subject.parts() for one in port(self.kit).users())
+        known = beside or any(one.parts() == subject.parts() for one in require_erasing(self.kit).users())
         return replace(held, tenant=self.scope.tenant, user=user) if known else held
 
     def release(self, user: str, reason: Which) -> Released:
         held = next(iter(self.holds(user)), None)
-        done = port(self.kit).release(self.user(user), reason)
+        done = require_erasing(self.kit).release(self.user(user), reason)
         left = tuple(one for hold in self.holds(user) for one in hold.reasons)
         hidden = held is not None and held.hidden and not left
         asked = [one.at for one in self.audit(user, 0, _ALL) if one.what == "erase_refused"] if hidden else []
@@ -97,7 +97,7 @@ class Erasures(Parts):
 
     def holds(self, user: str | None) -> builtins.list[Hold]:
         """All, or that of one user."""
-        erasing = port(self.kit)
+        erasing = require_erasing(self.kit)
         found = erasing.holds()
         users = [self.user(user)] if user is not None else self._everybody() if found else []
         known = {erasing.mark(one): one for one in users}
@@ -114,7 +114,7 @@ class Erasures(Parts):
             if isinstance(server, Erasable):
                 with suppress(EngrainError):
                     scopes += server.known()
-        return [*port(self.kit).users(), *(user for user in map(owner, scopes) if user)]
+        return [*require_erasing(self.kit).users(), *(user for user in map(owner, scopes) if user)]
 
     def user(self, name: str) -> Subject:
         """Of this tenant, whatever the agent."""
@@ -124,10 +124,10 @@ class Erasures(Parts):
 
     def audit(self, user: str | None, after: int | None, limit: int) -> builtins.list[Entry]:
         if user is not None:
-            mark = port(self.kit).mark(self.user(user))
+            mark = require_erasing(self.kit).mark(self.user(user))
             found = [one for one in self._log().entries(after or 0, _ALL) if one.subject == mark]
             return found[-limit:] if after is None else found[:limit]
-        return newest(self._log(), limit) if after is None else self._log().entries(after, limit)
+        return list_newest(self._log(), limit) if after is None else self._log().entries(after, limit)
 
     def verify_audit(self, head: str | None) -> Audited:
         n, hash = kept(head) if head is not None else (0, "")
@@ -145,4 +145,4 @@ class Erasures(Parts):
     def _mirrored(self, found: Reach) -> builtins.list[str]:
         """The folders of the settings that are kept in step with a scope that is erased."""
         own = ((scope, self.kit.folder(scope)) for scope in found.scopes) if self.kit.folder else ()
-        return [folder.path for scope, folder in own if (synced := base(folder)) and synced.scope == scope.id]
+        return [folder.path for scope, folder in own if (synced := read_base(folder)) and synced.scope == scope.id]

@@ -14,7 +14,7 @@ from engrain.maintenance.backups import Rotation
 from engrain.maintenance.passes import ALL, REMOVED, Done, Pass, Round, Tell
 from engrain.mirror.mirror import Mirror
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import resume
+from engrain.privacy.erase import resume_erasures
 
 
 def prune(care: Round) -> Pass:
@@ -108,7 +108,7 @@ def planned(care: Round) -> list[Pass]:
     each = tuple(Doing("complete", one.id, f"an erasure by {one.by}, begun {one.at:%Y-%m-%d}") for one in running)
 
     def act(tell: Tell) -> Done:
-        answers = resume(care.kit, lambda _: None)
+        answers = resume_erasures(care.kit, lambda _: None)
         complete = {one.id for one in answers if one.receipt}
         waiting = [f"{one.id}: {one.why}" for one in answers if one.pending]
         tell(len(complete))

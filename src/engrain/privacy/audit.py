@@ -1,4 +1,4 @@
-"""Write what was done with a memory as a whole to the audit log, and read its end."""
+"""Write operations on a whole memory to the audit log, and read the log's end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from engrain.core.model.audit import Entry
 from engrain.core.model.erasure import owner
 from engrain.ports import AuditLog, Kit
 
-_FAR = 1 << 61
+_MAX_NUMBER = 1 << 61
 
 
-def newest(log: AuditLog, count: int) -> list[Entry]:
-    """The last of them. Halving finds the end: a log of any length takes twice as many looks as its length has bits."""
+def list_newest(log: AuditLog, count: int) -> list[Entry]:
+    """Return the last entries. A binary search finds the end, so a long log costs few reads."""
     low, high = 0, 1
-    while high < _FAR and log.entries(high, 1):
+    while high < _MAX_NUMBER and log.entries(high, 1):
         high *= 2
     while low < high:
         middle = (low + high) // 2
@@ -26,8 +26,10 @@ def newest(log: AuditLog, count: int) -> list[Entry]:
 
 
 def record(kit: Kit, what: str, details: Mapping[str, Any], scope: Scope | None = None) -> Entry | None:
-    """`scope` is whose memory it was; its user stands there as a keyed hash. A store that is opened to be read, or has
-    no log, records nothing."""
+    """Append an entry about the memory of `scope`, whose user is stored as a keyed hash.
+
+    A store without a log, or one opened read-only, records nothing.
+    """
     if kit.audit is None:
         return None
     user = owner(scope) if scope else None

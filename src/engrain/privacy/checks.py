@@ -1,4 +1,4 @@
-"""Whether what is asked to be erased is known, is free to go, or is on its way already."""
+"""Check an erasure before it starts: the subject must exist, have no hold, and not be in progress already."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engrain.core.validation import hint
 from engrain.maintenance.clock_guard import memories
 from engrain.ports import Erasable, Kit
 from engrain.ports.storage import Folder
-from engrain.privacy.erase import port
+from engrain.privacy.erase import require_erasing
 
 _HINTS = {
     "session": "List them: engrain sessions.",
@@ -21,92 +21,95 @@ _HINTS = {
 }
 
 
-def checked(kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool) -> tuple[Scope, ...]:
-    """The scopes that it reaches. What is refused is refused in a dry run too."""
+def check_erasable(
+    kit: Kit, subject: Subject, found: Reach, folders: Sequence[Folder], dry_run: bool
+) -> tuple[Scope, ...]:
+    """Return the scopes that the erasure reaches. A dry run raises the same errors."""
     if dry_run:
-        check_free(kit, subject)
+        check_no_hold(kit, subject)
     if subject.by == "user":
-        named = _beside(kit, subject)
-        own = _own(kit, subject, folders)
-        if not found and named == [] and not own:
-            _check_known(kit, subject)
-        return tuple(dict.fromkeys([*found.scopes, *(named or ())]))
-    known = _running(kit, subject) or port(kit).erased(subject)
+        server_scopes = _list_server_scopes(kit, subject)
+        own_folders = _count_own_folders(kit, subject, folders)
+        if not found and server_scopes == [] and not own_folders:
+            _check_user_known(kit, subject)
+        return tuple(dict.fromkeys([*found.scopes, *(server_scopes or ())]))
+    known = _list_running(kit, subject) or require_erasing(kit).erased(subject)
     if not found and not folders and not known:
-        raise NotFound(f"there is nothing of this {subject.by} in this memory. {_HINTS[subject.by]}")
+        raise NotFound(f"this memory has no data of this {subject.by}. {_HINTS[subject.by]}")
     return found.scopes
 
 
-def under_way(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
-    """The erasure that takes all of this already, by its id.
+def find_running(kit: Kit, subject: Subject, found: Reach, folders: Sequence[str]) -> str | None:
+    """Return the id of a running erasure that covers all of this already.
 
-    Of a part anything may have been written since its rows went, and of a user since the names went. Whoever is at it
-    may be done with the files by now: a folder that it was not told of when it began is another erasure's."""
-    if _holding(kit, subject):
+    A part of a memory may have new rows once its old rows are deleted, a user once the names are. The running erasure
+    may be done with the files, so a folder that it did not start with needs another erasure.
+    """
+    if _find_hold(kit, subject):
         return None
-    for one in _running(kit, subject):
-        open_ = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
-        told = set(folders) <= {*one.notes.get("folders", ())}
-        if told and (open_ or not found):
+    for one in _list_running(kit, subject):
+        covers_rows = one.stage == "shut" or (one.stage == "rows" and (one.by == "user" or not found))
+        covers_folders = set(folders) <= {*one.notes.get("folders", ())}
+        if covers_folders and (covers_rows or not found):
             return one.id
     return None
 
 
-def base(folder: Folder) -> Base | None:
-    """What the last sync of a folder noted in it."""
+def read_base(folder: Folder) -> Base | None:
+    """Read the state that the last sync left in a folder."""
     return base_of((folder.read(BASE) or b"").decode(errors="replace"))
 
 
-def check_free(kit: Kit, subject: Subject) -> None:
-    """OnHold, as the erasure itself would say, with nothing hidden and nothing on record."""
+def check_no_hold(kit: Kit, subject: Subject) -> None:
+    """Raise OnHold like the erasure itself, but hide nothing and record nothing."""
     user = subject if subject.by == "user" else owner(subject.scope)
-    if user and (held := _holding(kit, subject)):
-        raise refusal(user, held.reasons)
+    if user and (hold := _find_hold(kit, subject)):
+        raise refusal(user, hold.reasons)
 
 
-def _check_known(kit: Kit, user: Subject) -> None:
-    """NotFound of a user of whom nothing was ever kept: a mistyped name gets no receipt."""
-    if port(kit).erased(user) or _running(kit, user) or _holding(kit, user):
+def _check_user_known(kit: Kit, user: Subject) -> None:
+    """Raise NotFound for a user who never had data here: a mistyped name gets no receipt."""
+    if require_erasing(kit).erased(user) or _list_running(kit, user) or _find_hold(kit, user):
         return
     scopes = memories(kit)
     meant = hint(user.name, [one.user for one in scopes if one.user and one.tenant == user.scope.tenant])
     raise NotFound(
-        f"nothing is kept of the user {user.name!r} {_where(user, scopes)}.{meant} engrain memories lists them."
+        f"there is no user {user.name!r} {_describe_tenant(user, scopes)}.{meant} List the users: engrain memories."
     )
 
 
-def _beside(kit: Kit, user: Subject) -> list[Scope] | None:
-    """The scopes of this user that a server beside has something of; None if one does not answer."""
+def _list_server_scopes(kit: Kit, user: Subject) -> list[Scope] | None:
+    """List the user's scopes on all servers; None if one does not answer."""
     try:
         return [scope for one in kit.servers if isinstance(one, Erasable) for scope in one.scopes(user)]
     except EngrainError:
         return None
 
 
-def _own(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
-    """How many are kept in step with a memory of this user; InvalidInput of one that is with another's."""
+def _count_own_folders(kit: Kit, user: Subject, folders: Sequence[Folder]) -> int:
+    """Count the folders that mirror a memory of this user; InvalidInput if one mirrors another user's."""
     scopes = kit.items.scopes() if folders else []
     agents = {None, *(one.agent for one in scopes)}
     own = {Scope(user.scope.tenant, agent, user.name).id for agent in agents}
     others = {one.id for one in scopes} - own
-    synced = {folder.path: noted.scope for folder in folders if (noted := base(folder))}
+    synced = {folder.path: noted.scope for folder in folders if (noted := read_base(folder))}
     if wrong := [path for path, scope in synced.items() if scope in others]:
         raise InvalidInput(f"{wrong[0]} is the folder of another memory. Nothing was erased.")
     return sum(scope in own for scope in synced.values())
 
 
-def _running(kit: Kit, subject: Subject) -> list[Erasure]:
-    mark = port(kit).mark(subject)
-    return [one for one in port(kit).running() if one.mark == mark]
+def _list_running(kit: Kit, subject: Subject) -> list[Erasure]:
+    mark = require_erasing(kit).mark(subject)
+    return [one for one in require_erasing(kit).running() if one.mark == mark]
 
 
-def _holding(kit: Kit, subject: Subject) -> Hold | None:
+def _find_hold(kit: Kit, subject: Subject) -> Hold | None:
     user = subject if subject.by == "user" else owner(subject.scope)
-    mark = port(kit).mark(user) if user else ""
-    return next((one for one in port(kit).holds() if one.mark == mark), None)
+    mark = require_erasing(kit).mark(user) if user else ""
+    return next((one for one in require_erasing(kit).holds() if one.mark == mark), None)
 
 
-def _where(user: Subject, scopes: Sequence[Scope]) -> str:
+def _describe_tenant(user: Subject, scopes: Sequence[Scope]) -> str:
     if user.scope.tenant is not None:
         return f"in the tenant {user.scope.tenant!r}"
     return "without a tenant" if any(one.tenant is not None for one in scopes) else "in this store"

@@ -1,4 +1,4 @@
-"""Ask the servers beside a store whether something of what was erased is still there."""
+"""Check whether the servers of a memory still have erased data."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from engrain.core.identity import Scope
 from engrain.core.model.erasure import Erasure, Subject, owner
 from engrain.ports import Erasable, Kit
 
-_ALL = 1_000_000
-_EVER = datetime.min.replace(tzinfo=UTC)
+_MAX_ENTRIES = 1_000_000
+_BEGINNING_OF_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Which servers answered, how many keys and points they still have, and why others could not be asked."""
-
-    asked: tuple[str, ...] = ()
-    left: int = 0
-    away: tuple[str, ...] = ()
+class ServerCheck:
+    asked: tuple[str, ...] = ()  # servers that answered
+    left: int = 0  # keys and points that they still have
+    away: tuple[str, ...] = ()  # servers that did not answer, with the reason
 
 
-def look(kit: Kit, done: Erasure, own: Scope) -> Beside:
-    """`own` is the scope of whoever asks, which may be the one that was erased."""
+def check_servers(kit: Kit, done: Erasure, own: Scope) -> ServerCheck:
+    """Ask every server. `own` is the caller's scope, which may be the erased one."""
     asked: list[str] = []
     away: list[str] = []
     left = 0
     for server in kit.servers:
         if isinstance(server, Erasable):
             try:
-                left += _left(kit, server, done, own)
+                left += _count_left(kit, server, done, own)
                 asked.append(server.where)
             except EngrainError as exc:
                 away.append(f"{server.where}: {exc}")
-    return Beside(tuple(asked), left, tuple(away))
+    return ServerCheck(tuple(asked), left, tuple(away))
 
 
-def _left(kit: Kit, server: Erasable, done: Erasure, own: Scope) -> int:
+def _count_left(kit: Kit, server: Erasable, done: Erasure, own: Scope) -> int:
     fed: object = kit.feed
     if server is fed:
         return server.remains(own, done.at, False)
     here = {*kit.items.scopes()}
     named = server.known()
     if done.by != "user":
-        return sum(1 for scope in {*here, *named} for _ in _entries(kit, done, scope))
-    mine = [scope for scope in {*here, *named, own} if _mark(kit, owner(scope)) == done.mark]
+        return sum(1 for scope in {*here, *named} for _ in _list_left_entries(kit, done, scope))
+    mine = [scope for scope in {*here, *named, own} if _hash_subject(kit, owner(scope)) == done.mark]
     return sum(server.remains(scope, done.at, scope in here) for scope in mine)
 
 
-def _entries(kit: Kit, done: Erasure, scope: Scope) -> Iterator[str]:
-    """Entries of episodic memory that are left of an erased session, or stand over an item that is gone."""
+def _list_left_entries(kit: Kit, done: Erasure, scope: Scope) -> Iterator[str]:
+    """Yield episodes that are left of an erased session, or whose item is gone."""
     if kit.episodes is None or kit.together:
         return
-    there = [one for one in kit.episodes.recent(scope, None, _ALL, _EVER) if one.happened_at <= done.at]
+    there = [
+        one for one in kit.episodes.recent(scope, None, _MAX_ENTRIES, _BEGINNING_OF_TIME) if one.happened_at <= done.at
+    ]
     if done.by == "session":
-        yield from (one.id for one in there if _mark(kit, Subject(scope, "session", one.session)) == done.mark)
+        yield from (one.id for one in there if _hash_subject(kit, Subject(scope, "session", one.session)) == done.mark)
         return
     items = {item.id for item in kit.items.get_many(scope, [one.item for one in there if one.item])}
     yield from (one.id for one in there if one.item and one.item not in items)
 
 
-def _mark(kit: Kit, subject: Subject | None) -> str:
+def _hash_subject(kit: Kit, subject: Subject | None) -> str:
     return kit.erasing.mark(subject) if kit.erasing and subject else ""

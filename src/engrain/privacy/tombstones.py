@@ -1,4 +1,4 @@
-"""Tell which rows of an old copy were forgotten or erased here since."""
+"""Keep rows of an old copy out that were forgotten or erased since."""
 
 from __future__ import annotations
 
@@ -15,40 +15,44 @@ from engrain.core.model.rows import Key, Row, RowKind, hold_of, hold_row
 from engrain.ports import Kit, Movable
 from engrain.ports.erasure import Erasing
 
-PAGE = 1_000
+TOMBSTONE_PAGE_SIZE = 1_000
+REPLAY_PAGE_SIZE = 500
 
 
-class Barrier:
-    """`texts` are those that will be asked about beside the rows'. `scopes` are where the rows are to go, and where
-    they were: what was erased under one name does not come back under another."""
+class TombstoneFilter:
+    """Rejects rows and texts that were forgotten or erased.
+
+    `scopes` are the rows' new and old scopes: erased data does not come back under another name. `texts` are further
+    texts to check, beside those of the rows.
+    """
 
     def __init__(
         self, rows: Sequence[Row], scopes: Collection[Scope], kit: Kit, store: Movable, texts: Sequence[str] = ()
     ) -> None:
         self._scopes, self._erasing = scopes, kit.erasing
-        self._texts = self._barred(list({*texts, *(text for row in rows if (text := _text(row)))}), store)
+        self._texts = self._find_tombstoned(list({*texts, *(text for row in rows if (text := _text_of(row)))}), store)
         self._running = kit.erasing.running() if kit.erasing else []
-        self._all_before = max((self._at(user) for user in map(owner, scopes) if user), default=-1)
-        self._before = cache(lambda by, name: max(self._at(Subject(scope, by, name)) for scope in scopes))
+        self._all_before = max((self._find_erased_at(user) for user in map(owner, scopes) if user), default=-1)
+        self._before = cache(lambda by, name: max(self._find_erased_at(Subject(scope, by, name)) for scope in scopes))
 
     @property
-    def began_anew(self) -> bool:
-        """Whether all of this user was erased once."""
+    def user_was_erased(self) -> bool:
+        """True if all of this user was erased once."""
         return self._all_before >= 0
 
-    def bars(self, text: str) -> bool:
+    def rejects_text(self, text: str) -> bool:
         return text in self._texts
 
-    def keeps_out(self, row: Row) -> bool:
-        """By its words, or because all of its user, session or source that is as old was erased."""
-        if _text(row) in self._texts:
+    def rejects(self, row: Row) -> bool:
+        """Check for a tombstone of its text, or a later erasure of its user, session or source."""
+        if _text_of(row) in self._texts:
             return True
-        began = _began(row)
+        began = _recorded_at(row)
         if began is None or self._erasing is None:
             return False
-        return began <= self._all_before or any(began <= self._before(by, name) for by, name in _subjects(row))
+        return began <= self._all_before or any(began <= self._before(by, name) for by, name in _list_subjects(row))
 
-    def _barred(self, texts: list[str], store: Movable) -> set[str]:
+    def _find_tombstoned(self, texts: list[str], store: Movable) -> set[str]:
         if self._erasing is not None:
             found = (zip(texts, self._erasing.barred(scope, texts), strict=True) for scope in self._scopes)
             return {text for pairs in found for text, out in pairs if out}
@@ -56,13 +60,13 @@ class Barrier:
         forgotten: set[str] = set()
         for scope in self._scopes:
             after = None
-            while rows := store.dump("tombstone", after, PAGE, scope):
+            while rows := store.dump("tombstone", after, TOMBSTONE_PAGE_SIZE, scope):
                 forgotten |= {row.key[1] for row in rows}
                 after = rows[-1].key
         return {text for text in texts if tombstone_hash(key, text) in forgotten}
 
-    def _at(self, subject: Subject) -> int:
-        """When the last erasure of it was, done or under way; -1 for never."""
+    def _find_erased_at(self, subject: Subject) -> int:
+        """Return the time of the last erasure, complete or running; -1 for never."""
         if self._erasing is None:
             return -1
         done = self._erasing.erased(subject)
@@ -71,29 +75,26 @@ class Barrier:
         return max(map(to_micros, times), default=-1)
 
 
-def _text(row: Row) -> str:
+def _text_of(row: Row) -> str:
     return str(row.values["text"]) if row.kind in ("item", "summary", "episode") else ""
 
 
-def _began(row: Row) -> int | None:
+def _recorded_at(row: Row) -> int | None:
     name = {"item": "recorded_at", "episode": "happened_at", "task": "started_at"}.get(row.kind)
     return row.values[name] if name else None
 
 
-def _subjects(row: Row) -> Iterator[tuple[By, str]]:
+def _list_subjects(row: Row) -> Iterator[tuple[By, str]]:
     if row.values.get("session") is not None:
         yield "session", row.values["session"]
     names = [name for _, name in row.values.get("sources", ())]
-    # One with other sources stayed when one was erased, and so it may come back.
+    # An item with several sources survived the erasure of one, so it may come back.
     if names and names[0] is not None and len(set(names)) == 1:
         yield "source", names[0]
 
 
-REPLAY_PAGE = 500
-
-
 class Forgetting(Movable, Protocol):
-    """A store that knows what was taken out of it."""
+    """A store that lists its removed items."""
 
     @property
     def erasing(self) -> Erasing: ...
@@ -102,73 +103,84 @@ class Forgetting(Movable, Protocol):
 
 
 def replay(present: Forgetting, restored: Forgetting) -> Mapping[str, int]:
-    """How many rows of each kind were kept out.
+    """Remove from a restored store what was erased or forgotten in the present one. Return the rows by kind.
 
-    What stands in the present store is not forgotten, although a tombstone may have its words, because it was told
-    anew, or was cut: it comes back as it stands there."""
+    An item of the present store may have a tombstone's words because it was told again or cut. It is restored as it
+    is there.
+    """
     if present.dump("store", None, 1) != restored.dump("store", None, 1):
-        raise Conflict("the present store is of another memory than the backup: its tombstones say nothing of it.")
+        raise Conflict("the present store and the backup are different memories: their tombstones do not match.")
     if present.erasing.running():
-        raise Conflict("an erasure is under way in the present store. Complete it first: engrain erase --resume.")
-    log = list(_rows(present, "audit"))
-    if len(log) > 1 and log == list(_rows(restored, "audit")):
-        # Nothing went since, or both are one store by two names, which would lose what was told anew.
+        raise Conflict("an erasure is running in the present store. Complete it first: engrain erase --resume")
+    log = list(_iterate_rows(present, "audit"))
+    if len(log) > 1 and log == list(_iterate_rows(restored, "audit")):
+        # Nothing was removed since, or both are one store by two names, which would lose what was told again.
         return {"item": 0}
     before = set(restored.removed())
     taken = restored.erasing.replay(present.erasing.all_erased(), list(present.erasing.tombstones()))
     gone = set(restored.removed()) - before
-    back = _put_back(present, restored, gone) if gone else 0
-    _carry(present, restored)
+    back = _restore_current_items(present, restored, gone) if gone else 0
+    _copy_records(present, restored)
     return {**taken, "item": max(0, taken.get("item", len(gone)) - back)}
 
 
-def _items(store: Movable) -> set[str]:
-    return {row.key[0] for row in _rows(store, "item")}
+def _list_item_ids(store: Movable) -> set[str]:
+    return {row.key[0] for row in _iterate_rows(store, "item")}
 
 
-def _put_back(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
-    # To look through all the rows takes long, and nearly always what went is not there either.
+def _restore_current_items(present: Forgetting, restored: Movable, gone: Collection[str]) -> int:
+    # Reading all rows takes long, and nearly always the removed items are not there either.
     perhaps = set(gone).difference(present.removed())
-    standing = [row for row in _rows(present, "item") if row.key[0] in perhaps] if perhaps else []
+    standing = [row for row in _iterate_rows(present, "item") if row.key[0] in perhaps] if perhaps else []
     ids = {row.key[0] for row in standing}
-    for start in range(0, len(standing), REPLAY_PAGE):
-        restored.restore(standing[start : start + REPLAY_PAGE])
+    for start in range(0, len(standing), REPLAY_PAGE_SIZE):
+        restored.restore(standing[start : start + REPLAY_PAGE_SIZE])
     if ids:
         kinds: Mapping[RowKind, str] = {"episode": "item", "trial": "procedure"}
-        cites = [row for row in _rows(present, "cites") if row.key[0] in ids]
-        there = _items(restored) if cites else set()
-        cites = [row for row in cites if _cited(row) <= there]
-        beside = [row for kind, name in kinds.items() for row in _rows(present, kind) if row.values[name] in ids]
+        cites = [row for row in _iterate_rows(present, "cites") if row.key[0] in ids]
+        there = _list_item_ids(restored) if cites else set()
+        cites = [row for row in cites if _list_cited_ids(row) <= there]
+        beside = [
+            row for kind, name in kinds.items() for row in _iterate_rows(present, kind) if row.values[name] in ids
+        ]
         restored.restore([*cites, *beside])
     return len(ids)
 
 
-def _carry(present: Movable, restored: Movable) -> None:
-    """What the present store knows beside its data: the words of whom it has erased, whom it must not erase, and the
-    audit log, if that of the backup is the beginning of it. A hold or a reason that was released since stays."""
-    known = {row.key: hold_of(row) for row in _rows(restored, "hold")}
-    holds = (hold_of(row) for row in _rows(present, "hold"))
-    rows = [*_rows(present, "grave"), *(hold_row(_joined(hold, known.get((hold.mark,)))) for hold in holds)]
-    log, older = list(_rows(present, "audit")), [row for row in _rows(restored, "audit") if row.key != ("head",)]
+def _copy_records(present: Movable, restored: Movable) -> None:
+    """Copy the tombstones of erased users and the holds, and the audit log if it extends the backup's.
+
+    A hold or a reason that was released since stays.
+    """
+    known = {row.key: hold_of(row) for row in _iterate_rows(restored, "hold")}
+    holds = (hold_of(row) for row in _iterate_rows(present, "hold"))
+    rows = [
+        *_iterate_rows(present, "grave"),
+        *(hold_row(_merge_holds(hold, known.get((hold.mark,)))) for hold in holds),
+    ]
+    log, older = (
+        list(_iterate_rows(present, "audit")),
+        [row for row in _iterate_rows(restored, "audit") if row.key != ("head",)],
+    )
     if older == log[: len(older)]:
         rows += log
-    for start in range(0, len(rows), REPLAY_PAGE):
-        restored.restore(rows[start : start + REPLAY_PAGE])
+    for start in range(0, len(rows), REPLAY_PAGE_SIZE):
+        restored.restore(rows[start : start + REPLAY_PAGE_SIZE])
 
 
-def _joined(hold: Hold, known: Hold | None) -> Hold:
+def _merge_holds(hold: Hold, known: Hold | None) -> Hold:
     if known is None:
         return hold
     reasons = tuple(dict.fromkeys([*known.reasons, *hold.reasons]))
     return replace(hold, at=min(hold.at, known.at), reasons=reasons, hidden=hold.hidden or known.hidden)
 
 
-def _cited(row: Row) -> set[str]:
+def _list_cited_ids(row: Row) -> set[str]:
     return {cite[1] for cite in row.values["cites"]}
 
 
-def _rows(store: Movable, kind: RowKind) -> Iterator[Row]:
+def _iterate_rows(store: Movable, kind: RowKind) -> Iterator[Row]:
     after: Key | None = None
-    while rows := store.dump(kind, after, REPLAY_PAGE):
+    while rows := store.dump(kind, after, REPLAY_PAGE_SIZE):
         yield from rows
         after = rows[-1].key

@@ -18,7 +18,7 @@ from engrain.core.rules.statements import statements
 from engrain.ingest import gate, write
 from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Kit
-from engrain.privacy.tombstones import Barrier
+from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import every, movable
 
 BATCH = 256
@@ -55,8 +55,8 @@ def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
                 new.append(_anew(note))
             else:
                 changed.append((here[-1], note))
-    barrier = Barrier([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
-    allowed = [(item, note) for item, note in changed if not barrier.bars(texts[note.request_id or ""])]
+    tombstones = TombstoneFilter([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
+    allowed = [(item, note) for item, note in changed if not tombstones.rejects_text(texts[note.request_id or ""])]
     return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 

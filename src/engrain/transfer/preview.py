@@ -14,7 +14,7 @@ from engrain.core.model.plans import Version, mergeable, reconcile
 from engrain.ingest import write
 from engrain.ingest.write import redact_note
 from engrain.ports import Kit, Movable
-from engrain.privacy.tombstones import Barrier
+from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import every, movable
 
 
@@ -24,13 +24,13 @@ def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | En
     store = movable(kit)
     foreseen = _Foreseen(scope, kit, store)
     cleaned = [_cleaned(note, kit) for note in notes]
-    barrier = Barrier([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
+    tombstones = TombstoneFilter([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
     for note in cleaned:
         if isinstance(note, EngrainError):
             yield note
             continue
         try:
-            yield foreseen.status(note, barrier.bars(note.text))
+            yield foreseen.status(note, tombstones.rejects_text(note.text))
         except EngrainError as exc:
             yield exc
 

@@ -20,7 +20,7 @@ from engrain.core.model.rows import Key, Row, RowKind, Standing
 from engrain.core.rules.statements import traits
 from engrain.core.secrets.redact import Redact, redacted_json
 from engrain.ports import Embedder, Kit, Movable
-from engrain.privacy.tombstones import Barrier
+from engrain.privacy.tombstones import TombstoneFilter
 from engrain.transfer.export import every, movable
 from engrain.transfer.verify import numbered
 
@@ -93,7 +93,7 @@ class _Deciding:
             if row.kind == "item" and row.values["text"] != was.values["text"]
         }
         self._key = bytes.fromhex(store.dump("store", None, 1)[0].values["key"])
-        self._barrier = Barrier(self._rows, scopes, kit, store)
+        self._tombstones = TombstoneFilter(self._rows, scopes, kit, store)
         self._items = {row.key[0]: row for row in self._all("item")}
         self._bad: list[BadLine] = []
         self._out: set[str] = set()  # items that were forgotten here
@@ -143,7 +143,7 @@ class _Deciding:
             here = self._items.get(id)
             if here is not None and _equal(here, row):
                 continue
-            if self._barrier.keeps_out(row):
+            if self._tombstones.rejects(row):
                 self._out.add(id)
             elif here is not None:
                 self._conflict(row, f"an item {id!r} with another content is here already.")
@@ -204,8 +204,8 @@ class _Deciding:
         here = {kind: {row.key: row for row in self._all(kind)} for kind in _RESTING}
         begun = self._begun(here["task"])
         repeats = _repeats(here["episode"].values())
-        stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._barrier.keeps_out(row)}
-        if self._barrier.began_anew:
+        stopped = {row.key[1] for row in self._rows if row.kind == "task" and self._tombstones.rejects(row)}
+        if self._tombstones.user_was_erased:
             # Nothing says when an event came that no task has taken yet.
             known_tasks = {row.key[1] for row in self._rows if row.kind == "task"}
             stopped |= {row.key[1] for row in self._rows if row.kind == "event"} - known_tasks
@@ -238,7 +238,7 @@ class _Deciding:
 
     def _chosen(self, row: Row) -> Row | None:
         """The row with the names that its items have here; None if it stays out."""
-        if self._barrier.keeps_out(row):
+        if self._tombstones.rejects(row):
             return None
         if row.kind == "cites":
             return self._cites(row)
