@@ -74,7 +74,7 @@ def test_there_and_back_through_another_backend_is_the_same(
 def test_an_interrupted_copy_goes_on_where_it_stopped(
     source: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "PAGE", 5)
+    monkeypatch.setattr(copying, "PAGE_SIZE", 5)
     whole = len(dumped(source))
     restore, calls = target.restore, [0]
 

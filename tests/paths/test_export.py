@@ -419,7 +419,7 @@ def test_a_huge_line_is_refused_without_being_read_whole(
     full: Memory, fresh: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = exported(full)
-    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE", 2_000)
+    monkeypatch.setattr("engrain.transfer.verify.MAX_LINE_BYTES", 2_000)
     with pytest.raises(BadFile) as caught:
         loaded(fresh(), raw)
     assert {one.type for one in caught.value.lines} == {"TooLarge"}
@@ -785,8 +785,8 @@ def test_what_happened_again_is_found_without_a_look_at_each_pair() -> None:
         for one in values
     ]
     Counted.compared = 0
-    repeats = restoring_rows._repeats(rows)
-    assert [restoring_rows._again(row, repeats) for row in rows] == expected
+    repeats = restoring_rows._group_repeats(rows)
+    assert [restoring_rows._was_counted(row, repeats) for row in rows] == expected
     assert 0 < sum(expected) < len(expected)
     assert Counted.compared < 40_000
 
@@ -800,14 +800,14 @@ def test_words_that_are_forgotten_once_more_beside_a_load_do_not_come_back(
     there = open_memory(store=f"{tmp_path}/there.db", background=False, embedder=HashEmbedder())
     copy.copy(here._open.kit.items, there._open.kit.items, lambda _: None)  # type: ignore[arg-type]
     there.remember("Quito", slot="city")
-    written = restoring_rows._written
+    written = restoring_rows._write_rows
 
     def late(*args: Any) -> bool:
         if beside.get(lima):
             beside.forget(lima)
         return written(*args)
 
-    monkeypatch.setattr(restoring_rows, "_written", late)
+    monkeypatch.setattr(restoring_rows, "_write_rows", late)
     # Lima was replaced there: the load would end it here.
     loaded(here, exported(there))
     assert [item.text for item in here.list(history=True)] == ["Quito"]

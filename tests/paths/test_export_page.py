@@ -16,7 +16,7 @@ from export_kit import filled
 from engrain import Memory
 from engrain.core.formats.jsonl import EXPORTED
 from engrain.transfer import markdown
-from engrain.transfer.export import rows_of
+from engrain.transfer.export import iterate_exported
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def test_the_page_keeps_what_scripts_and_pictures_are_written_with(memory: Memor
 
 def test_a_page_takes_no_time_for_each_pair_of_items(memory: Memory) -> None:
     memory.remember("Ana likes tea.")
-    (row,) = rows_of(memory._open.kit, memory.scope)
+    (row,) = iterate_exported(memory._open.kit, memory.scope)
     items = [replace(row, key=(f"{number}",), values={**row.values, "id": f"{number}"}) for number in range(15_000)]
     began = time.thread_time()
-    (known,) = markdown._Page({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
+    (known,) = markdown._PageWriter({kind: items if kind == "item" else [] for kind in EXPORTED}).sections()
     assert known.count("> Ana likes tea.") == len(items)
     assert time.thread_time() - began < 4
 

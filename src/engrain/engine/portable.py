@@ -15,7 +15,7 @@ from engrain.privacy.audit import record
 
 if TYPE_CHECKING:
     from engrain.transfer.export import Exported
-    from engrain.transfer.load import Loaded, Terms
+    from engrain.transfer.load import Loaded, LoadOptions
 
 FORMS = ("jsonl", "markdown")
 OWN_FORMS = ("engrain", "notes")
@@ -51,7 +51,7 @@ class Portable(Parts):
         from engrain.transfer import export, markdown
 
         if form == "markdown":
-            return markdown.tell(self.kit, self.scope, out, done)
+            return markdown.export_markdown(self.kit, self.scope, out, done)
         return export.export(self.kit, self.scope, out, vectors=vectors, done=done)
 
     def _refuse_hidden(self) -> None:
@@ -65,7 +65,7 @@ class Portable(Parts):
                 "this user's memory is hidden under a legal hold: nothing of it can be exported until the release."
             )
 
-    def load(self, file: BinaryIO, terms: Terms, done: Callable[[int], None]) -> Loaded:
+    def load(self, file: BinaryIO, terms: LoadOptions, done: Callable[[int], None]) -> Loaded:
         from engrain.transfer import load
 
         loaded = load.load(file, self.scope, self.kit, terms, done)

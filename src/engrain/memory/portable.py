@@ -58,9 +58,9 @@ class Portable(Opened):
         is shows by itself. All of it is proved first: BadFile says line by line what is wrong, and then nothing is
         written. What is here already is skipped, what was forgotten here stays forgotten. `facts` draws from others'
         conversations what the user said that lasts, as is done with what is said now."""
-        from engrain.transfer.load import Terms
+        from engrain.transfer.load import LoadOptions
 
-        terms = Terms(form, source, skip_bad, other_scope, dry_run, facts)
+        terms = LoadOptions(form, source, skip_bad, other_scope, dry_run, facts)
         with _opened(path) as file:
             return self._open.load(file, terms, progress or (lambda _: None))
 

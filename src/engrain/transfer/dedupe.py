@@ -1,4 +1,4 @@
-"""Tell what of an import came in before, and what was changed since where it comes from."""
+"""Tell new, known and changed notes of an import apart, and extract facts from its conversations."""
 
 from __future__ import annotations
 
@@ -19,83 +19,81 @@ from engrain.ingest import gate, write
 from engrain.ingest.facts import Utterance, build_note
 from engrain.ports import Kit
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import every, movable
+from engrain.transfer.export import iterate_rows, require_movable
 
-BATCH = 256
+BATCH_SIZE = 256
+PAGE_SIZE = 256
+MAX_GATE_CHARACTERS = 20_000  # that the gate reads of a message: the rest is pasted text
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
-    """`changed` are notes with the item whose words they replace. `known` are here as they are, or were corrected here
-    since; `barred` were changed to what was forgotten here."""
-
+class Deduplicated:
     new: list[Note] = field(default_factory=list)
-    changed: list[tuple[Item, Note]] = field(default_factory=list)
-    known: int = 0
-    barred: int = 0
+    changed: list[tuple[Item, Note]] = field(default_factory=list)  # with the item whose words the note replaces
+    known: int = 0  # unchanged, or corrected here since
+    barred: int = 0  # changed to words that were forgotten here
 
 
-def sort(notes: Sequence[Note], scope: Scope, kit: Kit) -> Sorted:
-    """By the names that notes have where they come from, which are their request ids. Of two with one name the last
-    counts."""
-    store = movable(kit)
+def deduplicate(notes: Sequence[Note], scope: Scope, kit: Kit) -> Deduplicated:
+    """Sort the notes by their request ids, which are their ids in the source. Of two with one id, the last counts."""
+    store = require_movable(kit)
     given = {note.request_id or "": note for note in notes}
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(store, "request", scope)}
-    # As they would be kept, and as a tombstone knows them.
+    asked = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(store, "request", scope)}
+    # The texts as they would be stored, and as tombstones have them.
     texts = {name: write.build_draft(note, kit.redact).text for name, note in given.items()}
-    versions = _versions(kit, scope, {id for name in given if (id := asked.get(name))})
+    versions = _load_versions(kit, scope, {id for name in given if (id := asked.get(name))})
     new: list[Note] = []
     changed: list[tuple[Item, Note]] = []
     for name, note in given.items():
         here = versions.get(asked.get(name) or "")
         if not here:
-            new.append(_anew(note) if name in asked else note)
-        elif _imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
+            new.append(_extend_request_id(note) if name in asked else note)
+        elif _is_imported(here[-1]) and not note.relation and all(one.text != texts[name] for one in here):
             if note.slot:
-                new.append(_anew(note))
+                new.append(_extend_request_id(note))
             else:
                 changed.append((here[-1], note))
     tombstones = TombstoneFilter([], [scope], kit, store, [texts[note.request_id or ""] for _, note in changed])
     allowed = [(item, note) for item, note in changed if not tombstones.rejects_text(texts[note.request_id or ""])]
-    return Sorted(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
+    return Deduplicated(new, allowed, len(notes) - len(new) - len(changed), len(changed) - len(allowed))
 
 
-def take_over(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
-    """Each in place of the words that came in before."""
-    for start in range(0, len(changed), BATCH):
-        part = changed[start : start + BATCH]
-        drafts = write.build_drafts([_in_place(item, note) for item, note in part], kit)
+def update_changed(changed: Sequence[tuple[Item, Note]], scope: Scope, kit: Kit, began: int) -> None:
+    """Replace the words of items that were imported before."""
+    for start in range(0, len(changed), BATCH_SIZE):
+        part = changed[start : start + BATCH_SIZE]
+        drafts = write.build_drafts([_keep_place(item, note) for item, note in part], kit)
         steps = tuple(Correct(item.id, draft) for (item, _), draft in zip(part, drafts, strict=True))
         kit.items.apply(Plan(scope, steps, began=began))
 
 
-def _in_place(item: Item, note: Note) -> Note:
+def _keep_place(item: Item, note: Note) -> Note:
     number = None if note.place is None else replace(note.place, number=None)
     return replace(note, importance=item.importance, slot=item.slot, place=number)
 
 
-def _anew(note: Note) -> Note:
-    """What was forgotten since has left its name behind; whether the words may come in is told by the tombstones."""
+def _extend_request_id(note: Note) -> Note:
+    """Add the words to the request id: a forgotten item leaves its id behind. Tombstones decide about the words."""
     words = hashlib.blake2b(f"{note.text}\x1f{note.occurred_at}".encode(), digest_size=8).hexdigest()
     return replace(note, request_id=f"{note.request_id}\x1f{words}")
 
 
-def _imported(item: Item) -> bool:
+def _is_imported(item: Item) -> bool:
     return all(source.kind == "import" for source in item.sources)
 
 
-def _versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
-    """Of each item that is here what it is and what it was corrected to, oldest first."""
+def _load_versions(kit: Kit, scope: Scope, ids: Iterable[str]) -> dict[str, list[Item]]:
+    """Load each existing item with its corrections, oldest first."""
     found: dict[str, Item] = {}
     asked = list(ids)
     while asked:
         some = kit.items.get_many(scope, asked)
         found |= {one.id: one for one in some}
         asked = [one.replaced_by for one in some if one.replaced_by and one.replaced_by not in found]
-    return {id: _chain(id, found) for id in ids if id in found}
+    return {id: _follow_corrections(id, found) for id in ids if id in found}
 
 
-def _chain(id: str | None, found: dict[str, Item]) -> list[Item]:
+def _follow_corrections(id: str | None, found: dict[str, Item]) -> list[Item]:
     chain: list[Item] = []
     while id in found and found[id] not in chain:
         chain.append(found[id])
@@ -103,50 +101,45 @@ def _chain(id: str | None, found: dict[str, Item]) -> list[Item]:
     return chain
 
 
-HEAD = 20_000  # characters: what is behind them was pasted
-PAGE = 256
-
-
-def drawn(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
-    """Facts that cite messages which are here, by the names that the messages have where they come from. What was drawn
-    before is not drawn again."""
-    asked = {row.key[1]: row.values["outcomes"][0][0] for row in every(movable(kit), "request", scope)}
-    told = {asked[name]: note for note in notes if _by_user(note) and asked.get(name := note.request_id or "")}
-    ids = list(told)
-    for start in range(0, len(ids), PAGE):
-        for item in kit.items.get_many(scope, ids[start : start + PAGE]):
+def extract_facts(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[Note]:
+    """Extract facts from the imported messages, which they cite. Facts that were extracted before are skipped."""
+    known = {row.key[1]: row.values["outcomes"][0][0] for row in iterate_rows(require_movable(kit), "request", scope)}
+    by_id = {known[name]: note for note in notes if _is_by_user(note) and known.get(name := note.request_id or "")}
+    ids = list(by_id)
+    for start in range(0, len(ids), PAGE_SIZE):
+        for item in kit.items.get_many(scope, ids[start : start + PAGE_SIZE]):
             if item.retracted_at is None:
-                found = _facts(Utterance(message_of(item), item.id), told[item.id], kit)
-                yield from (fact for fact in found if fact.request_id not in asked)
+                found = _find_facts(Utterance(message_of(item), item.id), by_id[item.id], kit)
+                yield from (fact for fact in found if fact.request_id not in known)
 
 
-def foreseen(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
-    """The same of messages that are not here yet, and so without their cites."""
-    for note in filter(_by_user, notes):
-        message = Message("user", write.build_draft(note, kit.redact).text, occurred_at=_time(note))
-        for fact in _facts(Utterance(message, ""), note, kit):
-            yield replace(fact, source=Source(_name(note), "import"))
+def preview_facts(notes: Sequence[Note], kit: Kit) -> Iterator[Note]:
+    """Extract the same facts from messages that are not stored yet, so without citations."""
+    for note in filter(_is_by_user, notes):
+        message = Message("user", write.build_draft(note, kit.redact).text, occurred_at=_occurred_at(note))
+        for fact in _find_facts(Utterance(message, ""), note, kit):
+            yield replace(fact, source=Source(_source_name(note), "import"))
 
 
-def _by_user(note: Note) -> bool:
-    """Said by them, not handed over."""
+def _is_by_user(note: Note) -> bool:
+    """Check that the user said it, rather than attached it."""
     return note.place is not None and note.place.role == "user" and ATTACHMENT not in (note.metadata or {})
 
 
-def _facts(said: Utterance, note: Note, kit: Kit) -> Iterator[Note]:
-    for found in gate.find_statements(blank_recalled(said.message.text[:HEAD])):
-        # What somebody wanted forgotten there is no matter of this memory.
-        if isinstance(found, Worth) and (words := said.quote(found)).strip():
+def _find_facts(utterance: Utterance, note: Note, kit: Kit) -> Iterator[Note]:
+    for found in gate.find_statements(blank_recalled(utterance.message.text[:MAX_GATE_CHARACTERS])):
+        # A forget request in the imported conversation does not concern this memory.
+        if isinstance(found, Worth) and (words := utterance.quote(found)).strip():
             ended = found.replaces is not None or statements().sign("ended").search(words) is not None
-            fact = build_note(replace(found, slot=None) if ended else found, said, kit)
+            fact = build_note(replace(found, slot=None) if ended else found, utterance, kit)
             cites = fact.source.cites if isinstance(fact.source, Source) else ()
             name = f"{note.request_id}\x1ffact {found.start}"
-            yield replace(fact, source=Source(_name(note), "import", cites), request_id=name)
+            yield replace(fact, source=Source(_source_name(note), "import", cites), request_id=name)
 
 
-def _name(note: Note) -> str | None:
+def _source_name(note: Note) -> str | None:
     return note.source.name if isinstance(note.source, Source) else None
 
 
-def _time(note: Note) -> datetime | None:
+def _occurred_at(note: Note) -> datetime | None:
     return None if note.occurred_at is None else checked_time(note.occurred_at, "occurred_at")

@@ -1,4 +1,4 @@
-"""Write all that a memory holds as Markdown, for people."""
+"""Export a memory as a Markdown page for people."""
 
 from __future__ import annotations
 
@@ -17,49 +17,49 @@ from engrain.core.model.messages import RESERVED
 from engrain.core.model.rows import Row
 from engrain.core.model.sessions import SLOT
 from engrain.ports import Kit
-from engrain.transfer.export import PAGE, Exported, movable, rows_of
+from engrain.transfer.export import PAGE_SIZE, Exported, iterate_exported, require_movable
 
 Values = dict[str, Any]
-CITED = 500  # characters of what an item rests on; the whole stands in its conversation
-WORDS = {
+MAX_CITED_CHARACTERS = 500  # of a cited text; its conversation has the whole
+SOURCE_WORDS = {
     "user": "the user", "agent": "the agent", "tool": "the tool", "import": "an import from", "web": "the web page",
     "document": "the document",
 }  # fmt: skip
 NOBODY = "nobody in particular (no user)"
-# What begins a tag, a link or a picture, with the backslashes before it.
+# The start of a tag, a link or a picture, with the backslashes before it.
 _ACTIVE = re.compile(r"(\\*)([<\[])")
-# Tabs, the spaces of other scripts, and what joins the signs of one letter or picture.
-_SHOWN = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
-# Who found a fact in what was said: engrain's own.
-FOUND_BY = (("by", "gate"), ("by", "model"))
-# Of working memory that is kept with a task: its form and its limits.
-FORM = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
+# Tabs, the spaces of other scripts, and the joiners within one letter or emoji.
+_KEPT_CHARACTERS = "\t\u00a0\u2009\u202f\u3000\u200c\u200d"
+# Metadata that engrain itself adds to extracted facts.
+OWN_METADATA = (("by", "gate"), ("by", "model"))
+# Technical fields of a task's saved working memory: format and limits.
+SNAPSHOT_FIELDS = {"engrain", "v", "max_tokens", "max_items", "summarize_at", "keep_recent", "task_id"}
 
 
-def tell(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
-    rows = movable(kit).still(lambda: _read(kit, scope, done))
+def export_markdown(kit: Kit, scope: Scope, out: BinaryIO, done: Callable[[int], None]) -> Exported:
+    rows = require_movable(kit).still(lambda: _read_rows(kit, scope, done))
     named = {"tenant": scope.tenant, "agent": scope.agent, "user": scope.user}
-    whose = ", ".join(f"{name} {_plain(value)}" for name, value in named.items() if value)
-    parts = [_opening(whose or NOBODY, kit.clock(), rows), *_Page(rows).sections()]
+    whose = ", ".join(f"{name} {_escape_line(value)}" for name, value in named.items() if value)
+    parts = [_render_opening(whose or NOBODY, kit.clock(), rows), *_PageWriter(rows).sections()]
     for lines in parts:
         out.write(("\n".join(lines).rstrip() + "\n\n").encode())
     return Exported(Counter({kind: len(some) for kind, some in rows.items() if some}))
 
 
-def _read(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
+def _read_rows(kit: Kit, scope: Scope, done: Callable[[int], None]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {kind: [] for kind in EXPORTED}
-    untold = 0
-    for row in rows_of(kit, scope):
+    unreported = 0
+    for row in iterate_exported(kit, scope):
         rows[row.kind].append(row)
-        untold += 1
-        if untold == PAGE:  # by pages: who writes when told of a row would never see the last
-            done(untold)
-            untold = 0
-    done(untold)
+        unreported += 1
+        if unreported == PAGE_SIZE:  # by pages: a `done` that writes to the memory would otherwise never end
+            done(unreported)
+            unreported = 0
+    done(unreported)
     return rows
 
 
-def _opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:
+def _render_opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]:
     said = sum(row.values["session"] is not None for row in rows["item"])
     counts = {
         "piece of knowledge": len(rows["item"]) - said,
@@ -67,7 +67,7 @@ def _opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]
         "conversation": len(rows["session"]),
         "task": len(rows["task"]),
     }
-    counted = ", ".join(_many(count, name) for name, count in counts.items() if count) or "nothing"
+    counted = ", ".join(_count_noun(count, name) for name, count in counts.items() if count) or "nothing"
     about = (
         f"This is a copy of all that is kept in the memory of {whose}, made on {now:%Y-%m-%d %H:%M}: {counted}. "
         "Times are in UTC. What was said stands behind a bar, word for word. Whose word something is stands after "
@@ -77,30 +77,31 @@ def _opening(whose: str, now: datetime, rows: dict[str, list[Row]]) -> list[str]
     return ["# What this memory holds", "", about]
 
 
-class _Page:
+class _PageWriter:
     def __init__(self, rows: dict[str, list[Row]]) -> None:
         self._rows = rows
         self._items: dict[str, Values] = {row.key[0]: dict(row.values) for row in rows["item"]}
         self._cites = {row.key[0]: [one[1] for one in row.values["cites"]] for row in rows["cites"]}
-        self._trials, self._steps = _by_name(rows["trial"]), _by_name(rows["step"])
+        self._trials, self._steps = _group_by_owner(rows["trial"]), _group_by_owner(rows["step"])
 
     def sections(self) -> Iterator[list[str]]:
         items = [one for one in self._items.values() if one["session"] is None]
         lasting = [one for one in items if one["kind"] not in ("procedure", "summary")]
-        yield from self._section("What is known", (self._item(one) for one in lasting if _holds(one)))
-        yield from self._section("What held before", (self._item(one) for one in lasting if not _holds(one)))
+        yield from self._section("What is known", (self._item(one) for one in lasting if _is_current(one)))
+        yield from self._section("What held before", (self._item(one) for one in lasting if not _is_current(one)))
         ways = (one for one in items if one["kind"] == "procedure")
         yield from self._section("Ways of doing things", map(self._procedure, ways))
         sums = (one for one in items if one["kind"] == "summary")
         yield from self._section("Summaries of conversations", map(self._item, sums))
         yield from self._sessions()
-        # What stands over a message is that message, and it stands in its conversation.
-        told = (row for row in self._rows["episode"] if row.values["text"] or row.values["raw"] or not self._said(row))
-        yield from self._section("What happened", map(self._episode, told))
+        # The episode of a message is that message, which its conversation shows.
+        episodes = self._rows["episode"]
+        shown = (row for row in episodes if row.values["text"] or row.values["raw"] or not self._is_of_message(row))
+        yield from self._section("What happened", map(self._episode, shown))
         yield from self._section("Tasks", map(self._task, self._rows["task"]))
         yield from self._section("What tasks were told", map(self._event, self._rows["event"]))
 
-    def _said(self, row: Row) -> bool:
+    def _is_of_message(self, row: Row) -> bool:
         item = self._items.get(row.values["item"] or "")
         return item is not None and item["session"] is not None
 
@@ -117,9 +118,9 @@ class _Page:
         sums = {row.key[1]: row.values["text"] for row in self._rows["summary"] if row.values["text"]}
         for row in sorted(self._rows["session"], key=lambda row: row.values["rank"]):
             session = row.key[1]
-            lines = [f"## Conversation {_plain(session)}", ""]
+            lines = [f"## Conversation {_escape_line(session)}", ""]
             if session in sums:
-                lines += ["In short:", "", *_quoted(sums[session]), ""]
+                lines += ["In short:", "", *_quote(sums[session]), ""]
             for one in sorted(said.get(session, ()), key=lambda one: (one["place"], one["recorded_at"])):
                 lines += self._message(one)
             yield lines
@@ -127,186 +128,206 @@ class _Page:
     def _message(self, one: Values) -> list[str]:
         who = one["speaker"] or one["role"] or one["kind"]
         fate = ", corrected later" if one["retracted_at"] is not None else ""
-        when = _time(one["occurred_at"] or one["recorded_at"])
-        return [f"**{_plain(who)}**, {when}{fate}:", "", *_quoted(one["text"]), "", *_beside(one["metadata"])]
+        when = _format_time(one["occurred_at"] or one["recorded_at"])
+        return [
+            f"**{_escape_line(who)}**, {when}{fate}:",
+            "",
+            *_quote(one["text"]),
+            "",
+            *_render_metadata(one["metadata"]),
+        ]
 
     def _item(self, one: Values) -> list[str]:
-        """A text, when it held, whose word it is, what took its place."""
-        told = [
-            _since(one),
-            _sources(one["sources"]),
+        """Render an item's text, its validity, its sources and its successor."""
+        details = [
+            _describe_validity(one),
+            _describe_sources(one["sources"]),
             f"importance {one['importance']:g} of 1",
         ]
         if one["slot"]:
-            told.insert(0, _plain(_about(one["slot"])))
+            details.insert(0, _escape_line(_describe_slot(one["slot"])))
         if one["pinned"]:
-            told.append("pinned")
+            details.append("pinned")
         if one["expires_at"] is not None:
-            told.append(f"kept until {_time(one['expires_at'])}")
-        lines = [*_quoted(_text(one)), "", f"{'; '.join(told)}.", ""]
-        # How far a summary goes is engrain's own.
-        lines += _beside(one["metadata"]) if one["kind"] != "summary" else []
+            details.append(f"kept until {_format_time(one['expires_at'])}")
+        lines = [*_quote(_text_of(one)), "", f"{'; '.join(details)}.", ""]
+        # A summary's metadata is engrain's own.
+        lines += _render_metadata(one["metadata"]) if one["kind"] != "summary" else []
         after = self._items.get(one["replaced_by"] or "")
         if after:
-            lines += ["Then:", "", *_quoted(_text(after)), ""]
+            lines += ["Then:", "", *_quote(_text_of(after)), ""]
         cited = (self._items.get(id) for id in self._cites.get(one["id"], ()) if one["kind"] != "summary")
-        for text in (_text(there) for there in cited if there and there["text"] != one["text"]):
-            lines += ["Because of:", "", *_quoted(_short(text, CITED)), ""]
+        for text in (_text_of(there) for there in cited if there and there["text"] != one["text"]):
+            lines += ["Because of:", "", *_quote(_shorten(text, MAX_CITED_CHARACTERS)), ""]
         return lines
 
     def _procedure(self, one: Values) -> list[str]:
         lines = self._item(one)
         for trial in self._trials.get(one["id"], ()):
             end = "it worked" if trial["success"] else "it failed"
-            note = f": {_plain(trial['note'])}" if trial["note"] else ""
-            lines.append(f"- {_time(trial['at'])}, in the task {_plain(trial['task'])}, {end}{note}")
+            note = f": {_escape_line(trial['note'])}" if trial["note"] else ""
+            lines.append(f"- {_format_time(trial['at'])}, in the task {_escape_line(trial['task'])}, {end}{note}")
         return [*lines, ""]
 
     def _episode(self, row: Row) -> list[str]:
         one = row.values
         item = self._items.get(one["item"] or "")
-        # The words of one that stands over a message are whole in its conversation.
-        text = one["text"] or (_short(item["text"], CITED) if item else "")
+        # A message's whole words are in its conversation.
+        text = one["text"] or (_shorten(item["text"], MAX_CITED_CHARACTERS) if item else "")
         times = f", {one['count']} times" if one["count"] > 1 else ""
-        ends = f", kept until {_time(one['expires_at'])}" if one["expires_at"] is not None else ""
-        head = f"**{_plain(one['kind'])}** in {_plain(one['session'])}, {_time(one['happened_at'])}{times}{ends}:"
-        whole = ["The whole of it:", "", *_quoted(one["raw"]["text"]), ""] if one["raw"] else []
-        return [head, "", *_quoted(text), "", *whole]
+        ends = f", kept until {_format_time(one['expires_at'])}" if one["expires_at"] is not None else ""
+        place = f"**{_escape_line(one['kind'])}** in {_escape_line(one['session'])}"
+        head = f"{place}, {_format_time(one['happened_at'])}{times}{ends}:"
+        whole = ["The whole of it:", "", *_quote(one["raw"]["text"]), ""] if one["raw"] else []
+        return [head, "", *_quote(text), "", *whole]
 
     def _task(self, row: Row) -> list[str]:
         one = row.values
-        ended = f", ended {_time(one['ended_at'])}" if one["ended_at"] is not None else ""
+        ended = f", ended {_format_time(one['ended_at'])}" if one["ended_at"] is not None else ""
         lines = [
-            f"### {_plain(row.key[1])}",
+            f"### {_escape_line(row.key[1])}",
             "",
-            f"{one['status'].capitalize()}; begun {_time(one['started_at'])}{ended}.",
+            f"{one['status'].capitalize()}; begun {_format_time(one['started_at'])}{ended}.",
         ]
-        lines += ["", "Goal:", "", *_quoted(one["goal"])] if one["goal"] else []
-        lines += ["", "Outcome:", "", *_quoted(one["outcome"])] if one["outcome"] else []
-        lines += ["", "What was at hand:", "", *_quoted(_told(one["snapshot"]))] if one["snapshot"] else []
+        lines += ["", "Goal:", "", *_quote(one["goal"])] if one["goal"] else []
+        lines += ["", "Outcome:", "", *_quote(one["outcome"])] if one["outcome"] else []
+        lines += ["", "What was at hand:", "", *_quote(_render_recorded(one["snapshot"]))] if one["snapshot"] else []
         for step in self._steps.get(row.key[1], ()):
-            lines += ["", f"Step {_plain(step['name'])}, {_time(step['began_at'])}, {step['status']}:"]
-            lines += ["", *_quoted(_told(step["result"]))] if step["result"] is not None else []
-            lines += ["", *_quoted(step["error"])] if step["error"] else []
+            lines += ["", f"Step {_escape_line(step['name'])}, {_format_time(step['began_at'])}, {step['status']}:"]
+            lines += ["", *_quote(_render_recorded(step["result"]))] if step["result"] is not None else []
+            lines += ["", *_quote(step["error"])] if step["error"] else []
         return [*lines, ""]
 
     def _event(self, row: Row) -> list[str]:
         _, task, event = row.key
-        return [f"**{_plain(event)}** for the task {_plain(task)}:", "", *_quoted(_told(row.values["payload"])), ""]
+        return [
+            f"**{_escape_line(event)}** for the task {_escape_line(task)}:",
+            "",
+            *_quote(_render_recorded(row.values["payload"])),
+            "",
+        ]
 
 
-def _many(count: int, name: str) -> str:
+def _count_noun(count: int, name: str) -> str:
     first, *more = name.split(" ", 1)
     return f"{count:,} {' '.join([first if count == 1 else f'{first}s', *more])}"
 
 
-def _by_name(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
-    """By the procedure or task that they belong to."""
+def _group_by_owner(rows: Iterable[Row]) -> dict[str, list[Mapping[str, Any]]]:
+    """Group rows by their procedure or task."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(row.key[1], []).append(row.values)
     return found
 
 
-def _text(one: Values) -> str:
-    """As it is kept; of a relation with its name in words."""
+def _text_of(one: Values) -> str:
+    """Return the stored text; a relation's name is written in words."""
     text, parts = str(one["text"]), one["relation"]
     if parts is None or text != f"{parts['subject']} {parts['relation']} {parts['object']}":
         return text
     return f"{parts['subject']} {parts['relation'].replace('_', ' ')} {parts['object']}"
 
 
-def _about(slot: str) -> str:
-    """What a slot is of, in words."""
+def _describe_slot(slot: str) -> str:
     if slot.startswith(SLOT):
         return f"summary of the session {slot.removeprefix(SLOT)}"
     return f"about: {re.sub(r'[._:]+', ' ', slot.removeprefix('user.')).strip() or slot}"
 
 
-def _holds(one: Values) -> bool:
+def _is_current(one: Values) -> bool:
     return one["valid_to"] is None and one["retracted_at"] is None
 
 
-def _since(one: Values) -> str:
+def _describe_validity(one: Values) -> str:
     if one["retracted_at"] is not None:
-        return f"from {_time(one['valid_from'])}, corrected {_time(one['retracted_at'])}: it was never so"
-    until = f" until {_time(one['valid_to'])}" if one["valid_to"] is not None else ""
-    return f"{'from' if until else 'since'} {_time(one['valid_from'])}{until}"
+        return f"from {_format_time(one['valid_from'])}, corrected {_format_time(one['retracted_at'])}: it was never so"
+    until = f" until {_format_time(one['valid_to'])}" if one["valid_to"] is not None else ""
+    return f"{'from' if until else 'since'} {_format_time(one['valid_from'])}{until}"
 
 
-def _sources(sources: Sequence[Sequence[Any]]) -> str:
-    names = [f"{WORDS.get(kind, kind)} {_plain(name)}" if name else WORDS.get(kind, kind) for kind, name in sources]
+def _describe_sources(sources: Sequence[Sequence[Any]]) -> str:
+    names = [
+        f"{SOURCE_WORDS.get(kind, kind)} {_escape_line(name)}" if name else SOURCE_WORDS.get(kind, kind)
+        for kind, name in sources
+    ]
     return f"told by {', '.join(dict.fromkeys(names))}" if names else "nobody says from whom"
 
 
-def _beside(metadata: Mapping[str, Any]) -> list[str]:
-    """What a program or an import added; what engrain keeps for itself there is told in other places."""
-    own = {name: value for name, value in metadata.items() if name != RESERVED and (name, value) not in FOUND_BY}
-    return [*(f"- {_plain(name)}: {_plain(_inline(value))}" for name, value in own.items()), ""] if own else []
+def _render_metadata(metadata: Mapping[str, Any]) -> list[str]:
+    """Render metadata that a program or an import added, but not engrain's own."""
+    own = {name: value for name, value in metadata.items() if name != RESERVED and (name, value) not in OWN_METADATA}
+    return (
+        [*(f"- {_escape_line(name)}: {_escape_line(_render_inline(value))}" for name, value in own.items()), ""]
+        if own
+        else []
+    )
 
 
-def _told(recorded: str) -> str:
-    """A recorded JSON value without its wrapping and without what is empty."""
+def _render_recorded(recorded: str) -> str:
+    """Render a recorded JSON value without its wrapping and its empty parts."""
     try:
         value = orjson.loads(recorded)
     except orjson.JSONDecodeError:
         return recorded
     inner = {k: v for k, v in value.items() if k != "v"} if isinstance(value, dict) and "v" in value else value
-    return _value(inner["value"] if isinstance(inner, dict) and inner.keys() == {"value"} else _lean(inner))
+    return _render_value(
+        inner["value"] if isinstance(inner, dict) and inner.keys() == {"value"} else _drop_empty(inner)
+    )
 
 
-def _lean(value: Any) -> Any:
+def _drop_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: _lean(one) for name, one in value.items() if name not in FORM}
+        kept = {name: _drop_empty(one) for name, one in value.items() if name not in SNAPSHOT_FIELDS}
         return {name: one for name, one in kept.items() if one not in (None, "", [], {})}
-    return [_lean(one) for one in value] if isinstance(value, list) else value
+    return [_drop_empty(one) for one in value] if isinstance(value, list) else value
 
 
-def _value(value: Any) -> str:
-    """In words: a line for each name, and for each part of a list."""
+def _render_value(value: Any) -> str:
+    """Render a value in words: a line for each name and each list entry."""
     if isinstance(value, dict):
-        return "\n".join(f"{name}:{_below(_value(one))}" for name, one in value.items())
+        return "\n".join(f"{name}:{_indent(_render_value(one))}" for name, one in value.items())
     if isinstance(value, list):
-        return "\n".join(f"-{_below(_value(one))}" for one in value)
+        return "\n".join(f"-{_indent(_render_value(one))}" for one in value)
     if value is None:
         return "nothing"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _inline(value: Any) -> str:
+def _render_inline(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {_inline(one)}" for name, one in value.items())
-    return ", ".join(map(_inline, value)) if isinstance(value, list) else _value(value)
+        return ", ".join(f"{name}: {_render_inline(one)}" for name, one in value.items())
+    return ", ".join(map(_render_inline, value)) if isinstance(value, list) else _render_value(value)
 
 
-def _below(told: str) -> str:
+def _indent(told: str) -> str:
     lines = told.splitlines() or [""]
     return f" {told}" if len(lines) == 1 else "".join(f"\n  {line}" for line in lines)
 
 
-def _short(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _quoted(text: str) -> list[str]:
-    """Stored text is data: no line of it begins a heading, ends the quote, or has a picture fetched."""
-    return [f"> {_ACTIVE.sub(_inert, _safe(line))}".rstrip() for line in text.splitlines() or [""]]
+def _quote(text: str) -> list[str]:
+    """Quote stored text so that no line of it starts a heading, ends the quote or fetches a picture."""
+    return [f"> {_ACTIVE.sub(_escape_mark, _escape_unprintable(line))}".rstrip() for line in text.splitlines() or [""]]
 
 
-def _inert(found: re.Match[str]) -> str:
-    """Backslashes before the mark would undo ours."""
+def _escape_mark(found: re.Match[str]) -> str:
+    """Escape a mark. Backslashes before it are doubled, or they would cancel ours."""
     return f"{found[1] * 2}\\{found[2]}"
 
 
-def _plain(text: str) -> str:
-    """In one line, without a mark that Markdown would read."""
-    return "".join(f"\\{one}" if one in "\\`*_{}[]<>#|" else one for one in " ".join(_safe(text).split()))
+def _escape_line(text: str) -> str:
+    """Return the text in one line, with Markdown's marks escaped."""
+    return "".join(f"\\{one}" if one in "\\`*_{}[]<>#|" else one for one in " ".join(_escape_unprintable(text).split()))
 
 
-def _safe(text: str) -> str:
-    return "".join(one if one.isprintable() or one in _SHOWN else f"\\u{ord(one):04x}" for one in text)
+def _escape_unprintable(text: str) -> str:
+    return "".join(one if one.isprintable() or one in _KEPT_CHARACTERS else f"\\u{ord(one):04x}" for one in text)
 
 
-def _time(micros: int) -> str:
+def _format_time(micros: int) -> str:
     when: datetime = from_micros(micros)
     return when.strftime("%Y-%m-%d %H:%M")

@@ -15,13 +15,13 @@ from engrain.ingest import write
 from engrain.ingest.write import redact_note
 from engrain.ports import Kit, Movable
 from engrain.privacy.tombstones import TombstoneFilter
-from engrain.transfer.export import every, movable
+from engrain.transfer.export import iterate_rows, require_movable
 
 
 def foretold(notes: Sequence[Note], scope: Scope, kit: Kit) -> Iterator[str | EngrainError]:
     """For each note the status that a write would give it, as core.reconcile decides, one after the other; or the error
     that it would meet."""
-    store = movable(kit)
+    store = require_movable(kit)
     foreseen = _Foreseen(scope, kit, store)
     cleaned = [_cleaned(note, kit) for note in notes]
     tombstones = TombstoneFilter([], [scope], kit, store, [note.text for note in cleaned if isinstance(note, Note)])
@@ -47,16 +47,16 @@ class _Foreseen:
     def __init__(self, scope: Scope, kit: Kit, store: Movable) -> None:
         self._scope, self._kit = scope, kit
         self._now = kit.clock()
-        self._asked = {row.key[1] for row in every(store, "request", scope)}
+        self._asked = {row.key[1] for row in iterate_rows(store, "request", scope)}
         self._held: set[tuple[Any, ...]] = set()
         self._texts: dict[str, str] = {}
         self._places: dict[tuple[str, int], str] = {}
-        for row in every(store, "item", scope):
+        for row in iterate_rows(store, "item", scope):
             self._held.update(held_by(row.values))
             self._texts[row.key[0]] = row.values["text"]
             if row.values["session"] is not None and row.values["retracted_at"] is None:
                 self._places[row.values["session"], row.values["place"]] = row.values["text"]
-        self._lengths = {row.key[1]: row.values["length"] for row in every(store, "session", scope)}
+        self._lengths = {row.key[1]: row.values["length"] for row in iterate_rows(store, "session", scope)}
         self._slots: dict[str, list[Version]] = {}
 
     def status(self, note: Note, barred: bool) -> str:

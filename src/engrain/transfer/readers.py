@@ -1,4 +1,4 @@
-"""Read notes from JSON Lines, and from what other memories and chats export."""
+"""Read notes from JSON Lines and from the exports of other systems, and detect the format of a file."""
 
 from __future__ import annotations
 
@@ -24,117 +24,120 @@ from engrain.core.formats.manifests import is_manifest
 from engrain.core.identity import Scope
 from engrain.core.model.items import Note, Source, as_note, checked
 from engrain.core.validation import MAX_METADATA, MAX_TEXT
-from engrain.transfer.verify import BOM, MAX_LINE, lines, value_of
+from engrain.transfer.verify import BOM, MAX_LINE_BYTES, parse_line, read_lines
 
-MAX_DOCUMENT = 1 << 29
-
-
-def document(file: BinaryIO) -> object:
-    raw = file.read(MAX_DOCUMENT + 1)
-    if len(raw) > MAX_DOCUMENT:
-        raise TooLarge(f"the file has more than {MAX_DOCUMENT:,} bytes. Split its list into several files.")
-    return parsed(raw)
+MAX_DOCUMENT_BYTES = 1 << 29
 
 
-def parsed(raw: bytes) -> object:
+def read_document(file: BinaryIO) -> object:
+    raw = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise TooLarge(f"the file has more than {MAX_DOCUMENT_BYTES:,} bytes. Split its list into several files.")
+    return parse_json(raw)
+
+
+def parse_json(raw: bytes) -> object:
     raw = raw.removeprefix(BOM)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         if "surrogate" in exc.msg:
-            return _mended(raw)
+            return _parse_lenient(raw)
         kind = BadText if "UTF-8" in exc.msg else InvalidInput
         cut = " It may have been cut off." if exc.pos >= len(exc.doc) else ""
         raise kind(f"the file is not JSON: {exc.msg}, line {exc.lineno}.{cut}") from exc
 
 
-def _mended(raw: bytes) -> object:
-    """Chats cut texts in the middle of a picture's two halves: the half that stays becomes a question mark."""
+def _parse_lenient(raw: bytes) -> object:
+    """Parse JSON with lone surrogates: chats cut texts within an emoji. The remaining half becomes a question mark."""
     try:
         return orjson.loads(json.dumps(json.loads(raw), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"the file is not JSON: {exc}.") from exc
 
 
-MAGIC = b"PK\x03\x04"
-PACKINGS = (ZIP_STORED, ZIP_DEFLATED)  # the others unpack without a limit
-MAX_ARCHIVE = 4 * MAX_DOCUMENT  # unpacked, of the files that are read
+ZIP_MAGIC = b"PK\x03\x04"
+COMPRESSIONS = (ZIP_STORED, ZIP_DEFLATED)  # zipfile unpacks the others without a limit
+MAX_ARCHIVE_BYTES = 4 * MAX_DOCUMENT_BYTES  # unpacked, only the wanted files
 # A large export has its conversations in several files, conversations-000.json and so on; memories may be a folder.
-WANTED = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
+WANTED_FILES = re.compile(r"(.*/)?(conversations(-\d+)?\.json|memories\.json|memories/[^/]+\.json)")
 
 
 class Document(NamedTuple):
-    """`name` is empty for a file by itself."""
-
-    name: str
+    name: str  # empty for a file that is not in an archive
     value: object
 
 
-def documents(file: BinaryIO) -> Iterator[Document]:
-    """One after the other, so that only one of them is in memory."""
-    with _readable(), ZipFile(file) as archive:
-        members = [one for one in archive.infolist() if WANTED.fullmatch(one.filename)]
+def read_archive(file: BinaryIO) -> Iterator[Document]:
+    """Yield the wanted files one after the other, so that only one is in memory."""
+    with _translate_zip_errors(), ZipFile(file) as archive:
+        members = [one for one in archive.infolist() if WANTED_FILES.fullmatch(one.filename)]
         if not members:
             raise InvalidInput(
-                "the archive holds no conversations.json. Of other files than ChatGPT's and Claude's, unpack it first."
+                "the archive has no conversations.json. Unpack it first if it is not an export of ChatGPT or Claude."
             )
-        if sum(one.file_size for one in members) > MAX_ARCHIVE or any(one.file_size > MAX_DOCUMENT for one in members):
+        if sum(one.file_size for one in members) > MAX_ARCHIVE_BYTES or any(
+            one.file_size > MAX_DOCUMENT_BYTES for one in members
+        ):
             raise TooLarge(
-                f"the archive is too large: a file in it may have {MAX_DOCUMENT:,} bytes, all {MAX_ARCHIVE:,}."
+                f"the archive is too large: the limit is {MAX_DOCUMENT_BYTES:,} bytes a file, "
+                f"{MAX_ARCHIVE_BYTES:,} bytes in all."
             )
-        if any(one.compress_type not in PACKINGS for one in members):
-            raise InvalidInput("the archive is packed in a way that ChatGPT and Claude do not use: unpack it first.")
+        if any(one.compress_type not in COMPRESSIONS for one in members):
+            raise InvalidInput("the archive uses a compression that ChatGPT and Claude do not use. Unpack it first.")
         for one in sorted(members, key=lambda one: one.filename):
             with archive.open(one) as member:
-                # Without a number all of it would be unpacked, whatever size it says it has.
+                # Without a size, all of it would be unpacked, whatever size the archive declares.
                 raw = member.read(one.file_size + 1)
-            yield Document(one.filename, parsed(raw))
+            yield Document(one.filename, parse_json(raw))
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _translate_zip_errors() -> Iterator[None]:
     try:
         yield
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as exc:
-        raise InvalidInput(f"the ZIP archive cannot be read: {exc}. Download it once more.") from exc
+        raise InvalidInput(f"the ZIP archive cannot be read: {exc}. Download it again.") from exc
 
 
-# The largest text, with every character written as an escape of six, and room for the rest of a note.
-MAX_NOTE_LINE = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
-HINT = 'Notes are one JSON object a line, such as {"text": "…"}.'
+# The largest text with every character escaped as six, plus room for the rest of a note.
+MAX_NOTE_LINE_BYTES = 6 * (MAX_TEXT + MAX_METADATA) + 65_536
+NOTES_HINT = 'Each line of notes is one JSON object, such as {"text": "…"}.'
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """`notes` have request ids made from their content, so that repeating an import adds nothing. `bad` lines are
-    numbered from 1, and so are the `lines` of the notes; of a document that is a list, its entries are."""
+class ReadResult:
+    """Notes and bad lines of a file. Numbers count from 1: lines, or the entries of a JSON list.
+
+    A note's request id is made from its content, so that repeating an import adds nothing.
+    """
 
     notes: list[Note] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)  # the line number of each note
     bad: list[BadLine] = field(default_factory=list)
 
 
-def notes_in(file: BinaryIO, source: str | None) -> Read:
-    """One note a line: {"text": …} or a whole Note."""
-    found = Read()
+def read_notes(file: BinaryIO, source: str | None) -> ReadResult:
+    """Read one note a line: {"text": …} or a whole Note."""
+    found = ReadResult()
     seen: Counter[str] = Counter()
-    for number, raw in lines(file, MAX_NOTE_LINE):
+    for number, raw in read_lines(file, MAX_NOTE_LINE_BYTES):
         try:
             if raw is None or raw.strip():
-                value = value_of(raw, MAX_NOTE_LINE)
-                digest = _digest([value, source])
+                value = parse_line(raw, MAX_NOTE_LINE_BYTES)
+                digest = _hash_value([value, source])
                 seen[digest] += 1
-                found.notes.append(replace(_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
+                found.notes.append(replace(_build_note(value, source), request_id=f"import-{digest}-{seen[digest]}"))
                 found.lines.append(number)
         except EngrainError as exc:
-            hint = f" {HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
+            hint = f" {NOTES_HINT}" if number == 1 and not (raw or b"{").lstrip().startswith(b"{") else ""
             found.bad.append(BadLine(number, type(exc).__name__, f"{exc}{hint}"))
     return found
 
 
-def entries_in(documents: Iterable[Document], origin: Origin, scope: Scope, other_scope: bool = False) -> Read:
-    """Conflict if they are of another user or of several, unless that is wanted."""
-    found = Read()
+def read_entries(documents: Iterable[Document], origin: Origin, scope: Scope, other_scope: bool = False) -> ReadResult:
+    """Read the entries. Conflict if they are another user's or several users', unless `other_scope`."""
+    found = ReadResult()
     for name, value in documents:
         if not other_scope:
             _check_owner(owners(value, origin), scope)
@@ -150,85 +153,85 @@ def _check_owner(users: Sequence[str], scope: Scope) -> None:
     if len(users) > 1:
         raise Conflict(
             f"these are memories of {len(users)} users, {', '.join(users)[:200]}, and this memory is one user's. "
-            "Load each user's by themselves, or say that all are to go here: other_scope=True, --other-scope."
+            "Load each user's separately, or load all of them here with other_scope=True or --other-scope."
         )
     if users and scope.user not in (None, users[0]):
         raise Conflict(
-            f"these are memories of {users[0][:200]}, and this memory is that of {scope}. Say so if they are to "
-            "go here all the same: other_scope=True, --other-scope."
+            f"these are memories of {users[0][:200]}, and this memory is that of {scope}. To load them "
+            "nevertheless, give other_scope=True or --other-scope."
         )
 
 
-def _note(value: object, source: str | None) -> Note:
+def _build_note(value: object, source: str | None) -> Note:
     note = as_note(value)
     if note.source is None:
         note = replace(note, source=Source(source, "import"))
     return replace(checked(note), derived=True)
 
 
-def _digest(value: object) -> str:
+def _hash_value(value: object) -> str:
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 Form = Literal["engrain", "notes", "mem0", "chatgpt", "claude"]
 FORMS: tuple[Form, ...] = get_args(Form)
-HEAD = 4_096
+HEAD_BYTES = 4_096
 
 
-def told(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
-    """The form, and the JSON documents where it is made of such; else the file is back at its start."""
+def detect_format(file: BinaryIO, given: Form | None) -> tuple[Form, Iterable[Document]]:
+    """Return the format and its JSON documents. A format of lines has none: the file is at its start then."""
     if given is not None and given not in FORMS:
-        raise InvalidInput(f"unknown form {given!r}. Known: {', '.join(FORMS)}.")
-    head = file.read(HEAD)
+        raise InvalidInput(f"unknown form {given!r}. Use one of: {', '.join(FORMS)}.")
+    head = file.read(HEAD_BYTES)
     file.seek(0)
-    packed = head.startswith(MAGIC)
-    form: Form | None = given if given or packed else _by_beginning(file, head)
+    packed = head.startswith(ZIP_MAGIC)
+    form: Form | None = given if given or packed else _detect_by_head(file, head)
     if form in ("engrain", "notes"):
         return form, ()
-    read = documents(file) if packed else iter([Document("", document(file))])
+    read = read_archive(file) if packed else iter([Document("", read_document(file))])
     found = (one for one in read if one.value != [])
     first = next(found, None)
     if first is None:
-        raise InvalidInput("the list in the file is empty: there is nothing to load.")
+        raise InvalidInput("the file has an empty list: there is nothing to load.")
     origin: Origin | None = form or origin_of(first.value)  # type: ignore[assignment]
     if origin is None:
-        raise InvalidInput(f"this is none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
+        raise InvalidInput(f"the file has none of the known forms: {', '.join(FORMS)}. docs/export.md shows them.")
     return origin, chain([first], found)
 
 
-def _by_beginning(file: BinaryIO, head: bytes) -> Form | None:
-    """None for a JSON document, which must be read whole to tell."""
+def _detect_by_head(file: BinaryIO, head: bytes) -> Form | None:
+    """Return None for a JSON document, which must be read whole."""
     _check_text(head)
     start = head.removeprefix(BOM).lstrip()[:1]
-    if not start and len(head) < HEAD:
+    if not start and len(head) < HEAD_BYTES:
         raise InvalidInput("the file is empty: there is nothing to load.")
     if start == b"[":
         return None
-    form = _by_first_line(next(iter(lines(file, MAX_LINE))).raw) if start == b"{" else "notes"
+    form = _detect_by_first_line(next(iter(read_lines(file, MAX_LINE_BYTES))).raw) if start == b"{" else "notes"
     file.seek(0)
     return form
 
 
-def _by_first_line(raw: bytes | None) -> Form | None:
+def _detect_by_first_line(raw: bytes | None) -> Form | None:
     try:
-        value = value_of(raw, MAX_LINE)
+        value = parse_line(raw, MAX_LINE_BYTES)
     except InvalidInput:
-        return None if raw is not None and _goes_on(raw) else "notes"
+        return None if raw is not None and _continues(raw) else "notes"
     if is_manifest(value) or is_row(value):
         return "engrain"
     return None if origin_of(value) else "notes"
 
 
-def _goes_on(raw: bytes) -> bool:
-    """Whether it is the beginning of a document over several lines, and no bad line of notes."""
+def _continues(raw: bytes) -> bool:
+    """Check for the first line of a document over several lines, in contrast to a bad line of notes."""
     line = raw.rstrip()
     if not line.endswith((b"{", b"[", b",")):
         return False
     try:
-        value_of(line[:-1], MAX_LINE)
+        parse_line(line[:-1], MAX_LINE_BYTES)
     except InvalidInput:
         return True
-    return False  # whole but for a comma
+    return False  # complete except for a trailing comma
 
 
 def _check_text(head: bytes) -> None:

@@ -194,7 +194,7 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
     Session(source).must_exist()
     from engrain.core.clock import system_clock
     from engrain.factory import open_movable
-    from engrain.transfer.copy import compare, transfer
+    from engrain.transfer.copy import compare_stores, copy_rows
 
     now, read = system_clock(), 0
     with closing(open_movable(source, made=False)) as begins, closing(open_movable(target)) as ends:
@@ -206,12 +206,12 @@ def copy_memory(cli: Session, source: str, target: str) -> None:
                 done(rows)
 
             recorded = _Recorded(begins, source, target)
-            written = transfer(begins, ends, count, now, begin=recorded.begin)
+            written = copy_rows(begins, ends, count, now, begin=recorded.begin)
             if written:
                 recorded.end()
-                transfer(begins, ends, done, now, ("audit",))
+                copy_rows(begins, ends, done, now, ("audit",))
         with progress("Comparing", 2 * read, cli.json) as done:
-            copied = compare(begins, ends, done, now, written)
+            copied = compare_stores(begins, ends, done, now, written)
     cli.answer(copied, lambda: [f"Copied: {copied}."])
 
 
